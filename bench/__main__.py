@@ -28,6 +28,7 @@ from bench import (
     raw_read,
     scale,
     sql,
+    sql_output,
     sql_tpch,
     tiers,
     upsert,
@@ -54,6 +55,7 @@ WORKLOADS: dict[str, Callable[..., Report]] = {
     "raw_read": raw_read.run,
     "scale": scale.run,
     "sql": sql.run,
+    "sql_output": sql_output.run,
     "sql_tpch": sql_tpch.run,
     "upsert": upsert.run,
 }

@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
+
+
+_LOOK_EVERY_S = 0.1
+"""A thread that waits for longer would miss an interruption that came just before it began to wait."""
 
 
 class Signal:
@@ -30,13 +34,23 @@ class Signal:
 
     def wait(self, seconds: float = -1) -> bool:
         """Returns whether it was given; -1: waits until it is."""
-        if not self.given and self._lock.acquire(timeout=seconds):
-            self._open()
+        while not self.given:
+            if self._lock.acquire(timeout=_LOOK_EVERY_S if seconds < 0 else seconds):
+                self._open()
+            elif seconds >= 0:
+                break
         return self.given
 
     def _open(self) -> None:
         with suppress(RuntimeError):  # it is open
             self._lock.release()
+
+
+def taken(queue: SimpleQueue[Item]) -> Item:
+    """The next item of a queue."""
+    while True:
+        with suppress(Empty):
+            return queue.get(timeout=_LOOK_EVERY_S)
 
 
 class GivenUp(Exception):
@@ -63,8 +77,8 @@ class Work(Generic[Result]):
             self.error = None
         except BaseException as error:
             self.error = error
-        self._call = None
-        self._end(self)
+        end, self._call, self._end = self._end, None, None  # both can lead back here, and the result would live on
+        end(self)
         self.ended.give()
 
     def give_up(self) -> None:
@@ -79,6 +93,13 @@ class Work(Generic[Result]):
         if self.error is not None:
             raise self.error
         return self._found[0]
+
+
+def begin(call: Callable[[], Result]) -> Work[Result]:
+    """A call that another thread makes now, and that goes on if nobody waits for it."""
+    work = Work(call)
+    start_new_thread(work.run, ())
+    return work
 
 
 class Threads:

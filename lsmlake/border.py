@@ -23,6 +23,7 @@ import numpy as np
 
 from lsmlake import undo
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, foreign
+from lsmlake.interruption import told
 
 Thing = TypeVar("Thing", bound=Callable[..., object])
 Item = TypeVar("Item")
@@ -141,7 +142,7 @@ def _ours(where: str) -> Iterator[None]:
     except (LakeError, MemoryError):
         raise
     except Exception as error:
-        raise foreign(error, where) from error
+        raise told(error) or foreign(error, where) from error
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ call, which raises it in the end.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TypeVar
@@ -40,18 +41,22 @@ class Call:
         active: a step of it is running.
         over: it has failed; threads that it started and that still run must not leave anything.
         interruption: one that was raised where it may have been lost.
+        handled: the exception that the caller handles meanwhile.
     """
 
     def __init__(self) -> None:
         self.active = self.over = False
         self.interruption: BaseException | None = None
+        self.handled: BaseException | None = None
         self.noted: Noted = {}
         self.actions: dict[Callable[[], object], None] = {}
 
     def run(self, step: Callable[[], Result]) -> Result:
         """The result of a step of the call. After an error or an interruption, what the call has made is removed."""
-        self.active, token = True, _current.set(self)
+        self.handled = sys.exc_info()[1]
+        token = _current.set(self)
         try:
+            self.active = True  # here, lest an interruption above leaves this call as the one of all later ones
             result = step()
             if self.interruption is not None:
                 raise self.interruption
@@ -59,9 +64,10 @@ class Call:
             return result
         except BaseException as error:
             self._undo()
-            if self.interruption is None or self.interruption is error:
+            interruption = self.interruption or behind(error, self.handled)
+            if interruption is None or interruption is error:
                 raise
-            raise self.interruption from None
+            raise interruption from None
         finally:
             _current.reset(token)
 
@@ -106,6 +112,26 @@ def current() -> Call | None:
 def is_interruption(error: BaseException) -> bool:
     """Whether the exception ends the program or the call, and says nothing about them."""
     return not isinstance(error, (Exception, GeneratorExit))
+
+
+def behind(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
+    """The interruption that an error has replaced, as in a `finally` or in the code that makes a class. `handled`: an exception
+    that was handled already when the error was raised."""
+    seen: list[BaseException | None] = [None, handled]
+    found: BaseException | None = error
+    while found not in seen:
+        if is_interruption(found):
+            return found
+        seen.append(found)
+        found = found.__cause__ or found.__context__
+    return None
+
+
+def pass_interruption(error: Exception) -> None:
+    """Raises the interruption that an error has replaced, for a handler that ends otherwise."""
+    call = _current.get()
+    if (interruption := behind(error, None if call is None else call.handled)) is not None:
+        raise interruption from None
 
 
 def made(remove: Remove, paths: Iterable[str]) -> Call | None:

@@ -4,7 +4,8 @@
     python -m tests.interrupts --only "sql merge" --seed 7
 
 Each trial runs one call on a fresh copy of a small lake on disk and interrupts it once: by a signal after a random time
-(`signal`), or at a random line of Python (`line`), which also finds instants that take no time. The exception is a
+(`signal`; `ctrl-c`: the one that readers of Arrow handle themselves), or at a random line of Python (`line`), which also finds
+instants that take no time. The exception is a
 KeyboardInterrupt or a SystemExit of the trial's own class, so that one that was made anew is noticed.
 
 A trial is in order if the call returned or raised that very exception; the table is at its old or at its new state, `verify`
@@ -33,16 +34,20 @@ from types import FrameType, MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 import lsmlake
-from lsmlake import Lake, Table
+from lsmlake import Lake, Table, undo
+from lsmlake.sql import stream as stream_sql
 from lsmlake.store.storage import TEMPORARY
 
 sys.path.insert(0, str(Path(__file__).parent))
 from naive import unreferenced
 
 _THREAD_S = 5
+_HANGS_S = 120
+HOWS = "signal", "ctrl-c", "line"
 LIBRARY = str(Path(lsmlake.__file__).parent)
 
 
@@ -92,9 +97,11 @@ def make(root: Path) -> None:
     sorted_ = lake.create_table("d.c", SCHEMA, options={"clustering.columns": "v,id"})
     sorted_.append(rows(0, 60, 1))
     sorted_.append(rows(30, 90, 2))
-    os.makedirs(root / "files")
+    os.makedirs(root / "files" / "parquet")
     for number in range(3):
-        pq.write_table(rows(10 * number, 10 * number + 10, number), root / "files" / f"{number}.parquet")
+        pq.write_table(rows(10 * number, 10 * number + 10, number), root / "files" / "parquet" / f"{number}.parquet")
+    csv.write_csv(rows(0, 3000, 6), root / "files" / "0.csv")
+    rows(0, 100, 7).to_pandas().to_json(root / "files" / "1.json", orient="records", lines=True)
 
 
 class Call(NamedTuple):
@@ -102,6 +109,15 @@ class Call(NamedTuple):
 
     run: Callable[[Lake], object]
     table: str = "d.t"
+
+
+def _file(lake: Lake, name: str) -> str:
+    return str(Path(lake.table("d.t").meta.env.storage.root).parent / "files" / name)
+
+
+def _read_csv(lake: Lake) -> Iterator[pa.RecordBatch]:
+    for _ in range(3):
+        yield from csv.read_csv(_file(lake, "0.csv")).to_batches()
 
 
 def _changes(lake: Lake) -> object:
@@ -148,8 +164,13 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "publish_iceberg": Call(lambda lake: lake.table("d.t").publish_iceberg()),
         "create a table": Call(lambda lake: lake.create_table("d.new", SCHEMA, primary_key=["id"]), "d.new"),
         "create a table from": Call(lambda lake: lake.create_table_from("d.new", rows(0, 20, 1), primary_key=["id"]), "d.new"),
+        "upsert of files": Call(lambda lake: lake.table("d.t").upsert([_file(lake, "0.csv"), _file(lake, "1.json")])),
+        "upsert of what Arrow reads": Call(lambda lake: lake.table("d.t").upsert(_read_csv(lake))),
+        "create a table from files": Call(
+            lambda lake: lake.create_table_from("d.new", _file(lake, "0.csv"), primary_key=["id"]), "d.new"
+        ),
         "import_parquet": Call(
-            lambda lake: lake.import_parquet(str(Path(lake.table("d.t").meta.env.storage.root).parent / "files"), "d.new"),
+            lambda lake: lake.import_parquet(_file(lake, "parquet"), "d.new"),
             "d.new",
         ),
         "sql select": Call(
@@ -167,6 +188,19 @@ CALLS: Mapping[str, Call] = MappingProxyType(
                 "WHEN NOT MATCHED THEN INSERT *"
             )
         ),
+        "sql select of files": Call(
+            lambda lake: lake.sql(
+                f"SELECT count(*) FROM csv.`{_file(lake, '0.csv')}` JOIN json.`{_file(lake, '1.json')}` ON true"
+            ).to_arrow()
+        ),
+        "sql copy into": Call(
+            lambda lake: lake.sql(
+                f"COPY INTO d.t FROM '{_file(lake, '0.csv')}' FILEFORMAT = CSV FORMAT_OPTIONS ('header' = 'true')"
+            )
+        ),
+        "sql create as": Call(lambda lake: lake.sql("CREATE TABLE d.new PRIMARY KEY (id) AS SELECT * FROM d.p"), "d.new"),
+        "sql view": Call(lambda lake: lake.sql("CREATE VIEW d.w AS SELECT id FROM d.t")),
+        "sql stream": Call(lambda lake: list(stream_sql.sql(lake, "SELECT id, v FROM d.t ORDER BY v").batches)),
         "scan": Call(lambda lake: lake.table("d.t").scan(where="v > 1").to_arrow()),
         "batches": Call(lambda lake: list(lake.table("d.t").scan().to_batches())),
         "in order": Call(lambda lake: lake.table("d.t").scan(order_by_key="asc", limit=9).to_arrow()),
@@ -191,15 +225,19 @@ class Interrupter:
 
     def __init__(self, error: BaseException, how: str, at: float) -> None:
         self.error, self.how, self.at, self.lines, self.where = error, how, at, 0, ""
-        self.ignored = False
+        self.ignored = self.ended = False
+        self._lock = threading.Lock()
 
     def run(self, call: Callable[[], object]) -> BaseException | None:
         """Returns what the call raised."""
-        before = signal.signal(signal.SIGALRM, self._signalled)
+        before = {number: signal.signal(number, self._signalled) for number in (signal.SIGALRM, signal.SIGINT)}
+        timer = threading.Timer(self.at, self._press)
         hook, sys.unraisablehook = sys.unraisablehook, self._lost
         try:
             if self.how == "signal":
                 signal.setitimer(signal.ITIMER_REAL, self.at)
+            elif self.how == "ctrl-c":
+                timer.start()
             else:
                 sys.settrace(self._entered)
             try:
@@ -207,19 +245,30 @@ class Interrupter:
             finally:
                 sys.settrace(None)
                 signal.setitimer(signal.ITIMER_REAL, 0)
+                self._end()
         except BaseException as error:
             return error
         finally:
-            signal.signal(signal.SIGALRM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
             sys.unraisablehook = hook
         return None
+
+    def _press(self) -> None:
+        with self._lock:
+            if not self.ended:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def _end(self) -> None:
+        with self._lock:
+            self.ended = True
 
     def _lost(self, unraisable: object) -> None:
         """Python has ignored the exception, as it does in finalizers."""
         self.ignored |= unraisable.exc_value is self.error
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_filename != __file__:  # otherwise the call has ended
+        if frame is not None and frame.f_code not in (Interrupter.run.__code__, Interrupter._end.__code__):  # the call goes on
             self.where = "".join(traceback.format_stack(frame)[-4:])
             raise self.error
 
@@ -294,12 +343,15 @@ class Bench:
         """Returns what was wrong, and whether the call was interrupted. `share`: the instant, of the length of the call."""
         after, seconds, lines = self.measured(name)
         lake = self.lake("trial")
-        at = max(1e-6, 1.1 * share * seconds) if how == "signal" else 1 + int(share * lines)
+        at = 1 + int(share * lines) if how == "line" else max(1e-6, 1.1 * share * seconds)
         interrupter = Interrupter(kind("in the trial"), how, at)
         with temporary_folder_at(self.root / "tmp") as folder:
+            running = set(threading.enumerate())
             error = interrupter.run(lambda: CALLS[name].run(lake))
             interrupted = bool(interrupter.where) and not interrupter.ignored
             wrong = []
+            if undo.current() is not None:
+                wrong.append("a call that goes on")
             if error is not interrupter.error and (error is not None or interrupted):
                 wrong.append(f"exception: {type(error).__name__}: {str(error)[:300]}")
             if error is not None:
@@ -310,7 +362,7 @@ class Bench:
             shutil.rmtree(folder)
             folder.mkdir()
             wrong += self.left(name, after)
-            wrong += [f"thread: {thread.name}" for thread in threading.enumerate() if _works(thread)]
+            wrong += [f"thread: {thread.name}" for thread in set(threading.enumerate()) - running if _works(thread)]
         return wrong, interrupter, interrupted
 
     def left(self, name: str, after: Mapping[str, tuple]) -> list[str]:
@@ -332,9 +384,8 @@ class Bench:
                 snapshots = table.snapshots()["schema_id"].to_pylist() if "schema_id" in table.snapshots().column_names else []
                 stored = sorted(int(path.name.removeprefix("schema-")) for path in Path(table.path).glob("schema/schema-*"))
                 wrong += [f"orphan: schema {number} of {one}" for number in stored if snapshots and number > max(snapshots)]
-            there = {
-                path.name for path in (root / "d.db").iterdir() if path.is_dir() and any(p.is_file() for p in path.rglob("*"))
-            }
+            folders = [path for path in (root / "d.db").iterdir() if path.is_dir() and path.name != ".views"]
+            there = {path.name for path in folders if any(file.is_file() for file in path.rglob("*"))}
             wrong += [f"orphan: folder {name}" for name in there - {one.partition(".")[2] for one in found}]
             if "d.t" in found:
                 lake.sql("SELECT count(*) AS n FROM d.t").to_arrow()
@@ -358,7 +409,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--how", choices=["signal", "line"])
+    parser.add_argument("--how", choices=HOWS)
     parser.add_argument("--only")
     parser.add_argument("--show", action="store_true")
     given = parser.parse_args()
@@ -370,9 +421,9 @@ def main() -> None:
         bench = Bench(Path(folder))
         for number in range(given.count):
             name = names[number % len(names)]
-            how = given.how or chance.choice(["signal", "line"])
+            how = given.how or chance.choice(HOWS)
             kind = chance.choice([Pressed, Exit])
-            faulthandler.dump_traceback_later(20, exit=True)
+            faulthandler.dump_traceback_later(_HANGS_S, exit=True)
             wrong, interrupter, interrupted = bench.trial(name, how, kind, chance.random())
             interruptions += interrupted
             if interrupted and wrong:

@@ -321,7 +321,17 @@ class NaiveTable:
         begun = {self._line_of(branch): self._begun(folder, branch) for branch in branches.values()}
         holding = [snapshot for found in begun.values() for snapshot in found if snapshot]
         found = [self._named(line, 0 if base is None else base["id"]) for line, (base, _) in begun.items()]
-        return set().union(self._named(self.line, 0), *found, *map(self.files_of, holding))
+        return set().union(self._named(self.line, 0), *found, *map(self.files_of, holding), self._copied())
+
+    def _copied(self) -> set[str]:
+        """The lists of files that COPY INTO has loaded."""
+        published = self._published("snapshot", self.line)
+        name = published[max(published)]["queries"].get("copy-into") if published else None
+        if name is None:
+            return set()
+        folder = f"{self.root}/copied/{self.schema['table_uuid']}"
+        newest = self._json(self._bytes(f"{folder}/{name}.json"), "copied")
+        return {f"{folder}/{one}.json" for one in (name, *(before for before, _ in newest["before"]))}
 
     def _begun(self, folder: str, branch: dict) -> tuple[dict | None, dict | None]:
         """The snapshot at which a branch begins, and that to which the table is being forwarded."""

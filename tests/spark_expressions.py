@@ -17,6 +17,8 @@ UTC = dt.timezone.utc
 FILE = Path(__file__).parent / "spark_expressions.txt"
 ZONES = Path(__file__).parent / "spark_zones.txt"
 """As `FILE`, with a session's time zone before each expression: what the zone changes, at both edges of daylight saving, too."""
+QUERIES = Path(__file__).parent / "spark_queries.txt"
+"""Whole queries, each with the types of its columns and its rows, in order, as texts."""
 ROWS = pa.table(
     {
         "i": [1, None, -(2**31)],
@@ -64,6 +66,16 @@ def zoned() -> dict[str, dict[str, str]]:
     return found
 
 
+def queries() -> dict[str, str]:
+    """Query -> what Spark makes of it."""
+    return dict(line.split("\t") for line in QUERIES.read_text().splitlines())
+
+
+def answer(kinds: list[str], rows: list[tuple[str | None, ...]]) -> str:
+    """The types and rows of a query as a line of the file has them."""
+    return f"{', '.join(kinds)} {[tuple(row) for row in rows]}"
+
+
 def outcome(kind: str, values: list) -> str:
     """A type and values as a line of the file has them."""
     kind = kind.lower().replace("`", "").replace(": ", ":").replace(", ", ",").replace("null", "void")
@@ -84,7 +96,22 @@ def by_spark(spark, expression: str) -> str:
     """What Spark makes of an expression."""
     try:
         frame = spark.sql(f"SELECT {expression} AS x FROM spark_expressions")
-        return outcome(frame.schema[0].dataType.simpleString(), frame.toArrow()["x"].to_pylist())
+        kind = frame.schema[0].dataType.simpleString()
+        if kind.startswith("interval"):  # the values are their texts: Arrow does not have all of them
+            frame = frame.selectExpr("CAST(x AS STRING) AS x")
+        return outcome(kind, frame.toArrow()["x"].to_pylist())
+    except Exception:  # of many classes
+        return ERROR
+
+
+def query_by_spark(spark, query: str) -> str:
+    """What Spark makes of a query."""
+    try:
+        frame = spark.sql(query)
+        kinds = [field.dataType.simpleString() for field in frame.schema]
+        named = frame.toDF(*(f"c{number}" for number in range(len(kinds))))
+        rows = named.selectExpr(*(f"CAST(c{number} AS STRING)" for number in range(len(kinds)))).collect()
+        return answer(kinds, rows)
     except Exception:  # of many classes
         return ERROR
 
@@ -108,3 +135,5 @@ if __name__ == "__main__":
         session.conf.set("spark.sql.session.timeZone", zone)
         lines += [f"{zone}\t{expression}\t{by_spark(session, expression)}\n" for expression in expressions]
     ZONES.write_text("".join(lines))
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    QUERIES.write_text("".join(f"{query}\t{query_by_spark(session, query)}\n" for query in queries()))

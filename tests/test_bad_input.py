@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from strategies import contents, multiset, new_lake, rows_of, seen
 
+import lsmlake
 from lsmlake.errors import (
     InvalidData,
     InvalidOption,
@@ -60,21 +63,36 @@ BAD_TABLES = {
         InvalidOption,
         ["tiered", "compaction.strategy = universal"],
     ),
-    "blocks above files": ("k INT", {"file.block-size": "1 gb"}, InvalidOption, ["file.block-size", "target-file-size"]),
+    "blocks above files": (
+        "k INT",
+        {"file.block-size": "1 gb", "target-file-size": "128 mb"},
+        InvalidOption,
+        ["file.block-size", "target-file-size"],
+    ),
     "stop below trigger": (
         "k INT",
-        {"num-sorted-run.stop-trigger": 2, "compaction.strategy": "universal"},
+        {"num-sorted-run.stop-trigger": 2, "num-sorted-run.compaction-trigger": 5},
         InvalidOption,
         ["num-sorted-run.stop-trigger = 2", "compaction-trigger = 5"],
     ),
-    "option of the other strategy": ("k INT", {"compaction.size-ratio": 5}, InvalidOption, ["compaction.size-ratio", "tiered"]),
+    "option of the other strategy": (
+        "k INT",
+        {"compaction.size-ratio": 5, "compaction.strategy": "tiered"},
+        InvalidOption,
+        ["compaction.size-ratio", "tiered"],
+    ),
     "half an off-peak time": (
         "k INT",
         {"compaction.offpeak.start.hour": 0, "compaction.strategy": "universal"},
         InvalidOption,
         ["only one of", "start.hour = 0", "end.hour = nothing"],
     ),
-    "off-peak hours of the other strategy": ("k INT", {"compaction.offpeak.start.hour": 3}, InvalidOption, ["universal"]),
+    "off-peak hours of the other strategy": (
+        "k INT",
+        {"compaction.offpeak.start.hour": 3, "compaction.strategy": "tiered"},
+        InvalidOption,
+        ["universal"],
+    ),
     "level of another codec": (
         "k INT",
         {"file.compression": "lz4", "file.compression.zstd-level": 3},
@@ -87,9 +105,22 @@ BAD_TABLES = {
         InvalidOption,
         ["'ignore-delete' is given twice"],
     ),
-    "waits turned round": ("k INT", {"commit.min-retry-wait": "1 h"}, InvalidOption, ["commit.min-retry-wait"]),
+    "waits turned round": (
+        "k INT",
+        {"commit.min-retry-wait": "1 h", "commit.max-retry-wait": "1 min"},
+        InvalidOption,
+        ["commit.min-retry-wait"],
+    ),
     "bucket key outside the key": ("k INT, v INT", {"bucket-key": "v"}, InvalidOption, ["bucket-key", "'v'", "['k']"]),
     "bucket key twice": ("k INT", {"bucket-key": "k,k"}, InvalidOption, ["bucket-key", "twice"]),
+    "a name with NUL": (pa.schema([("k", pa.int32()), ("a\0b", pa.int32())]), {}, InvalidSchema, ["NUL", r"a\x00b"]),
+    "sequence twice": ("k INT, v INT", {"sequence.field": "v,v"}, InvalidOption, ["sequence.field", "twice"]),
+    "unknown default function": (
+        "k INT",
+        {"merge-engine": "aggregation", "fields.default-aggregate-function": "bogus"},
+        InvalidOption,
+        ["'bogus'", "last_value"],
+    ),
     "row kind in no column": ("k INT", {"rowkind.field": "op"}, InvalidOption, ["rowkind.field", "'op'"]),
     "row kind as a number": ("k INT, op INT", {"rowkind.field": "op"}, InvalidOption, ["rowkind.field", "string", "int32"]),
     "no column": (pa.schema([]), {}, InvalidSchema, ["at least one column"]),
@@ -539,3 +570,28 @@ def test_a_partition_column_may_have_any_name(name):
     assert all(path.startswith("d.db/t/") and "/../" not in path for path in table.files()["file_path"].to_pylist())
     lake.drop_table("d.t")
     assert contents(lake.env.storage, "d.db/t") == {}
+
+
+@pytest.mark.parametrize("form", ["DataFrame", "LazyFrame", "batches", "dict", "list"])
+def test_objects_in_polars_are_no_values(form: str):
+    """Their Arrow form holds addresses in memory."""
+    frame = pl.DataFrame({"id": [1, 2], "u": pl.Series([uuid.uuid4(), {"a": 1}], dtype=pl.Object)})
+    columns = {"id": frame["id"], "u": frame["u"]}
+    forms = {"DataFrame": frame, "LazyFrame": frame.lazy(), "batches": iter([frame]), "dict": columns}
+    lake = lsmlake.connect(f"memory://{uuid.uuid4()}")
+    lake.create_database("d")
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, u BINARY", primary_key=["id"])
+    data = [frame] if form == "list" else forms[form]
+    with pytest.raises(InvalidData, match=r"'u': a column of Python objects|not a dict"):
+        table.upsert(data)
+    if form in ("DataFrame", "LazyFrame"):
+        for call in (
+            lambda: lake.create_table_from("d.x", data, primary_key=["id"]),
+            lambda: table.upsert(data, evolve=True),
+            lambda: table.merge(data, "t.id = s.id").when_matched_delete().execute(),
+            lambda: table.get(frame.select("u")),
+            lambda: lake.sql("SELECT * FROM given", tables={"given": data}),
+        ):
+            with pytest.raises(InvalidData, match="'u': a column of Python objects"):
+                call()
+    assert table.scan().count() == 0

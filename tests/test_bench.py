@@ -31,6 +31,7 @@ from bench import (
     raw_read,
     scale,
     sql,
+    sql_output,
     sql_tpch,
     tables,
     upsert,
@@ -254,6 +255,11 @@ def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):
 def test_sql_runs_at_a_tiny_size(tmp_path: Path):
     found = sql.run(tmp_path / "sql", rows=5_000, rounds=1)
     assert len(found.measures) == 8 and found.checksum.endswith(found.checksum[-16:])
+
+
+def test_sql_output(tmp_path: Path):
+    report = sql_output.run(tmp_path, rows=2_000, rounds=1)
+    assert report.checksum.startswith("500 rows") and len(report.measures) == 10
 
 
 def _needs_tpch() -> None:

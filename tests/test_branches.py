@@ -415,6 +415,10 @@ def test_a_failure_leaves_the_table_and_its_branches_whole(verb, mode):
         lines = [left, *map(left.branch, left.branches()["branch_name"].to_pylist())]
         for line in lines:
             assert {number: line.meta.snapshots.get(number) for number in numbers(line)}.items() <= snapshots.items()
+        if verb == "rename":  # the branch has one name, which works, also between the two steps
+            (name,) = left.branches()["branch_name"].to_pylist()
+            left.remove_orphan_files(dry_run=True)
+            left.delete_branch(name, dry_run=True)
         if sampled(len(seen), 5):
             assert left.verify() == [], done.call
             for line in lines:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from naive import hash_row
 from test_keys import TYPES, array
 
+from lsmlake.kernels import murmur3
 from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
 
 thorough = examples(100)
@@ -52,6 +53,20 @@ def test_columns_are_combined_across_any_chunks(drawn, data):
         full = array(values + values, type)
         chunked.append(pa.chunked_array([full.slice(len(rows), cut), full.slice(cut, len(rows) - cut)]))
     assert spark_hash(chunked).tolist() == [hash_row(row, types) for row in rows]
+
+
+@pytest.mark.parametrize("rows", [1, 99, 100, 101, 250])
+def test_the_longest_of_few_or_many_rows_hash_as_the_twin_does(rows: int):
+    values = [bytes(range(row % 7 + 250)) * (row % 3) + b"x" * (row % 5) for row in range(rows)]
+    assert spark_hash([pa.array(values, pa.binary())]).tolist() == [hash_row([value], [pa.binary()]) for value in values]
+
+
+def test_a_long_text_costs_no_array_operation_for_each_of_its_words(monkeypatch):
+    rounds = []
+    monkeypatch.setattr(murmur3, "round_", lambda *given, real=murmur3.round_: rounds.append(1) or real(*given))
+    values = ["x" * 100_000, *(["short text"] * 1000)]
+    assert spark_hash([pa.array(values)])[0] == hash_row(values[:1], [pa.string()])
+    assert len(rounds) < 10
 
 
 @thorough

@@ -140,3 +140,18 @@ def test_a_start_and_an_end_may_be_times(lake):
     table.expire_snapshots(retain_max=1)
     with pytest.raises(SnapshotNotFound, match="newer than the timestamp"):
         table.changes(before).to_arrow()
+
+
+def test_a_changelog_that_outlives_its_snapshots_is_read_to_any_of_them():
+    options = {"bucket": 1, "changelog-producer": "lookup"} | {f"changelog.num-retained.{end}": 100 for end in ("min", "max")}
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL, v INT", primary_key=["id"], options=options)
+    for number in range(6):
+        table.upsert({"id": [number % 3], "v": [number]})
+    ends = [(start, end) for start in range(6) for end in range(max(1, start), 7)]
+    before = {(start, end): table.changes(start, end, mode="changelog").to_arrow() for start, end in ends}
+    table.expire_snapshots(retain_max=2)
+    for start, end in ends:
+        assert table.changes(start, end, mode="changelog").to_arrow().equals(before[start, end]), (start, end)
+    for mode in ("diff", "delta"):
+        with pytest.raises(SnapshotNotFound, match="snapshot 2 has expired"):
+            table.changes(1, 2, mode=mode).to_arrow()

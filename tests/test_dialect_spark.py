@@ -1,9 +1,9 @@
-"""What `spark_expressions.txt` says of Spark is what Spark does."""
+"""What `spark_expressions.txt` and the files beside it say of Spark is what Spark does."""
 
 from __future__ import annotations
 
 import pytest
-from spark_expressions import by_spark, table, view, zoned
+from spark_expressions import by_spark, queries, query_by_spark, table, view, zoned
 
 pytestmark = pytest.mark.spark
 
@@ -19,3 +19,5 @@ def test_the_table_holds_what_spark_does(spark):
             assert {expression: by_spark(spark, expression) for expression in sample} == {e: expected[e] for e in sample}
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
+    sample = list(queries())[::8]
+    assert {query: query_by_spark(spark, query) for query in sample} == {query: queries()[query] for query in sample}

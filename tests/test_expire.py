@@ -138,7 +138,7 @@ def test_gentle_lookups_let_commits_wait():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"lookup-compact": "gentle"}, "has no effect unless compaction.strategy = universal"),
+        ({"lookup-compact": "gentle", "compaction.strategy": "tiered"}, "has no effect unless compaction.strategy = universal"),
         (
             {"lookup-compact": "gentle", "deletion-vectors.enabled": "false"},
             "unless deletion-vectors.enabled = true or changelog-producer = lookup",

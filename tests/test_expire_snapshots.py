@@ -205,7 +205,12 @@ def test_a_consumer_has_a_plain_name(name):
 
 
 @pytest.mark.parametrize(
-    "options", [{"snapshot__num_retained__max": "3"}, {"changelog__time_retained": "1 d"}, {"snapshot__expire__limit": "0"}]
+    "options",
+    [
+        {"snapshot__num_retained__max": "3", "snapshot__num_retained__min": "5"},
+        {"changelog__time_retained": "1 d"},
+        {"snapshot__expire__limit": "0"},
+    ],
 )
 def test_retention_that_contradicts_is_refused(options):
     with pytest.raises(InvalidOption):

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from effort import scaled
-from strategies import contents, copied, lake_on
+from strategies import contents, copied, lake_on, new_lake
 from test_damage import QUESTIONS, with_file, world
 
 from lsmlake.api.table import Table
@@ -30,6 +30,7 @@ from lsmlake.errors import Corrupt, InternalError, LakeError
 from lsmlake.format import manifest_codec, packed, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
+from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.checksum import footer_in
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.env import Env
@@ -231,3 +232,42 @@ def test_a_footer_is_compared_with_the_manifest_before_a_column_is_read():
     entry = file._replace(rows=2, bytes=len(data), footer_bytes=None, footer_checksum=None)
     with pytest.raises(Corrupt, match="two columns with one field id"):
         DataReader(Env(with_file(path, data)), path, entry, schema)
+
+
+@pytest.mark.parametrize("kind", [None, 8, 9, 14, 16, 42, -1])
+def test_a_row_of_no_kind_is_corrupt_wherever_it_is_read(kind, monkeypatch):
+    options = {"bucket": 1, "write-only": "true"}
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL, v INT", primary_key=["id"], options=options)
+    table.upsert({"id": range(100), "v": range(100)})
+    table.compact(full=True)
+    write = pq.ParquetWriter.write_table
+
+    def forging(writer: pq.ParquetWriter, rows: pa.Table, *given: object, **named: object) -> None:
+        if ROW_KIND in rows.column_names and rows.num_rows:
+            kinds = [kind, *rows[ROW_KIND].to_pylist()[1:]]
+            rows = rows.set_column(rows.column_names.index(ROW_KIND), ROW_KIND, pa.array(kinds, pa.int8()))
+        write(writer, rows, *given, **named)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", forging)
+    table.upsert({"id": [1, 2, 3], "v": [7, 8, 9], "op": ["+U", "-D", "+U"]}, row_kind="op")
+    monkeypatch.undo()
+    assert any("row kind" in finding.what for finding in table.verify())
+    for verb in (
+        lambda: table.scan().to_arrow(),
+        lambda: table.scan(where="id = 1").to_arrow(),
+        lambda: table.get({"id": 1}),
+        lambda: table.compact(),
+        lambda: table.compact(full=True),
+        lambda: table.changes(2, 3).to_arrow(),
+        lambda: table.changes(2, 3, mode="delta").to_arrow(),
+    ):
+        with pytest.raises(Corrupt, match="row without a row kind"):
+            verb()
+
+
+def test_a_wrong_number_of_deletes_is_found(monkeypatch):
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"], options={"bucket": 1, "write-only": "true"})
+    monkeypatch.setattr("lsmlake.store.data_writer.INSERT", 3)
+    table.upsert({"id": [1, 2, 3], "op": ["+U", "-D", "+U"]}, row_kind="op")
+    monkeypatch.undo()
+    assert any("rows are no inserts, the manifest says" in finding.what for finding in table.verify())

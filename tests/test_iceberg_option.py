@@ -138,7 +138,7 @@ def test_commits_do_not_wait_for_a_catalog_that_hangs_again_and_again(tmp_path, 
         asked.append(seconds)
         if hangs[0]:
             clock.ms += 1_000 * seconds
-            raise TimeoutError
+            raise catalog.TooLate
         return within(seconds, call)
 
     monkeypatch.setattr(catalog, "_within", within)

@@ -480,3 +480,18 @@ def test_folders_of_zero_and_of_negative_zero_are_one_partition(lake, tmp_path):
     table = lake.table("d.t")
     assert table.partitions()["partition"].to_pylist() == ["p=0.0", "p=2.5"]
     assert sorted(map(repr, table.scan().to_arrow()["p"].to_pylist())) == ["0.0", "0.0", "2.5"]
+
+
+def test_a_footer_whose_total_is_not_that_of_its_row_groups_is_refused(lake, tmp_path):
+    """Its rows would be lost without a word: readers that count on the total see none."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": [1, 2, 3]}), folder / "a.parquet")
+    data = (folder / "a.parquet").read_bytes()
+    total = b"\x16\x06\x19"  # field 3, a number of 64 bits: 3 in zigzag; field 4, a list
+    assert data.count(total) == 1
+    (folder / "a.parquet").write_bytes(data.replace(total, b"\x16\x00\x19"))
+    assert pq.read_metadata(folder / "a.parquet").num_rows == 0
+    with pytest.raises(Corrupt, match="the footer of a data file contradicts itself, expected a total of 3 rows"):
+        lake.import_parquet(str(folder), "d.t")
+    assert "t" not in lake.tables("d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import math
+import pickle
 from decimal import Decimal
 from pathlib import Path
 
@@ -512,3 +513,84 @@ def test_numbers_of_mixed_types_that_fit_are_written(lake):
     table.upsert(rows)
     assert [row["v"] for row in table.scan().to_arrow().to_pylist()] == [2**53 + 1, 2, 4]
     assert [row["m"] for row in table.scan().to_arrow().to_pylist()] == [[("a", 0.1)], [("b", 3.0)], None]
+
+
+def test_a_consumer_of_the_stream_can_ask_for_columns_in_another_order_or_type():
+    """Best effort, as the protocol has it: what is not there is not given."""
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL, v INT, s STRING", primary_key=["id"])
+    table.upsert({"id": [1], "v": [2], "s": ["a"]})
+
+    def asked(*fields: tuple[str, pa.DataType]) -> list[tuple]:
+        found = pa.RecordBatchReader.from_stream(table.scan(), schema=pa.schema(fields)).read_all()
+        return list(zip(found.schema.names, found.schema.types, found.to_pylist()[0].values(), strict=True))
+
+    every = [("id", pa.int64(), 1), ("v", pa.int32(), 2), ("s", pa.string(), "a")]
+    assert asked(("s", pa.string()), ("id", pa.int64())) == [every[2], every[0]]
+    assert asked(("v", pa.int64())) == [("v", pa.int64(), 2)]
+    assert asked(("other", pa.int64())) == every
+
+
+def test_what_cannot_be_pickled_says_so():
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"])
+    for value in (table, table.scan(), table.merge({"id": [1]}, "t.id = s.id")):
+        with pytest.raises(InvalidQuery, match="cannot be pickled"):
+            pickle.dumps(value)
+
+
+INSTANT, LOCAL = dt.datetime(2026, 1, 1, 10, tzinfo=dt.timezone.utc), dt.datetime(2026, 1, 1, 10)
+IN_NEW_YORK = INSTANT + dt.timedelta(hours=5)
+TIMES = [
+    # the text, the type of the column, the value under UTC, under America/New_York; None: refused
+    ("2026-01-01T10:00:00Z", "TIMESTAMP", INSTANT, INSTANT),
+    ("2026-01-01T12:00:00+02:00", "TIMESTAMP", INSTANT, INSTANT),
+    ("2026-01-01T10:00:00", "TIMESTAMP", INSTANT, IN_NEW_YORK),
+    ("2026-01-01 10:00:00.000", "TIMESTAMP", INSTANT, IN_NEW_YORK),
+    ("2026-01-01T10:00:00", "TIMESTAMP_NTZ", LOCAL, LOCAL),
+    ("2026-01-01T10:00:00Z", "TIMESTAMP_NTZ", None, None),
+    ("2026-01-01", "DATE", LOCAL.date(), LOCAL.date()),
+    ("2026-01-01T10:00:00Z", "STRING", "2026-01-01T10:00:00Z", "2026-01-01T10:00:00Z"),
+]
+
+
+@pytest.mark.parametrize(("text", "type_", "utc", "new_york"), TIMES)
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_times_in_text_files_mean_what_they_say(tmp_path, text, type_, utc, new_york, zone):
+    lake, expected = connect(tmp_path, time_zone=zone), utc if zone == "UTC" else new_york
+    lake.create_database("d")
+    line = f'{{"id": 1, "v": "{text}", "a": ["{text}"], "s": {{"t": "{text}"}}}}\n'
+    files = {"x.json": line, "y.csv": f"id,v\n1,{text}\n"}
+    for name, content in files.items():
+        columns = f"id BIGINT NOT NULL, v {type_}" + f", a ARRAY<{type_}>, s STRUCT<t: {type_}>" * name.endswith("json")
+        table = lake.create_table(f"d.{name[0]}", columns, primary_key=["id"])
+        (tmp_path / name).write_text(content)
+        if expected is None:
+            with pytest.raises(InvalidData, match="names a time zone"):
+                table.upsert(str(tmp_path / name))
+            continue
+        table.upsert(str(tmp_path / name))
+        (row,) = table.scan().to_arrow().to_pylist()
+        assert row["v"] == expected
+        if name.endswith("json"):
+            assert row["a"] == [expected] and row["s"] == {"t": expected}
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        (["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"], pa.timestamp("us", "UTC")),
+        (["2026-01-01T10:00:00"], pa.timestamp("us")),
+        (["2026-01-01", "2026-01-02"], pa.date32()),
+        (["2026-01-01", "2026-01-02T10:00:00"], pa.timestamp("us")),
+        (["2026-01-01T10:00:00", "2026-01-01T10:00:00Z"], pa.string()),
+    ],
+)
+def test_times_in_json_keep_their_zones_and_dates_their_type(tmp_path, texts, type_):
+    lines = (f'{{"id": {number}, "v": "{text}", "s": {{"t": ["{text}"]}}}}\n' for number, text in enumerate(texts))
+    (tmp_path / "x.json").write_text("".join(lines))
+    lake = connect(tmp_path / "lake", time_zone="America/New_York")
+    lake.create_database("d")
+    rows = lake.create_table_from("d.t", str(tmp_path / "x.json"), primary_key=["id"]).scan().to_arrow()
+    assert rows.schema.field("v").type == type_
+    assert rows.schema.field("s").type.field("t").type.value_type == type_
+    found = rows["v"].cast(pa.string()).to_pylist()
+    assert [one[:10] for one in found] == [one[:10] for one in texts]

@@ -5,21 +5,33 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import FrameType
 
+import duckdb
+import polars
 import pyarrow as pa
 import pytest
 from effort import scaled
 from interrupts import CALLS, Bench, Exit, Pressed, rows, states, temporary_folder_at
 
-from lsmlake import Lake, undo
+from lsmlake import Lake, Scan, undo
 from lsmlake.beside import GivenUp, Signal, Threads
-from lsmlake.dialect.connection import connected
+from lsmlake.dialect import databases
+from lsmlake.dialect.connection import registered
+from lsmlake.dialect.patient import Connection
+from lsmlake.dialect.spark_connection import spark_connected
+from lsmlake.errors import TableNotFound
+from lsmlake.store.data_writer import Origin, write_run
 
 KINDS = [Pressed, Exit]
 
@@ -102,6 +114,72 @@ def test_an_interruption_behind_an_arrow_stream_keeps_its_type(lake, bench, read
     assert states(lake) == bench.before
 
 
+def cancelled() -> pa.ArrowCancelled:
+    """What a reader of Arrow raises if the program's own handler of the signal has raised nothing."""
+    return pa.ArrowCancelled("Operation cancelled. Detail: received signal 2", 2)
+
+
+@pytest.mark.parametrize("read", ["upsert", "merge", "sql"])
+@pytest.mark.parametrize("source", [failing, reader, Stream])
+def test_a_source_that_a_signal_has_cancelled_is_interrupted(lake, bench, read, source):
+    with pytest.raises(KeyboardInterrupt):
+        READS[read](lake, source(cancelled(), rows(0, 5, 9)))
+    assert states(lake) == bench.before
+
+
+@pytest.mark.parametrize("kind", [*KINDS, OSError])
+def test_a_file_that_is_given_up_leaves_nothing_to_say(lake, tmp_path, capfd, kind):
+    """Arrow would report that it cannot write the rest of a file."""
+    table = lake.table("d.t")
+
+    def tables() -> Iterator[pa.Table]:
+        for start in range(0, 100, 10):
+            yield rows(start, start + 10, 1)
+        raise kind
+
+    env = replace(table.meta.env, limits=replace(table.meta.env.limits, row_group_rows=10))
+    with pytest.raises(kind):
+        write_run(env, table.meta.paths, table.version.schema, "d.db/t/bucket-0", tables(), Origin(0, "test"))
+    gc.collect()
+    assert capfd.readouterr() == ("", "")
+
+
+# -- consumers that lose the interruption of a stream of ours ----------------------------------------------------------
+
+CONSUMERS: dict[str, Callable[[object], object]] = {
+    "pyarrow": pa.table,
+    "reader": lambda scan: pa.RecordBatchReader.from_stream(scan).read_all(),
+    "polars": polars.DataFrame,
+}
+
+
+@pytest.mark.parametrize("consumer", list(CONSUMERS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interruption_that_a_consumer_of_a_stream_has_lost_is_raised(lake, monkeypatch, consumer, kind):
+    """The consumer gets an error of Arrow, and right after it the interruption itself."""
+    error, handler = kind("in the stream"), signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(Scan, "to_batches", lambda self: reader(error, rows(0, 5, 9)))
+    with pytest.raises(kind) as raised:
+        try:
+            CONSUMERS[consumer](lake.table("d.t").scan())
+        except Exception:
+            time.sleep(60)
+    assert raised.value is error
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_a_consumer_that_passes_an_interruption_on_gets_no_second_one(lake, monkeypatch):
+    error = Pressed("in the stream")
+    monkeypatch.setattr(Scan, "to_batches", lambda self: reader(error, rows(0, 5, 9)))
+    with pytest.raises(Pressed) as raised:
+        lake.table("d.t").scan().to_arrow()
+    assert raised.value is error
+    with pytest.raises(Pressed) as raised:
+        lake.table("d.t").upsert(lake.table("d.t").scan())
+    assert raised.value is error
+    time.sleep(0.05)
+
+
 # -- DuckDB -----------------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +204,35 @@ def test_a_running_query_is_interrupted(lake, kind):
     assert lake.sql("SELECT count(*) AS n FROM d.t").to_arrow()["n"].to_pylist() == [390]
 
 
+class Recorded:
+    """A connection of DuckDB; `seen` are its methods and the threads that called them."""
+
+    def __init__(self, seen: list[tuple[str, threading.Thread]], inner: object = None) -> None:
+        self.seen, self.inner = seen, duckdb.connect(":memory:") if inner is None else inner
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def call(*given: object) -> object:
+            self.seen.append((name, threading.current_thread()))
+            found = getattr(self.inner, name)(*given)
+            return Recorded(self.seen, found) if name == "cursor" else found
+
+        return call
+
+
+def test_nothing_of_duckdb_is_executed_in_the_main_thread(monkeypatch):
+    """There DuckDB would replace an interruption by "Query interrupted"."""
+    seen: list[tuple[str, threading.Thread]] = []
+    connect = Recorded(seen)
+    monkeypatch.setattr(duckdb, "connect", lambda _: connect)
+    monkeypatch.setattr(databases, "_idle", {})
+    with spark_connected("Asia/Tokyo", sql="SELECT 1") as connection:
+        with registered(connection, "n", pa.schema([("v", pa.int64())]), [pa.record_batch({"v": [1]})]):
+            assert connection.sql("SELECT sum(v) AS v FROM n").to_arrow_table()["v"].to_pylist() == [1]
+        connection.execute("SELECT 1").fetchall()
+    assert {name for name, _ in seen} >= {"cursor", "execute", "register", "unregister", "sql"}
+    assert {name for name, thread in seen if thread is threading.main_thread()} <= {"close"}
+
+
 def test_a_source_of_a_statement_is_read_by_the_thread_that_waits():
     """A source can belong to one thread, and an interruption is raised in it."""
     seen = []
@@ -135,7 +242,7 @@ def test_a_source_of_a_statement_is_read_by_the_thread_that_waits():
             seen.append(threading.current_thread())
             yield pa.record_batch({"n": [number]})
 
-    with connected("UTC", sql="") as connection:
+    with spark_connected("UTC", sql="") as connection:
         connection.register_batches("given", pa.schema([("n", pa.int64())]), batches())
         assert connection.sql("SELECT sum(n) AS n FROM given").to_arrow_table()["n"].to_pylist() == [3]
     assert set(seen) == {threading.main_thread()}
@@ -162,6 +269,19 @@ def test_work_that_has_not_begun_when_a_call_is_interrupted_never_begins():
     assert done == ["first"]
     with pytest.raises(GivenUp):
         second.result()
+
+
+def test_the_result_of_a_statement_goes_with_the_last_one_that_holds_it():
+    """Not with the next garbage collection: before a fork no database may be left."""
+    gc.disable()
+    try:
+        connection = Connection(duckdb.connect(":memory:"))
+        connection.execute("SELECT 1")
+        inner = weakref.ref(connection._inner)
+        del connection
+        assert inner() is None
+    finally:
+        gc.enable()
 
 
 def test_a_signal_is_given_once_and_for_all():
@@ -192,6 +312,88 @@ def test_the_second_interruption_does_not_end_the_removal(tmp_path):
         undo.Call().run(step)
     assert raised.value is first
     assert sorted(removed) == ["a", "c"]
+
+
+def replaced_by_another_error(error: BaseException, how: str) -> None:
+    if how == "finally":
+        try:
+            raise error
+        finally:
+            raise ValueError
+    else:  # Python before 3.12 makes a RuntimeError of it
+
+        class Raises:
+            def __set_name__(self, owner: type, name: str) -> None:
+                raise error
+
+        type("Made", (), {"one": Raises()})
+
+
+@pytest.mark.parametrize("how", ["finally", "class"])
+def test_an_interruption_that_another_error_has_replaced_is_raised(lake, monkeypatch, how):
+    error = Pressed("behind")
+    monkeypatch.setattr(Scan, "to_batches", lambda self: replaced_by_another_error(error, how))
+    with pytest.raises(Pressed) as raised:
+        lake.table("d.t").scan().to_arrow()
+    assert raised.value is error
+
+
+def test_an_interruption_that_the_caller_handles_is_not_raised_again(lake):
+    try:
+        raise Pressed
+    except Pressed:
+        with pytest.raises(TableNotFound):
+            lake.table("d.none")
+
+
+def test_a_handler_of_all_errors_passes_an_interruption_on():
+    error = Pressed("behind")
+
+    def step() -> None:
+        try:
+            replaced_by_another_error(error, "finally")
+        except Exception as failed:
+            undo.pass_interruption(failed)
+
+    with pytest.raises(Pressed) as raised:
+        undo.Call().run(step)
+    assert raised.value is error
+    try:
+        raise error
+    except Pressed:
+        try:
+            raise ValueError
+        except ValueError as other:
+            failed = other
+        undo.Call().run(lambda: undo.pass_interruption(failed))
+
+
+def test_an_interrupted_call_does_not_remain_the_current_one():
+    """Interrupts it at each of its own lines. The next call would take its place in that one, and nobody would end it."""
+    interrupted = 0
+    while True:
+        lines = 0
+
+        def at_line(frame: FrameType, event: str, _: object) -> object:
+            nonlocal lines
+            if frame.f_code.co_filename != undo.__file__:
+                return None
+            lines += 1
+            if lines == interrupted + 1:  # noqa: B023
+                raise Pressed
+            return at_line
+
+        try:
+            sys.settrace(at_line)
+            undo.Call().run(lambda: None)
+        except Pressed:
+            interrupted += 1
+        else:
+            break
+        finally:
+            sys.settrace(None)
+        assert undo.current() is None
+    assert interrupted > 10
 
 
 def test_what_is_being_published_stays():

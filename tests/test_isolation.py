@@ -192,6 +192,31 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("own", OWN)
+def test_a_statement_is_evaluated_again_if_a_snapshot_since_its_version_has_expired(own, kind, monkeypatch):
+    """Nobody can tell what the expired commit changed; with nobody competing any more, the second evaluation commits."""
+    monkeypatch.setattr("lsmlake.store.env.Env.sleep", lambda env, seconds: None)
+    storage, evaluations = MemoryStorage(), []
+    created(storage, kind, [(1, 1, 10, "a"), (2, 2, 20, "b")])
+    latest = Version.latest
+    monkeypatch.setattr(Version, "latest", staticmethod(lambda meta: evaluations.append(1) or latest(meta)))
+
+    def commits_and_expires(other: Table) -> None:
+        for number in (7, 8):
+            add(other, [(number, number, number, "g")])
+        other.expire_snapshots(retain_max=1)
+        evaluations.clear()
+
+    OWN[own](opened(Meanwhile(storage, commits_and_expires), "b-"))
+    assert len(evaluations) <= 3  # of the attempt that finds out, of the second evaluation and of its look back
+    table = opened(storage, "c-")
+    expected = {"update": [(1, 11), (2, 20)], "delete": [(2, 20)], "merge of a row": [(1, 15), (2, 20)]}
+    before = expected.get(own, [(1, 10), (2, 20), (9, 9)])
+    assert ids(table) == sorted([*before, (7, 7), (8, 8)])
+    in_order(table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_concurrent_updates_of_one_row_lose_none(kind):
     """A second program updates the row right before the first one publishes, in each of its attempts but the last."""
     storage = MemoryStorage()

@@ -254,3 +254,26 @@ def test_an_expiry_deletes_all_files_by_one_request(world: tuple[Server, FaultPr
         "POST many": 1,
     }
     assert rounds(found) == 34  # marks are put in order, and what holds files is looked for before and after
+
+
+def test_a_condition_on_a_view_fetches_the_files_that_it_fetches_inside_of_the_view(world: tuple[Server, FaultProxy]):
+    lake = opened(*world, world[0].warehouse())
+    lake.create_database("d")
+    table = lake.create_table("d.t", "k BIGINT, v BIGINT")
+    for number in range(6):
+        table.append(rows(100 * number, 100 * number + 100))
+    lake.sql("CREATE VIEW d.w (a, b) AS SELECT k, v FROM d.t")
+    lake.sql("CREATE VIEW d.inside AS SELECT k, v FROM d.t WHERE k = 250")
+    counted = {}
+    for query in (
+        "SELECT v FROM d.inside",
+        "SELECT b FROM d.w WHERE a = 250",
+        "WITH x AS (SELECT k AS y, v FROM d.t) SELECT v FROM x WHERE y = 250",
+        "SELECT v FROM (SELECT * FROM d.t) WHERE k = 250",
+        "SELECT v FROM d.t",
+    ):
+        fresh = opened(world[0], world[1], lake.env.storage.place(""))
+        found = measured(world[1], lambda query=query, fresh=fresh: fresh.sql(query))
+        counted[query] = sum(kind(request) == "GET data" for request in found)
+    *chosen, whole = counted.values()
+    assert chosen == [1, 1, 1, 1] and whole == 6

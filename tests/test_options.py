@@ -118,6 +118,7 @@ LOOKUP = {"changelog-producer": "lookup"}
 INDEXED = {"file-index.bloom-filter.columns": "v"}
 EXPIRING = {"partition.expiration-time": "7 d"}
 AUTOMATIC = {"tag.automatic-creation": "process-time"}
+TIERED = {"compaction.strategy": "tiered"}
 GENTLE = UNIVERSAL | {"lookup-compact": "gentle"}
 EFFECTS = [
     (["compaction.tier-runs", "compaction.reclaim-dead-percent"], {}, UNIVERSAL),
@@ -133,10 +134,10 @@ EFFECTS = [
             "lookup-compact",
         ],
         UNIVERSAL,
-        {},
+        TIERED,
     ),
-    (["compaction.offpeak.start.hour"], UNIVERSAL | {"compaction.offpeak.end.hour": 4}, {}),
-    (["compaction.offpeak.end.hour"], UNIVERSAL | {"compaction.offpeak.start.hour": 4}, {}),
+    (["compaction.offpeak.start.hour"], UNIVERSAL | {"compaction.offpeak.end.hour": 4}, TIERED),
+    (["compaction.offpeak.end.hour"], UNIVERSAL | {"compaction.offpeak.start.hour": 4}, TIERED),
     (["lookup-compact"], LOOKUP | UNIVERSAL | {"deletion-vectors.enabled": "false"}, {"deletion-vectors.enabled": "false"}),
     (["lookup-compact.max-interval"], GENTLE, UNIVERSAL),
     (["deletion-vectors.merge-min-count"], {}, {"deletion-vectors.enabled": "false"}),
@@ -200,11 +201,11 @@ BROKEN = [
     ),
     ({}, {"record-level.expire-time": "1 h"}),
     (UNIVERSAL, {"compaction.offpeak.start.hour": 0}),
-    ({}, {"num-sorted-run.stop-trigger": 4}),
-    ({}, {"file.block-size": "1 gb"}),
-    ({}, {"snapshot.num-retained.max": 9}),
+    (UNIVERSAL | {"num-sorted-run.compaction-trigger": 5}, {"num-sorted-run.stop-trigger": 4}),
+    ({"target-file-size": "128 mb"}, {"file.block-size": "1 gb"}),
+    ({"snapshot.num-retained.min": 10}, {"snapshot.num-retained.max": 9}),
     (LOOKUP | {"changelog.num-retained.min": 5}, {"changelog.num-retained.max": 4}),
-    ({}, {"commit.min-retry-wait": "11 s"}),
+    ({"commit.max-retry-wait": "10 s"}, {"commit.min-retry-wait": "11 s"}),
     (AUTOMATIC | {"tag.creation-delay": "2 h"}, {"tag.creation-period": "two-hours"}),
 ]
 """For each rule, in order: options that are accepted, and one more that is not."""
@@ -219,6 +220,50 @@ def test_options_that_contradict_each_other_are_refused_with_both_names_and_a_cu
     names = [part.option if isinstance(part, When) else part for part in rule[:2]]
     assert all(name in refused.value.what and f"{name} = " in refused.value.found for name in names)
     assert refused.value.where == "d.t" and refused.value.cure
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"target-file-size": "16 mb"}, "file.block-size", 16 << 20),
+        ({"file.block-size": "1 gb"}, "target-file-size", 1 << 30),
+        ({"snapshot.num-retained.max": 9}, "snapshot.num-retained.min", 9),
+        ({"num-sorted-run.stop-trigger": 4}, "num-sorted-run.compaction-trigger", 4),
+        ({"num-sorted-run.stop-trigger": 4, "deletion-vectors.enabled": "false"}, "num-levels", 5),
+        ({"commit.min-retry-wait": "11 s"}, "commit.max-retry-wait", 11_000),
+        ({"compaction.size-ratio": 1}, "compaction.strategy", "universal"),
+        ({"compaction.size-ratio": 1}, "num-levels", 6),
+        ({"file.format": "parquet"}, "file.format", "parquet"),
+        ({"deletion-vectors.bitmap64": "true"}, "deletion-vectors.bitmap64", True),
+        ({"dynamic-partition-overwrite": "true"}, "dynamic-partition-overwrite", True),
+        ({"snapshot.time-retained": "PT1H"}, "snapshot.time-retained", 3_600_000),
+        ({"snapshot.time-retained": "P1DT2H3M4S"}, "snapshot.time-retained", 93_784_000),
+    ],
+)
+def test_a_default_follows_what_is_given_and_what_lsmlake_does_anyway_is_accepted(given: dict, name: str, value: object):
+    assert Options.parse(given).values[name] == value
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"file.format": "orc"},
+        {"deletion-vectors.bitmap64": "false"},
+        {"dynamic-partition-overwrite": "false"},
+        {"snapshot.time-retained": "PT"},
+        {"snapshot.time-retained": "P"},
+        {"snapshot.time-retained": "P1M"},
+        {"bucket": "-1"},
+        {"compaction.strategy": "tiered", "compaction.size-ratio": 1},
+    ],
+)
+def test_what_lsmlake_does_not_do_is_refused(given: dict):
+    with pytest.raises(InvalidOption):
+        Options.parse(given)
+
+
+def test_an_append_only_table_needs_no_number_of_buckets():
+    assert Options.parse({"bucket": "-1"}, keyed=False) == Options.parse({}, keyed=False)
 
 
 def test_a_rule_does_not_refuse_equal_values_or_what_is_off():
@@ -252,7 +297,10 @@ def test_an_option_of_a_column_needs_an_engine_that_reads_it():
 
 # --- the reference ---
 
-MET_ANYWAY = {"num-sorted-run.stop-trigger"}  # a writer that compacts does so before it commits: it is never behind
+MET_ANYWAY = {
+    "num-sorted-run.stop-trigger",  # a writer that compacts does so before it commits: it is never behind
+    *("file.format", "deletion-vectors.bitmap64", "dynamic-partition-overwrite"),  # they have one value
+}
 READ_AS = {"reclaim_dead_percent": "dead_share"}
 READERS = "\n".join(path.read_text() for path in LIBRARY.rglob("*.py") if path.parent.name != "options")
 

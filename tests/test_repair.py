@@ -18,7 +18,7 @@ from strategies import contents, new_lake
 from typer.testing import CliRunner
 
 import lsmlake
-from lsmlake.cli.main import app
+from lsmlake.cli.app import app
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.lsm.aggregate import Function, opaque, register, registry
 

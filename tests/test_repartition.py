@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.cli.main import app
+from lsmlake.cli.app import app
 from lsmlake.commit.replay import Identity
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, InvalidSchema
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage

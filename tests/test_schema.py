@@ -34,7 +34,7 @@ PLAIN = st.sampled_from(
         pa.decimal128(38, 10),
     ]
 )
-NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name.strip() and name.lower() != "_row_kind")
+NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name.strip() and name.lower() != "_row_kind" and "\0" not in name)
 
 
 def distinct(names: list[str]) -> bool:

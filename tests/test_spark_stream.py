@@ -14,6 +14,7 @@ from spark_support import configured, on_connect, same
 
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.store.local import LocalStorage
 
 pytestmark = pytest.mark.spark
 
@@ -201,6 +202,33 @@ def test_a_batch_that_spark_runs_again_is_applied_once(spark, table, tmp_path):
             check(table, number + 1)
             forget(checkpoint, number)
     assert [number for _, number, _ in commits(table)] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_batch_leaves_nothing_and_comes_again(table, source, tmp_path, monkeypatch, kind):
+    """A sink ends the query, for which Spark would wait for ever. In a function of the user the call raises the interruption."""
+    error, caught, put = kind("in the second batch"), [], LocalStorage.put_if_absent
+
+    def interrupted(storage: LocalStorage, path: str, data: bytes) -> bool:
+        if path.endswith("snapshot-2"):
+            raise error
+        return put(storage, path, data)
+
+    def each(df, batch_id: int) -> None:
+        try:
+            table.upsert(df, writer_id="each", commit_id=batch_id)
+        except BaseException as found:
+            caught.append(found)
+            raise ValueError from None
+
+    function = each if kind is SystemExit else table.sink()
+    with monkeypatch.context() as patch, pytest.raises(PySparkException, match=r"batch 1 was interrupted|ValueError"):
+        patch.setattr(LocalStorage, "put_if_absent", interrupted)
+        started(source.writeStream.foreachBatch(function), tmp_path).awaitTermination(120)
+    assert caught == ([error] if function is each else [])
+    assert (table.version.number, unreferenced(table)) == (1, [])
+    run(started(source.writeStream.foreachBatch(function), tmp_path))
+    check(table)
 
 
 def test_a_stream_without_its_checkpoint_begins_anew(spark, table, source, tmp_path):

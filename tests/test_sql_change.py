@@ -124,10 +124,84 @@ def test_explain_of_a_change_says_what_it_would_read(tmp_path):
         lake.sql("EXPLAIN DELETE FROM d.t WHERE id = 7 AND id IN (SELECT id FROM d.s WHERE v > 1)").to_arrow()["plan"].to_pylist()
     )
     assert lines[:2] == ["d.t: snapshot 1, to be changed", "  rows      found by DuckDB"]
-    assert lines[2].startswith("  files     ") and lines[2].split("-> ")[-1].startswith("0 ("), "no file holds the key 7"
+    assert lines[2:4] == ["  where     id = 7 AND id IN (SELECT id FROM d.s WHERE v > 1)", lines[3]]
+    assert lines[3].startswith("  files     ") and lines[3].split("-> ")[-1].startswith("0 ("), "no file holds the key 7"
+    assert lines[4:6] == ["  action    delete", "  writes    rows and deletes by key"]
     assert "d.s: snapshot 1" in lines and "  where     `v` > 1" in lines
     assert lake.sql("EXPLAIN UPDATE d.t SET v = 1 WHERE id = 1").to_arrow()["plan"].to_pylist()[1] == "  rows      found by Arrow"
-    for text in ("EXPLAIN ANALYZE DELETE FROM d.t", f"EXPLAIN {MERGE} WHEN MATCHED THEN DELETE"):
-        with pytest.raises(InvalidQuery, match="EXPLAIN takes a query"):
+    for text, words in NOT_EXPLAINED.items():
+        with pytest.raises(InvalidQuery, match=words):
             lake.sql(text)
     assert table.version.number == before
+
+
+NOT_EXPLAINED = {
+    "EXPLAIN ANALYZE DELETE FROM d.t": "EXPLAIN ANALYZE runs a statement, and this one changes a table.*write EXPLAIN FORMATTED",
+    f"EXPLAIN ANALYZE {MERGE} WHEN MATCHED THEN DELETE": "runs a statement",
+    "EXPLAIN EXTENDED DELETE FROM d.t": "about plans of Spark",
+    "EXPLAIN TRUNCATE TABLE d.t": "EXPLAIN takes a query, an INSERT, UPDATE, DELETE or MERGE",
+    "EXPLAIN CREATE TABLE d.u AS SELECT 1 AS id": "EXPLAIN takes a query",
+    "EXPLAIN UPDATE d.t SET id = 1": "a key column cannot be updated",
+    "EXPLAIN DELETE FROM d.t WHERE nope = 1": "unknown column nope",
+    f"EXPLAIN {MERGE} WHEN MATCHED THEN UPDATE SET id = s.id": "a key column cannot be updated",
+    f"EXPLAIN {MERGE} WHEN MATCHED THEN UPDATE SET nope = 1": "nope",
+    "EXPLAIN INSERT INTO d.t SELECT 1, 2, 3": "the number of values does not fit",
+    "EXPLAIN INSERT INTO d.t SELECT 1, DATE '2026-01-01'": "a value does not fit column v",
+}
+"""What EXPLAIN refuses, as the statement would or because it would run it."""
+
+
+def test_explain_of_every_change_names_what_it_reads_and_writes_nothing(tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    lake.sql("CREATE TABLE d.p (p INT, id INT, v INT) PARTITIONED BY (p)")
+    for part in range(3):
+        lake.sql(f"INSERT INTO d.p VALUES ({part}, 1, 1), ({part}, 2, 2)")
+    lake.sql("CREATE TABLE d.q (id INT, v INT)")
+    table = lake.table("d.p")
+    before = table.version.number
+
+    def explained(text: str) -> list[str]:
+        return lake.sql(f"EXPLAIN {text}").to_arrow()["plan"].to_pylist()
+
+    vectors = "  writes    deletion vectors of old rows, files with new ones"
+    update = explained("FORMATTED UPDATE d.p SET v = id + 1 WHERE p = 1 AND v % 2 = 0")
+    assert update[:4] == [
+        "d.p: snapshot 3, to be changed",
+        "  rows      found by DuckDB",
+        "  where     p = 1 AND v % 2 = 0",
+        "  files     3 (snapshot) -> 1 (keys) -> 1 (statistics)",
+    ]
+    assert update[4].startswith("  reads     2 rows, ") and update[5].startswith("  file      data-")
+    assert update[6:] == ["  action    update v", vectors]
+    assert explained("INSERT INTO d.q SELECT id, v FROM d.p WHERE p = 2")[:4] == [
+        "d.q: snapshot none: the table is empty, to be changed",
+        "  columns   id, v",
+        "  writes    new rows",
+        "d.p: snapshot 3",
+    ]
+    overwrite = explained("INSERT OVERWRITE d.p PARTITION (p = 1) SELECT id, v FROM d.q")
+    assert overwrite[2:4] == ["  replaces  partitions", "  files     3 (snapshot) -> 1 (keys) -> 1 (statistics)"]
+    assert explained("INSERT OVERWRITE d.p SELECT 1, id, v FROM d.q")[2] == "  replaces  the partitions of the new rows"
+    assert explained("INSERT OVERWRITE d.q SELECT 1, 2")[2] == "  replaces  all rows"
+    assert (
+        explained("INSERT INTO d.p REPLACE WHERE p > 0 SELECT 1, 2, 3")[3]
+        == "  files     3 (snapshot) -> 2 (keys) -> 2 (statistics)"
+    )
+    merge = "MERGE INTO d.p USING (SELECT * FROM d.q WHERE v > 1) AS s ON p.id = s.id WHEN MATCHED AND s.v = 3 THEN DELETE"
+    lines = explained(f"{merge} WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (p, id) VALUES (0, s.id)")
+    assert lines[:9] == [
+        "d.p: snapshot 3, to be changed",
+        "  rows      found by DuckDB",
+        "  on        p.id = s.id",
+        "  files     3 (snapshot)",
+        "  fewer     only files are read that can hold id as in id of the source",
+        "  matched and s.v = 3: delete",
+        "  matched: update v",
+        "  not matched: insert p, id",
+        vectors,
+    ]
+    assert lines[9] == "d.q: snapshot none: the table is empty" and "  where     `v` > 1" in lines
+    both = f"{merge} WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    assert not [line for line in explained(both) if line.startswith("  fewer")], "all rows of the table count"
+    assert table.version.number == before and lake.table("d.q").version.number == 0

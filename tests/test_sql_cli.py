@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from lsmlake.cli.main import app
+from lsmlake.cli.app import app
 from lsmlake.cli.sql_shell import completions, run_shell
 from lsmlake.errors import InvalidQuery
 

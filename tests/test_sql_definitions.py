@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 
 import lsmlake
-from lsmlake.dialect.text import PlainSpark
+from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.errors import InvalidQuery, InvalidSchema, LakeError, TableExists, TableNotFound
 from lsmlake.sql.words import first_word
 
@@ -118,7 +118,11 @@ REFUSED = {
     "CREATE TABLE d.x (a INT, CONSTRAINT pk PRIMARY KEY (a))": "this is not a column",
     "CREATE TABLE d.x (a INT, CHECK (a > 1))": "this is not a column",
     "CREATE TABLE d.x (a INT GENERATED ALWAYS AS (1))": "unsupported column attribute",
-    "CREATE TABLE d.x (a VARCHAR(5))": "use STRING, it has no length",
+    "CREATE TABLE d.x (a INT8)": "found 'INT8'",
+    "CREATE TABLE d.x (a TEXT)": "found 'TEXT'",
+    "CREATE TABLE d.x (a VARCHAR)": "expected VARCHAR\\(n\\)",
+    "CREATE TABLE d.x (a CHAR(5, 2))": "expected CHAR\\(n\\)",
+    "ALTER TABLE d.t ADD COLUMN e VARCHAR(3) DEFAULT 'abcd'": "does not fit the type, expected VARCHAR\\(3\\)",
     "CREATE TABLE d.x (a INT) LIKE d.t": "LIKE takes all from the other table",
     "CREATE TABLE d.x (a INT) AS SELECT 1 AS a": "no list of columns",
     "CREATE TABLE d.x CLONE d.t": "CLONE is not supported",

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lsmlake
-from lsmlake.dialect.connection import connected
+from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, TableNotFound
 
 SCHEMA = "id BIGINT NOT NULL, grp STRING, v INT, w DOUBLE, tags ARRAY<STRING>, st STRUCT<a: INT>"
@@ -314,7 +314,7 @@ def test_a_statement_finds_nothing_of_the_one_before(lake):
             "MERGE INTO d.t USING given ON t.id = given.id WHEN NOT MATCHED THEN INSERT (id) VALUES (given.id)",
             tables={"given": table},
         )
-    with connected("UTC") as connection:
+    with spark_connected("UTC") as connection:
         assert connection.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
         assert connection.sql("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [(0,)]
         assert connection.sql("SELECT current_setting('disabled_optimizers')").fetchall() == [("",)]

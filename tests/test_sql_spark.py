@@ -169,6 +169,55 @@ def test_views_of_spark_are_sources_and_nothing_happens_on_an_error(spark, spark
     assert unreferenced(table) == []
 
 
+EXPLAINED = {
+    "DELETE FROM d.t WHERE id = 3": ["rows      found by Arrow, in the driver", "-> 1 (statistics)", "action    delete"],
+    "UPDATE d.t SET s = upper(s) WHERE id = 3 AND id % 2 = 1": [
+        "rows      found by Spark",
+        "-> 1 (statistics)",
+        "action    update s",
+        "== Physical Plan ==",
+    ],
+    "DELETE FROM d.t WHERE id IN (SELECT id FROM own)": ["found by Spark", "files     4 (snapshot)", "LeftSemi"],
+    "INSERT INTO d.t SELECT id, 'x' FROM own": ["columns   id, s", "writes    new rows", "Range"],
+    "INSERT OVERWRITE d.t VALUES (1, 'x')": ["replaces  all rows", "files     4 (snapshot)"],
+    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (o.id)": [
+        "on        t.id = o.id",
+        "fewer     only files are read that can hold id as in id of the source",
+        "matched: delete",
+        "not matched: insert id",
+        "Join",
+    ],
+}
+"""A statement -> what EXPLAIN says of it."""
+
+
+@pytest.mark.connect(short="classic")
+def test_spark_explains_changes_and_nothing_is_written(spark, spark_lake):
+    table = spark_lake.create_table("d.t", "id BIGINT, s STRING")
+    for number in range(4):
+        table.append([{"id": number, "s": "x"}])
+    spark.range(4).createOrReplaceTempView("own")
+    try:
+        views = len(spark.catalog.listTables())
+        for text, words in EXPLAINED.items():
+            lines = spark_lake.sql(f"EXPLAIN {text}").to_arrow()["plan"].to_pylist()
+            assert lines[0] == "d.t: snapshot 4, to be changed"
+            for word in words:
+                assert any(word in line for line in lines), (text, word, lines)
+            longer = spark_lake.sql(f"EXPLAIN FORMATTED {text}").to_arrow()["plan"].to_pylist()
+            assert any(line.startswith("  file      data-") for line in longer) == ("INTO d.t SELECT" not in text), longer
+        for text, words in REFUSED.items():
+            if not any(word in words for word in ("zero", "loss", "several", "row")):  # errors of values, which nobody computes
+                with pytest.raises(LakeError, match=words):
+                    spark_lake.sql(f"EXPLAIN {text}")
+        with pytest.raises(LakeError, match="Spark has no EXPLAIN ANALYZE"):
+            spark_lake.sql("EXPLAIN ANALYZE DELETE FROM d.t")
+        assert table.version.number == 4 and len(spark.catalog.listTables()) == views
+    finally:
+        spark.catalog.dropTempView("own")
+    assert unreferenced(table) == []
+
+
 @pytest.mark.connect
 def test_spark_executes_queries(spark, spark_lake, lake):
     spark_lake.sql("CREATE TABLE d.t (id BIGINT, name STRING, PRIMARY KEY (id))")

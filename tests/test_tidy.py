@@ -21,6 +21,7 @@ SOURCES = sorted(LIBRARY.rglob("*.py"))
 ROOMS = [
     "errors",
     "undo",
+    "interruption",
     "beside",
     "border",
     "extras",
@@ -195,6 +196,12 @@ def test_one_module_holds_the_types_of_other_packages():
     assert found == {"api/types.py"}
 
 
+def test_one_function_writes_parsed_sql():
+    """sqlglot logs a warning for what Spark lacks, unless it is told not to."""
+    found = [path for path in SOURCES if re.search(r"""\.sql\(["']spark""", path.read_text())]
+    assert [path.name for path in found] == ["spelling.py"]
+
+
 def test_no_way_into_the_jvm():
     for path in SOURCES:
         if name_of(path).startswith(("spark/", "cli/")):
@@ -280,3 +287,103 @@ def test_docstrings_list_arguments_that_exist():
             has = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, [node.args.vararg])]
             listed = re.findall(r"^    (\w+):", (re.findall(r"^Args:\n((?: +.*\n?|\n)+)", text, re.M) or [""])[0], re.M)
             assert set(listed) <= {argument.arg for argument in has}, f"{name}: {node.name}"
+
+
+# -- interruptions ----------------------------------------------------------------------------------------------------
+
+INTERRUPTIONS = {"BaseException", "KeyboardInterrupt", "SystemExit"}
+KEPT = {
+    ("beside.py", "run"): "the thread that waits for the work raises it",
+    ("undo.py", "_undo"): "the first one is raised when all has been removed",
+    ("cli/sql_shell.py", "run_shell"): "it ends the line, and the shell goes on",
+    ("cli/sql_shell.py", "_run_all"): "it ends the statement, and the shell goes on",
+}
+"""The functions that may catch an interruption without raising it."""
+OF_USERS = {"api/inputs.py", "border.py"}
+"""Modules that run code of users, of which Arrow can make an error when it is interrupted."""
+
+
+def caught(handler: ast.ExceptHandler) -> set[str]:
+    """The names of the classes that a handler catches."""
+    if handler.type is None:
+        return {"BaseException"}
+    return {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(handler.type)}
+
+
+def swallows(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler may end without raising an exception."""
+    leaves = [node for line in handler.body for node in ast.walk(line) if isinstance(node, (ast.Return, ast.Break, ast.Continue))]
+    return bool(leaves) or not isinstance(handler.body[-1], ast.Raise)
+
+
+def handlers(tree: ast.AST, function: str = "") -> list[tuple[str, ast.ExceptHandler]]:
+    """The handlers in a module, each with the innermost function around it."""
+    found = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ExceptHandler):
+            found.append((function, node))
+        found += handlers(node, node.name if isinstance(node, ast.FunctionDef) else function)
+    return found
+
+
+def test_no_handler_swallows_an_interruption():
+    found = {
+        (name_of(path), function)
+        for path in SOURCES
+        for function, handler in handlers(parsed(path))
+        if caught(handler) & INTERRUPTIONS and swallows(handler)
+    }
+    assert found == set(KEPT)
+
+
+IGNORED = {
+    ("undo.py", "_try"): "an interruption of the removal is counted",
+    ("border.py", "_is_integer"): "the error of `__index__` says that it is none",
+    **dict.fromkeys(
+        (
+            ("interop/iceberg/catalog.py", "run"),
+            ("interop/iceberg/catalog.py", "_table"),
+            ("interop/iceberg/kinds.py", "_get_table"),
+        ),
+        "a catalog is asked in a thread of its own, which no interruption reaches",
+    ),
+}
+"""The functions that may catch any error without looking whether it has replaced an interruption."""
+
+
+def test_no_handler_of_all_errors_swallows_what_an_interruption_became():
+    """Other libraries raise errors in `finally`, when a connection is in the middle of a call."""
+    found = {
+        (name_of(path), function)
+        for path in SOURCES
+        for function, handler in handlers(parsed(path))
+        if "Exception" in caught(handler) and swallows(handler) and "pass_interruption(" not in ast.unparse(handler)
+    }
+    assert found == set(IGNORED)
+
+
+def test_no_context_swallows_an_interruption():
+    for path in SOURCES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+                names = {getattr(part, "attr", getattr(part, "id", "")) for given in node.args for part in ast.walk(given)}
+                assert not names & INTERRUPTIONS, f"{name_of(path)}:{node.lineno}"
+            if isinstance(node, ast.FunctionDef) and node.name == "__exit__":
+                assert ast.unparse(node.returns) == "None", f"{name_of(path)}:{node.lineno}: it may return True"
+
+
+def test_an_error_around_code_of_users_may_tell_of_an_interruption():
+    """Arrow makes an error of its own of it: `told` finds it there before the error becomes another one."""
+    for path in SOURCES:
+        for _, handler in handlers(parsed(path)) if name_of(path) in OF_USERS else ():
+            if caught(handler) & {"Exception", "ArrowException"} and not swallows(handler):
+                last = ast.unparse(handler.body[-1])
+                assert last == "raise" or "told(" in last, f"{name_of(path)}:{handler.lineno}: raise told(...) or ..."
+
+
+@pytest.mark.parametrize("body", ["pass", "return", "log(e)", "if x:\n  raise\n else:\n  pass", "for x in y:\n  break\n raise"])
+@pytest.mark.parametrize("kind", ["", " BaseException", " (ValueError, KeyboardInterrupt)", " (builtins.SystemExit) as e"])
+def test_a_handler_that_swallows_is_found(kind, body):
+    lines = body.replace("\n", "\n ")
+    [(function, handler)] = handlers(ast.parse(f"def f():\n try:\n  g()\n except{kind}:\n  {lines}"))
+    assert function == "f" and caught(handler) & INTERRUPTIONS and swallows(handler)

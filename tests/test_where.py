@@ -1,106 +1,164 @@
-"""A condition means the same wherever it is given: in a query, in the scan of a table and in a statement that changes rows, and
-whether Arrow or DuckDB evaluates it. What one of them accepts, all accept."""
+"""Every argument `where` takes the same conditions, also those that only DuckDB evaluates, or refuses them by name."""
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import pytest
-from effort import examples
-from hypothesis import given
-from hypothesis import strategies as st
-from test_predicate import SCHEMA, conditions, rows, sql, table_of
 
-import lsmlake
-from lsmlake.errors import InvalidQuery
-from lsmlake.predicate import evaluate
-from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.predicate.tree import Computed
-from lsmlake.statements.where import computed
+from lsmlake.errors import InvalidQuery, LakeError
 
-NOW = "2026-01-01 00:00:00+00:00"
-
-
-@examples(30)
-@given(conditions, st.lists(rows, max_size=6))
-def test_a_predicate_is_the_expression_that_its_text_is(condition, content):
-    text, table = sql(condition), table_of(content)
-    try:
-        expected = np.asarray(evaluate(parse(text, SCHEMA), table))
-    except InvalidQuery:
-        with pytest.raises(InvalidQuery):
-            computed(text, SCHEMA, "UTC", NOW)
-        return
-    made = computed(text, SCHEMA, "UTC", NOW)
-    last = made if isinstance(made, Computed) else made.children[-1]
-    assert evaluate(last, table).tolist() == expected.tolist(), text
-    assert evaluate(made, table).tolist() == expected.tolist(), text
-
-
-PARTS = [
-    "id % 3 = 1",
-    "upper(s) = 'AB'",
-    "length(s) > 2 * id",
-    "v IS NULL",
-    "v > 1",
-    "coalesce(v, 0) + id < 7",
-    "s LIKE '%b'",
-    "s || 'x' > 'ab'",
-    "id IN (1, 3, 5)",
-    "nullif(v, 2) IS NOT NULL",
-    "CASE WHEN v = 1 THEN id > 4 ELSE NULL END",
-    "v BETWEEN id - 2 AND id + 2",
-    "s RLIKE '^a'",
-    "ts < current_timestamp()",
-    "ts >= TIMESTAMP '2026-01-02 00:00:00'",
-    "v <=> NULL",
-    "NOT (v = 1)",
-    "NULL",
-    "true",
+ROWS = [
+    {"p": "ab"[number % 2] + "bc"[number % 3 % 2], "k": number, "s": f"x{number % 4}" if number % 5 else None}
+    for number in range(12)
 ]
-REFUSED = [
-    "nope = 1",
-    "id + s",
-    "'a'",
-    "id",
-    "nope(id) = 1",
-    "count(*) > 1",
-    "id = 1 LIMIT 1",
-    "s > ",
-    "id IN (SELECT 1)",
-    "sum(v) OVER () > 1",
-]
+NEWER = [{"p": row["p"], "k": row["k"], "s": "x1" if row["k"] % 2 else row["s"]} for row in ROWS[4:9]]
+
+CONDITIONS = {
+    "upper(s) = 'X1'": lambda row: row["s"] == "x1",
+    "k % 3 = 1": lambda row: row["k"] % 3 == 1,
+    "length(s) = 2 AND k < 7": lambda row: row["s"] is not None and row["k"] < 7,
+    "coalesce(s, 'none') = 'none' OR k = 3": lambda row: row["s"] is None or row["k"] == 3,
+    "s = concat('x', string(k % 4))": lambda row: row["s"] == f"x{row['k'] % 4}",
+    "exists(array(1, 2), i -> i = k)": lambda row: row["k"] in (1, 2),
+    "k IN (1, 1 + 1)": lambda row: row["k"] in (1, 2),
+}
+OF_PARTITIONS = {
+    "upper(p) = 'AB'": lambda p: p == "ab",
+    "substr(p, 1, 1) = 'b' AND p > 'bb'": lambda p: p[0] == "b" and p > "bb",
+    "length(p) = 3": lambda p: False,
+    "p || '!' IN ('ab!', 'bc!')": lambda p: p in ("ab", "bc"),
+}
+REFUSED = {
+    "k IN (SELECT 1)": "a query is not supported here",
+    "rand() < 0.5": "(give|gives) (another|the same) .*each time|must give the same each time",
+    "upper(nope) = 'X'": "unknown column nope",
+    "k + 1": "this is not a condition",
+    "upper(s) = 'X' LIMIT 1": "(?i)not SQL|LIMIT",
+    "soundex(s) = 'X'": "soundex",
+    "sum(k) = 1": "(?i)aggregate",
+}
 
 
-def filled(tmp_path) -> tuple[lsmlake.Lake, lsmlake.Table]:
-    lake = lsmlake.connect(tmp_path)
-    lake.create_database("d")
-    table = lake.create_table("d.t", "id INT NOT NULL, v INT, s STRING, ts TIMESTAMP", primary_key=["id"])
-    for first in (0, 3):  # the newer rows stay at level 0
-        rows = [(i, (i * first) % 4 or None, "ab" * (i % 3) or None, f"2026-01-0{i % 5 + 1} 00:00:00") for i in range(first, 9)]
-        data = [dict(zip(("id", "v", "s", "ts"), row, strict=True)) for row in rows]
-        table.upsert(data, cast=True, compact=first == 0)
-    return lake, table
+@pytest.fixture
+def table(lake):
+    made = lake.create_table(
+        "d.t",
+        "p STRING, k INT, s STRING",
+        primary_key=["p", "k"],
+        partition_by=["p"],
+        options={"changelog-producer": "lookup", "changelog-producer.row-deduplicate": "true", "bucket": 2},
+    )
+    made.upsert(ROWS)
+    made.upsert(NEWER)
+    return made
 
 
-def test_a_scan_and_a_change_take_the_conditions_of_queries(tmp_path):
-    lake, table = filled(tmp_path)
-    draw = random.Random(7)
-    texts = [*PARTS, *(f" {draw.choice(['AND', 'OR'])} ".join(draw.sample(PARTS, 2)) for _ in range(20))]
-    for text in texts:
-        expected = sorted(lake.sql(f"SELECT id FROM d.t WHERE {text}").to_arrow()["id"].to_pylist())
-        scan = table.scan(where=text, columns=["id"])
-        assert sorted(scan.to_arrow()["id"].to_pylist()) == expected, text
-        assert (scan.count(), scan.to_polars().collect().height) == (len(expected), len(expected)), text
-        other = table.update({"v": "v"}, text)
-        assert other.updated == len(expected), text
+def state(rows) -> list[tuple]:
+    return sorted((row["p"], row["k"], row["s"] or "") for row in rows)
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_is_no_condition_is_refused_everywhere(tmp_path, text: str):
-    _, table = filled(tmp_path)
-    for run in (lambda: table.scan(where=text).to_arrow(), lambda: table.delete(text), lambda: table.update({"v": "1"}, text)):
-        with pytest.raises(InvalidQuery):
-            run()
-    assert table.scan().count() == 9
+def current() -> list[dict]:
+    newer = {row["k"]: row for row in NEWER}
+    return [newer.get(row["k"], row) for row in ROWS]
+
+
+def net(holds) -> list[tuple]:
+    """The changes from `ROWS` to `current()`, of the rows that satisfy a condition."""
+    made = []
+    for before, after in zip(ROWS, current(), strict=True):
+        if before == after:
+            continue
+        made += [("-", *before.values())] if holds(before) else []
+        made += [("+", *after.values())] if holds(after) else []
+    return sorted(made, key=str)
+
+
+def signed(table) -> list[tuple]:
+    return sorted(((row.pop("_row_kind")[0], *row.values()) for row in table.to_pylist()), key=str)
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_reads_and_changes_take_it(where: str, table):
+    holds = CONDITIONS[where]
+    assert state(table.scan(where=where).to_arrow().to_pylist()) == state(filter(holds, current()))
+    assert table.scan(where=where).count() == sum(map(holds, current()))
+    for mode in ("diff", "changelog"):
+        assert signed(table.changes(1, 2, where=where, mode=mode).to_arrow()) == net(holds), mode
+    batches = {batch.snapshot: signed(batch.to_arrow()) for batch in table.follow(snapshot=1, where=where)}
+    full = sorted((("+", *row.values()) for row in ROWS if holds(row)), key=str)
+    assert {number: rows for number, rows in batches.items() if rows} == {
+        n: rows for n, rows in ((1, full), (2, net(holds))) if rows
+    }
+
+
+@pytest.mark.parametrize("where", OF_PARTITIONS)
+def test_what_is_about_partitions_takes_it(where: str, table, lake):
+    holds = OF_PARTITIONS[where]
+    inside = [row for row in current() if holds(row["p"])]
+    left = [row for row in current() if not holds(row["p"])]
+    assert (table.compact(full=True, where=where).buckets > 0) == bool(inside)
+    new = [{**row, "s": "new"} for row in inside[:2]]
+    table.overwrite(new or table.schema.empty_table(), where=where)
+    assert state(table.scan().to_arrow().to_pylist()) == state([*left, *new])
+    outside = next(row for row in ROWS if not holds(row["p"]))
+    with pytest.raises(LakeError, match="a row lies outside of the partitions to overwrite"):
+        table.overwrite([outside], where=where)
+    lake.sql(f"INSERT INTO d.t REPLACE WHERE {where} SELECT * FROM d.t WHERE false")
+    assert state(table.scan().to_arrow().to_pylist()) == state(left)
+
+
+DOORS = {
+    "scan": lambda table, where: table.scan(where=where).to_arrow(),
+    "count": lambda table, where: table.scan(where=where).count(),
+    "changes": lambda table, where: table.changes(1, where=where).to_arrow(),
+    "follow": lambda table, where: list(table.follow(where=where)),
+    "overwrite": lambda table, where: table.overwrite([], where=where),
+    "compact": lambda table, where: table.compact(where=where),
+    "delete": lambda table, where: table.delete(where),
+    "update": lambda table, where: table.update({"s": "'y'"}, where),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("where", REFUSED)
+def test_what_nobody_evaluates_is_refused_by_name(door: str, where: str, table):
+    before = table.version.number
+    with pytest.raises(InvalidQuery, match=REFUSED[where]):
+        DOORS[door](table, where)
+    assert table.version.number == before
+
+
+def test_the_time_of_the_call_is_known_but_where_it_goes_on(table):
+    where = "current_date() > DATE '2020-01-01' AND upper(p) = 'AB'"
+    assert table.scan(where=where).count() == table.scan(where="p = 'ab'").count()
+    assert table.changes(0, where=where).count() == table.scan(where="p = 'ab'").count()
+    table.overwrite(table.schema.empty_table(), where=where)
+    assert table.scan(where="p = 'ab'").count() == 0
+    with pytest.raises(InvalidQuery, match="the current time is not supported here"):
+        list(table.follow(where="date_add(current_date(), k) > DATE '2020-01-01'"))
+
+
+def test_a_condition_that_divides_a_partition_is_refused(lake):
+    table = lake.create_table("d.u", "at DATE, v INT", partition_by=["months(at)"])
+    lake.sql("INSERT INTO d.u VALUES (DATE '2026-01-03', 1), (DATE '2026-02-03', 2)")
+    with pytest.raises(InvalidQuery, match="where divides a partition"):
+        table.overwrite(table.schema.empty_table(), where="day(at) = 3")
+    with pytest.raises(InvalidQuery, match="where may use partition columns only"):
+        table.overwrite(table.schema.empty_table(), where="v % 2 = 1")
+
+
+@pytest.mark.spark
+def test_spark_takes_the_same_conditions(spark, table, spark_lake):
+    attached = spark_lake.table("d.t")
+    for where in list(CONDITIONS)[:5]:
+        holds = CONDITIONS[where]
+        rows = [row.asDict() for row in attached.df(where=where).collect()]
+        assert state(rows) == state(filter(holds, current()))
+        changes = [row.asDict() for row in attached.changes(1, 2, where=where).to_spark().collect()]
+        assert sorted(((row.pop("_row_kind")[0], *row.values()) for row in changes), key=str) == net(holds)
+    stream = attached.read_stream(snapshot=1, where="upper(s) = 'X1'").writeStream.format("memory").queryName("conditions")
+    stream.outputMode("append").trigger(availableNow=True).start().awaitTermination()
+    found = spark.sql("SELECT count(*) FROM conditions").collect()[0][0]
+    assert found == sum(map(CONDITIONS["upper(s) = 'X1'"], ROWS)) + len(net(CONDITIONS["upper(s) = 'X1'"]))
+    rows = spark.createDataFrame([("ab", 1, "new")], "p string, k int, s string")
+    attached.overwrite(rows, where="upper(p) = 'AB'")
+    assert state(table.scan(where="p = 'ab'").to_arrow().to_pylist()) == [("ab", 1, "new")]

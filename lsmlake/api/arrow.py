@@ -45,6 +45,8 @@ def as_table(data: object, schema: pa.Schema | None = None) -> pa.Table:
     if isinstance(data, pa.RecordBatch):
         return without_index(pa.Table.from_batches([data]), schema)
     if isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        for name, kind in data.schema.items() if _is_of_polars(data) and hasattr(data, "schema") else ():
+            _refuse_objects(name, kind)
         try:
             return without_index(pa.table(data), schema)
         except _REFUSED as broken:
@@ -76,6 +78,26 @@ def is_pandas(data: object) -> bool:
 def is_pandas_like(data: object) -> bool:
     """Whether `data` is any object of pandas, such as a DataFrame or a Series."""
     return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def _is_of_polars(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "polars"
+
+
+def _refuse_objects(name: str, kind: object) -> None:
+    """Refuses a column of Polars that holds Python objects: its Arrow form has their addresses in memory as bytes."""
+    waiting = [kind]
+    while waiting:
+        one = waiting.pop()
+        if str(one) == "Object":
+            raise InvalidData(
+                "a column of Python objects has no values to store",
+                where=f"column {name!r}",
+                found=f"the Polars type {kind}",
+                cure="convert the objects to text, or to another type that Polars has",
+            )
+        fields = getattr(one, "fields", ())
+        waiting += [field.dtype for field in fields] + ([one.inner] if hasattr(one, "inner") else [])
 
 
 def without_index(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
@@ -114,6 +136,8 @@ def _column(values: object, name: str, schema: pa.Schema | None) -> pa.Array | p
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if hasattr(values, "__arrow_c_stream__") and not is_pandas_like(values):
+        if _is_of_polars(values):
+            _refuse_objects(name, values.dtype)
         return pa.chunked_array(values)
     if isinstance(values, (str, bytes, Mapping)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
         raise InvalidData(

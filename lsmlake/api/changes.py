@@ -22,12 +22,13 @@ from lsmlake.cdc.changes import (
     read_piece,
     snapshot_pieces,
 )
+from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
-from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.plan import Projection
 from lsmlake.read.travel import Moment, resolve
+from lsmlake.statements.attempts import moment_of
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.snapshots import LIST_SNAPSHOTS
 from lsmlake.store.version import Version
@@ -67,9 +68,9 @@ class Changes(Readable):
         schema = latest.schema
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
-        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=self.runtime.zone)
+        predicate = predicate_of(self.where, schema.typed_columns, self.runtime.zone, moment_of(self.meta.env))
         like = Projection.of(schema, predicate, self.columns)
-        last = latest.snapshot if self.end is None else self._snapshot(self.end)
+        last = latest.snapshot if self.end is None else self._last(self.end)
         first = None if isinstance(self.start, int) else self._first()
         start = 0 if first is None and isinstance(self.start, datetime.datetime) else self.start if first is None else first.id
         self._check_start(start, last)
@@ -88,6 +89,15 @@ class Changes(Readable):
         if isinstance(at, datetime.datetime):
             return resolve(self.meta, Moment(timestamp=at), self.runtime.zone)
         return resolve(self.meta, Moment(tag=at) if isinstance(at, str) else Moment(at), self.runtime.zone)
+
+    def _last(self, end: int | str | datetime.datetime) -> Snapshot | None:
+        """The snapshot at the end; of one that has expired, the copy that is kept with its changelog."""
+        try:
+            return self._snapshot(end)
+        except SnapshotNotFound:
+            if self.mode == DIFF or not isinstance(end, int):
+                raise
+            return self.meta.snapshots.recorded(end)
 
     def _first(self) -> Snapshot | None:
         """The snapshot of a start that is no number; None for a time before the first snapshot."""

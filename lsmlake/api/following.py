@@ -13,9 +13,9 @@ from lsmlake.api.types import ChangesMode, StartMode
 from lsmlake.border import public, through
 from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, read_piece
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
+from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
-from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.read.plan import Projection
 from lsmlake.read.travel import milliseconds
 from lsmlake.schema.schema import Schema
@@ -57,7 +57,7 @@ class Following:
                 )
         if self.consumer is not None:
             meta.paths.consumer(self.consumer)  # refuses an invalid name
-        predicate = None if self.where is None else parse(self.where, schema.plain_columns, zone=zone)
+        predicate = predicate_of(self.where, schema.typed_columns, zone, None)  # the time goes on while it follows
         return Follower(meta, Projection.of(schema, predicate, self.columns), mode, start, self.consumer)
 
 

@@ -6,8 +6,6 @@ by blocks; a JSON file is read whole. `arrow` converts data that is in memory, `
 
 from __future__ import annotations
 
-import builtins
-import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import PurePath
@@ -17,11 +15,11 @@ import pyarrow as pa
 
 from lsmlake.api.arrow import as_table, is_pandas, is_spark, unknown, without_index
 from lsmlake.errors import InvalidData, LakeError
+from lsmlake.interruption import told
 from lsmlake.schema.from_data import schema_from
 from lsmlake.store import input_files
 
 _BATCH_ROWS = 1 << 17
-_INTERRUPTION = re.compile(r"^(KeyboardInterrupt|SystemExit)(?:: (.*))?$", re.MULTILINE)
 
 
 class Input(NamedTuple):
@@ -73,7 +71,8 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
             is_reader = isinstance(data, pa.RecordBatchReader)  # as a stream it would turn an interruption into text
             return Input(_of_reader(data if is_reader else pa.RecordBatchReader.from_stream(data), schema))
         except (pa.ArrowException, TypeError, ValueError) as broken:
-            raise InvalidData("the data cannot be read as an Arrow stream", found=broken, cure="pass a pyarrow.Table") from broken
+            what, cure = "the data cannot be read as an Arrow stream", "pass a pyarrow.Table"
+            raise told(broken) or InvalidData(what, found=broken, cure=cure) from broken
     if hasattr(data, "__next__"):
         return Input(as_table(part, schema) for part in _of_iterator(data))
     if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
@@ -106,7 +105,7 @@ def _of_iterator(parts: Iterator[object]) -> Iterator[object]:
     except (LakeError, MemoryError):
         raise
     except Exception as broken:
-        raise InvalidData(
+        raise told(broken) or InvalidData(
             "the iterator of data failed", found=repr(broken), cure="correct the iterator; nothing was written"
         ) from broken
 
@@ -117,14 +116,6 @@ def _of_reader(reader: pa.RecordBatchReader, schema: pa.Schema | None) -> Iterat
         for batch in reader:
             yield without_index(pa.Table.from_batches([batch]), schema)
     except (pa.ArrowException, OSError) as broken:
-        if (interruption := _told(str(broken))) is not None:
-            raise interruption from broken
-        raise InvalidData(
+        raise told(broken) or InvalidData(
             "the stream of data failed", found=broken, cure="check the source of the stream; nothing was written"
         ) from broken
-
-
-def _told(text: str) -> BaseException | None:
-    """The interruption of a Python program behind an Arrow stream, which gives only the text of its errors."""
-    found = _INTERRUPTION.search(text)
-    return None if found is None else getattr(builtins, found[1])(*filter(None, [found[2]]))

@@ -12,7 +12,7 @@ from lsmlake.border import short
 from lsmlake.errors import InvalidData
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import format_type_of
 
 _DATA = "__iter__", "keys", "__arrow_c_stream__", "__arrow_c_array__", "scanner", "to_reader"
 """Data with rows of keys has one of these attributes; text, and objects without any of them, are single values."""
@@ -57,5 +57,5 @@ def _refused(what: str, found: object, schema: Schema) -> InvalidData:
 
 def _cure(schema: Schema) -> str:
     names = ", ".join(f"{name!r}: ..." for name in schema.primary_key)
-    types = ", ".join(f"{name} {format_type(schema.plain_columns.field(name).type)}" for name in schema.primary_key)
+    types = ", ".join(f"{name} {format_type_of(schema.columns.field(name))}" for name in schema.primary_key)
     return f"write {{{names}}}, or a list of such dicts; the types are {types}"

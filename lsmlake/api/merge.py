@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lsmlake.border import public
+from lsmlake.errors import InvalidQuery
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 
@@ -21,6 +22,10 @@ class Merge:
 
     run: Callable[[tuple[Clause[str], ...]], DmlReport]
     clauses: tuple[Clause[str], ...] = ()
+
+    def __reduce__(self) -> tuple:
+        what, cure = "a merge that is being described cannot be pickled", "pickle the table, and describe the merge there"
+        raise InvalidQuery(what, where="merge()", cure=cure)
 
     def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> Merge:
         """Update a target row that matches a source row. `values`: column -> expression; "st.a" is a field of a struct."""

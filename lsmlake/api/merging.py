@@ -17,8 +17,11 @@ from lsmlake.api.types import MergeSource
 from lsmlake.errors import InvalidData
 from lsmlake.maintain.alter import becoming, evolve
 from lsmlake.schema.conform import Cast, converted
+from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport, evaluated
-from lsmlake.statements.bound import Bound, bound, schema_of_source
+from lsmlake.statements.bound import Bound, bound, equal_columns, schema_of_source
+from lsmlake.statements.clause import MATCHED
+from lsmlake.statements.explained import merge_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import Statement
@@ -62,6 +65,25 @@ class Merging:
         first = action(version)
         return lambda: evaluated(version, lambda now: (first if now is version else action(now))())
 
+    def explained(self, version: Version, source: object, mode: str) -> Iterator[str]:
+        """What EXPLAIN says of the statement and its target. Reads no rows of a source that is a query."""
+        given = self._opened(version, source.at(version) if isinstance(source, OwnRows) else source)
+        read_on, columns = self._read_on(version, given)
+        statement, zone = self.statement, self.runtime.zone
+        if not isinstance(given, Rows):
+            yield from self.runtime.explained_merge(read_on, given, statement, self.name, mode)
+            return
+        made = bound(statement, read_on.schema, columns, zone, statement.reader(read_on))
+        common = equal_columns(statement.on.node, statement.joined(read_on.schema.typed_columns, columns)[MATCHED], nulls=True)
+        clauses = ((one, assigned(statement, one, read_on.schema, columns, common)) for one in statement.clauses)
+        yield from merge_lines(self.name, read_on, statement.on, made.equal, clauses, "DuckDB", mode)
+        yield from made.reader.explained(zone, mode)
+
+    def _read_on(self, version: Version, source: Rows | MergeSource) -> tuple[Version, pa.Schema]:
+        """The version with the columns that the statement adds, and the columns of the source."""
+        columns = source.columns if isinstance(source, Rows) else self.runtime.columns_of(source.schema)
+        return becoming(version, self.name, columns) if self.evolves else version, columns
+
     def _opened(self, version: Version, data: object) -> Rows | MergeSource:
         """The source, for this process or for the runtime."""
         if isinstance(data, Rows):
@@ -82,7 +104,7 @@ class Merging:
         given = as_input(data)
         if not given.text:
             return given
-        by_lower = {field.name.lower(): field for field in version.schema.plain_columns}
+        by_lower = {field.name.lower(): field for field in version.schema.typed_columns}
         cast = Cast(self.runtime.zone)
 
         def typed(rows: pa.Table) -> pa.Table:
@@ -96,8 +118,7 @@ class Merging:
     def _action(self, version: Version, source: Rows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
         """Reads the statement on a version; returns what carries it out. `own`: the source is made of rows of this version, and
         the caller evaluates the statement again."""
-        columns = source.columns if isinstance(source, Rows) else self.runtime.columns_of(source.schema)
-        read_on = becoming(version, self.name, columns) if self.evolves else version
+        read_on, columns = self._read_on(version, source)
         evaluation = self._here(read_on, source) if isinstance(source, Rows) else self._spread(read_on, source)
 
         def act() -> DmlReport:

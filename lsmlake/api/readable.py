@@ -10,6 +10,7 @@ from lsmlake.api.types import DuckDBConnection, DuckDBRelation, PandasDataFrame,
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
+from lsmlake.interruption import as_stream
 
 
 def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection | ModuleType:
@@ -67,4 +68,4 @@ class Readable:
         return duckdb_connection(connection).from_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_batches().__arrow_c_stream__(requested_schema)
+        return as_stream(self.to_batches(), requested_schema)

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.api.readable import Readable
+from lsmlake.api.types import PolarsDataFrame
 from lsmlake.border import public
+from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_rows
+from lsmlake.schema.interval_text import with_texts
+from lsmlake.schema.intervals import column_of_months
 from lsmlake.schema.values import texts
 
 _ROWS_SHOWN = 20
@@ -39,6 +43,18 @@ class Result(Readable):
         """The rows as tuples of Python values."""
         return list(zip(*(column.to_pylist() for column in self.rows.columns), strict=True))
 
+    def to_polars(self) -> PolarsDataFrame:
+        """All rows as a polars.DataFrame.
+
+        Raises:
+            MissingDependency: Polars is not installed.
+            InvalidQuery: a column is an INTERVAL of months, for which Polars has no type.
+        """
+        if (name := column_of_months(self.rows.schema)) is not None:
+            cure = "cast it to STRING in the query"
+            raise InvalidQuery("Polars has no INTERVAL of months", where="to_polars()", found=f"column {name!r}", cure=cure)
+        return super().to_polars()
+
     def __len__(self) -> int:
         """The number of rows."""
         return self.rows.num_rows
@@ -50,7 +66,7 @@ class Result(Readable):
 
     def __repr__(self) -> str:
         """The first rows as a table of text."""
-        shown = self.rows.slice(0, _ROWS_SHOWN)
+        shown = with_texts(self.rows.slice(0, _ROWS_SHOWN))
         cut = _short if len(shown.column_names) > 1 else str
         columns = [[name, *map(cut, values)] for name, values in zip(shown.column_names, self._texts(shown), strict=True)]
         widths = [max(map(len, column)) for column in columns]
@@ -64,7 +80,7 @@ class Result(Readable):
 
     def _repr_html_(self) -> str:
         """The first rows as a table."""
-        shown = self.rows.slice(0, _ROWS_SHOWN)
+        shown = with_texts(self.rows.slice(0, _ROWS_SHOWN))
         values: Iterator[tuple] = zip(*self._texts(shown), strict=True)
         return html_rows(f"{self.rows.num_rows:,} rows", shown.column_names, values)
 

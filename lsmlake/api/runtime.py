@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -90,12 +90,12 @@ class Runtime:
         only if it `filters`. `now`: the time of the call. Raises InvalidQuery."""
         if where is None:
             return None, None
-        columns = schema.plain_columns
+        columns = schema.typed_columns
         try:
             predicate = parse(where, columns, zone=self.zone)
         except InvalidQuery as error:
             if not filters and isinstance(error, Unsupported):
-                from lsmlake.statements.where import computed  # loads sqlglot
+                from lsmlake.dialect.computed import computed  # loads sqlglot
 
                 return computed(where, columns, self.zone, now), None
             if not filters:
@@ -115,6 +115,12 @@ class Runtime:
         first = Change.of(statement, version, self.zone)
         return lambda now: (first if now is version else Change.of(statement, now, self.zone)).run()
 
+    def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
+        """What EXPLAIN says of a DELETE or UPDATE of the table `name`."""
+        from lsmlake.statements.change import explained  # loads sqlglot
+
+        return explained(statement, version, self.zone, name, mode)
+
     def source(self, version: Version, data: object) -> MergeSource | None:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
         return None
@@ -122,6 +128,10 @@ class Runtime:
     def merging(self, version: Version, source: MergeSource, statement: Statement) -> Callable[..., DmlReport]:
         """Reads a MERGE on a version. The result evaluates it on any version; `own` says that the source is made of rows of that
         version. It raises Overtaken."""
+        _needs_spark("merge of a distributed data set")
+
+    def explained_merge(self, version: Version, source: MergeSource, statement: Statement, name: str, mode: str) -> Iterator[str]:
+        """What EXPLAIN says of a MERGE into the table `name`."""
         _needs_spark("merge of a distributed data set")
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:

@@ -22,9 +22,10 @@ from lsmlake.errors import (
     foreign,
 )
 from lsmlake.report.text import printable
+from lsmlake.undo import pass_interruption
 
 VARIABLE = "LSMLAKE_WAREHOUSE"
-FINE, FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+FINE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
 EXIT_CODES = (
     "Exit codes: 0 success; 1 the operation failed, or a check found something; 2 wrong usage: bad arguments, or no such "
     "warehouse, table or snapshot; 130 interrupted."
@@ -51,8 +52,6 @@ class GuardedGroup(LazyGroup):
             return result
         except LakeError as error:
             _fail(ctx, error)
-        except KeyboardInterrupt:
-            _end("interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader of the output, such as `head`, has closed the pipe
             _drop_output()
             raise typer.Exit(PIPE_CLOSED) from None
@@ -62,6 +61,7 @@ class GuardedGroup(LazyGroup):
         except (*_OF_TYPER, MemoryError):
             raise
         except Exception as error:
+            pass_interruption(error)
             _fail(ctx, foreign(error, f"lsmlake {ctx.invoked_subcommand or ''}".strip()))
 
 

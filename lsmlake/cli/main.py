@@ -1,46 +1,26 @@
-"""`lsmlake`: the command line. Each command is a file of its own; `commands.py` lists them."""
+"""`lsmlake`, the console script. Ctrl-C ends it in one line, also while Python loads modules."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from typing import Annotated
 
-import typer
+from lsmlake.undo import behind
 
-from lsmlake import __version__
-from lsmlake.cli.arguments import Debug, WarehouseFirst
-from lsmlake.cli.commands import CONTEXT, add_to
-from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings
-
-app = typer.Typer(
-    cls=GuardedGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    epilog=EXIT_CODES,
-    context_settings=CONTEXT,
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"lsmlake {__version__}")
-        raise typer.Exit
-
-
-Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")]
-
-
-@app.callback()
-def lsmlake(ctx: typer.Context, warehouse: WarehouseFirst = None, debug: Debug = False, version: Version = False) -> None:
-    """Primary-key tables on the data lake. Tables are named database.table."""
-    ctx.obj = Settings(warehouse, debug)
-
-
-add_to(app)
+_INTERRUPTED = 130
+"""The exit code that Typer gives for KeyboardInterrupt, too."""
 
 
 def run() -> None:
-    """The console script."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no error
-    app(prog_name="lsmlake")
+    try:
+        from lsmlake.cli.app import app
+
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no error
+        app(prog_name="lsmlake")
+    except BaseException as error:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to undo, and Python would print where it ends
+        end = behind(error) or error
+        if not isinstance(end, KeyboardInterrupt) and getattr(end, "code", None) != _INTERRUPTED:
+            raise
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(_INTERRUPTED) from None

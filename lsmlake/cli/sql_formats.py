@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.text import csv_lines, json_lines
+from lsmlake.schema.interval_text import with_texts
+from lsmlake.schema.intervals import column_of_months
 
 TABLE, ARRAY, BINARY = "table", "JSON array", ("parquet", "arrow")
 FORMATS = (TABLE, "csv", "json", *BINARY)
@@ -55,7 +57,7 @@ class Csv:
             self._sink.write(_bytes(csv_lines([pa.array([name], pa.string()) for name in schema.names])))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._sink.write(_bytes(csv_lines(batch.columns)))
+        self._sink.write(_bytes(csv_lines(with_texts(batch).columns)))
 
     def end(self) -> None:
         """There is no end."""
@@ -69,7 +71,7 @@ class JsonLines:
         self._sink = sink
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._sink.write(_bytes(json_lines(batch.schema.names, batch.columns)))
+        self._sink.write(_bytes(json_lines(batch.schema.names, with_texts(batch).columns)))
 
     def end(self) -> None:
         """There is no end."""
@@ -84,7 +86,7 @@ class JsonArray:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._sink.write(self._before)
-        self._sink.write(_bytes(json_lines(batch.schema.names, batch.columns, end=",\n"))[: -len(",\n")])
+        self._sink.write(_bytes(json_lines(batch.schema.names, with_texts(batch).columns, end=",\n"))[: -len(",\n")])
         self._before = b",\n"
 
     def end(self) -> None:
@@ -96,6 +98,9 @@ class Parquet:
 
     def __init__(self, sink: Sink, schema: pa.Schema, seekable: bool) -> None:
         _check_names(schema)
+        if (name := column_of_months(schema)) is not None:
+            cure = "cast it to STRING, or use --format arrow"
+            raise InvalidQuery("Parquet has no INTERVAL of months", where="--format", found=f"column {name!r}", cure=cure)
         self._schema, self._waiting = schema, []
         self._writer = pq.ParquetWriter(sink, schema, compression="zstd")
 

@@ -20,6 +20,7 @@ from lsmlake.cli.sql_formats import ARRAY, BINARY, ENDINGS, FORMATS, TABLE, WRIT
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.rows import Rows
 from lsmlake.report.text import counted
+from lsmlake.schema.interval_text import with_texts
 from lsmlake.sql.stream import Streamed
 
 _SHOWN = 100
@@ -146,7 +147,7 @@ def _write_table(rows: Streamed, file: BinaryIO | None) -> None:
         emit(None, Sentences(("done",)), False)
         return
     found = waiting(lambda: _first(rows, _SHOWN + 1))
-    shown = found.slice(0, _SHOWN)
+    shown = with_texts(found.slice(0, _SHOWN))
     of = "" if rows.count is None else f" of {rows.count:,}"
     first = f"first {_SHOWN}{of} rows" if found.num_rows > _SHOWN else ""
     view = Rows(shown, first=first, cure=_CURE)

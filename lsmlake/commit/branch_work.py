@@ -43,14 +43,15 @@ def begin(meta: Metadata, name: str, info: BranchInfo, state: State, work: Work)
     return None
 
 
-def settled_state(meta: Metadata, name: str) -> tuple[BranchInfo, State]:
-    """Step 1. Raises TableNotFound."""
+def settled_state(meta: Metadata, name: str) -> tuple[str, BranchInfo, State]:
+    """Step 1. Also the name of the branch, which is another one after a rename that was left behind. Raises TableNotFound."""
     while True:
         info = meta.branches.get(name)
         state = meta.branches.state(info)
         if state.work is None or state.work.work != RENAME:
-            return info, state
+            return name, info, state
         complete_rename(meta, info, state)
+        name = state.work.new_name
 
 
 def complete_rename(meta: Metadata, info: BranchInfo, state: State) -> None:

@@ -115,7 +115,7 @@ def rename_branch(meta: Metadata, name: str, to: str) -> None:
     check_main(meta)
     meta.paths.branch_file(to)
     while True:
-        info, state = settled_state(meta, name)
+        name, info, state = settled_state(meta, name)
         if name == to:
             return
         if meta.branches.read(to) is not None:
@@ -140,7 +140,7 @@ def delete_branch(
     check_main(meta)
     while True:
         try:
-            info, state = settled_state(meta, name)
+            name, info, state = settled_state(meta, name)
         except Corrupt:
             return _give_up(meta, name, dry_run=dry_run)
         on = meta.on(info.named(name))

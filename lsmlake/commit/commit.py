@@ -162,6 +162,8 @@ class _Commit(Attempts):
             with version.unless_expired():
                 return self._onto(version)
         except SnapshotNotFound:
+            if self.meta.snapshots.is_kept(version.number):
+                raise  # of another version, which the requirements read: no attempt can meet them any more
             return Conflict()  # only a commit after `version` can have expired it
 
     def _onto(self, version: Version) -> Committed | Conflict | Unknown:

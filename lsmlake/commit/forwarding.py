@@ -46,7 +46,7 @@ def fast_forward(meta: Metadata, name: str) -> Snapshot | None:
     """
     check_main(meta)
     while True:
-        info, state = settled_state(meta, name)
+        name, info, state = settled_state(meta, name)
         on, latest = meta.on(info.named(name)), meta.snapshots.latest()
         goal = state.forward or on.snapshots.latest()
         if state.forward is None:

@@ -20,6 +20,7 @@ from lsmlake.interop.iceberg.published import is_published
 from lsmlake.options.table_options import Options
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
+from lsmlake.undo import pass_interruption
 
 _log = logging.getLogger("lsmlake")
 
@@ -63,6 +64,7 @@ def mirror_references(meta: Metadata) -> None:
         if is_published(main) and Version.latest(main).options.iceberg.enabled:
             mirror.publish(main)
     except Exception as failed:
+        pass_interruption(failed)
         _log.warning("%s: %s: %s", meta.paths.root, _NOT_PUBLISHED, failed)
 
 
@@ -84,4 +86,5 @@ def _try(meta: Metadata, snapshot: Snapshot, otherwise: str, work: Callable[[], 
     try:
         work()
     except Exception as failed:
+        pass_interruption(failed)
         _log.warning("%s: %s after commit %d: %s", meta.paths.root, otherwise, snapshot.id, failed)

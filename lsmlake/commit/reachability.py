@@ -19,6 +19,7 @@ from lsmlake.commit.holding import Held, metadata_of, paths_of
 from lsmlake.errors import Corrupt, SnapshotNotFound, TableNotFound
 from lsmlake.format.manifest import ADD
 from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.interop.iceberg.published import Kept
 from lsmlake.store.metadata import Metadata
@@ -49,7 +50,7 @@ class Reachable:
         self._holders: set[str] = set()
         self._before: tuple[ManifestMeta, ...] | None = None  # the manifests of a snapshot whose files are known
         self._chunks: list[pa.Array] = []
-        self._branches: dict[str, Reachable] = {}  # by uuid
+        self._branches: dict[Branch, Reachable] = {}  # a branch that is renamed stays under its old name, too
         self._iceberg = Kept(self.meta)
 
     def look(self) -> int:
@@ -129,15 +130,13 @@ class Reachable:
         found = 0
         for name, info in self.meta.branches.all().items() if self.meta.paths.branch is None else ():
             branch = info.named(name)
-            looker = self._branches.get(info.uuid)
-            if looker is None or looker.meta.paths.branch != branch:  # new, or renamed
-                looker = Reachable(self.meta.on(branch), self.progress)
+            looker = self._branches.get(branch) or Reachable(self.meta.on(branch), self.progress)
             try:
                 found += looker.look()
             except TableNotFound:  # deleted or renamed meanwhile
                 self.meta.files.first_schema()
                 continue
-            self._branches[info.uuid] = looker
+            self._branches[branch] = looker
         return found
 
     def _look_at_iceberg(self) -> None:

@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, array_of, duck_name, is_number
+from lsmlake.dialect import regression, vectors
+from lsmlake.dialect.cast import cast
+from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, TIMESTAMP, array_of, duck_name, is_number
+from lsmlake.schema.intervals import Interval, is_calendar, is_interval
 
 Over = Callable[[str], str]
 """Adds FILTER and OVER to a call of DuckDB."""
@@ -15,6 +18,14 @@ Over = Callable[[str], str]
 def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: bool, over: Over) -> tuple[str, pa.DataType] | None:
     """An aggregate of these (SQL, type) arguments as (SQL, type); None if it is not known for these types."""
     prefix = "DISTINCT " if distinct else ""
+    if name not in _OF_ANY and any(is_calendar(kind) for _, kind in arguments):
+        return None
+    if name in _OF_NUMBERS:
+        arguments = [(cast(sql, kind, DOUBLE), DOUBLE) if kind == STRING else (sql, kind) for sql, kind in arguments]
+    if name in regression.NAMES:
+        return None if distinct else regression.aggregated(name, arguments, over)
+    if name in vectors.AGGREGATES:
+        return vectors.aggregated(name, arguments, over) if not distinct else None
     if name == "count":
         if len(arguments) > 1:
             row = ", ".join(sql for sql, _ in arguments)
@@ -26,7 +37,11 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
         if name in ("max_by", "min_by"):
             return over(f"{'arg_max_null' if name == 'max_by' else 'arg_min_null'}({a}, {b})"), kind
         if is_number(kind) and is_number(other):
-            return over(f"{name}(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"), DOUBLE
+            both = f"(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"
+            found = over(f"{name}{both}")
+            if name == "corr":  # null for values that are all the same; DuckDB gives NaN
+                found = f"CASE WHEN {over(f'regr_sxx{both}')} = 0 OR {over(f'regr_syy{both}')} = 0 THEN NULL ELSE {found} END"
+            return found, DOUBLE
         return None
     if len(arguments) == 2 and name in ("string_agg", "listagg") and arguments[0][1] == arguments[1][1] == STRING:
         return over(f"string_agg({prefix}{arguments[0][0]}, {arguments[1][0]})"), STRING
@@ -35,8 +50,15 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
     if len(arguments) != 1:
         return None
     (sql, kind), t = arguments[0], pa.types
-    if name in ("sum", "avg", "mean") and (is_number(kind) or kind == NULL):
-        return _sum(prefix + sql, kind, over) if name == "sum" else _avg(prefix + sql, kind, over)
+    if name in _SUMS and "+" in sql:  # DuckDB would make sum(x) + count(x) of sum(x + 1), which does not fail where x + 1 does
+        sql = f"coalesce({sql}, NULL)"
+    if name in _SUMS and is_interval(kind):
+        return _of_intervals(name, prefix + sql, kind, over)
+    if name in _SUMS and (is_number(kind) or kind == NULL):
+        word = "TRY_CAST" if name.startswith("try") else "CAST"
+        return _sum(prefix + sql, kind, over, word) if name.endswith("sum") else _avg(prefix + sql, kind, over)
+    if name in ("sum", "avg", "mean") and kind == TIMESTAMP:  # its seconds since 1970
+        return over(f"{'sum' if name == 'sum' else 'avg'}({prefix}CAST(epoch_us({sql}) AS DOUBLE) / 1000000)"), DOUBLE
     if name in ("min", "max") and not t.is_nested(kind):
         return over(f"{name}({sql})"), kind
     if name in ("first", "first_value", "last", "last_value", "any_value") and not distinct:
@@ -47,8 +69,8 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
         return None if distinct else (over(f"count(CASE WHEN {sql} THEN 1 END)"), BIGINT)
     if name in _SPREADS and is_number(kind):
         return over(f"{_SPREADS[name]}({prefix}CAST({sql} AS DOUBLE))"), DOUBLE
-    if name == "median" and is_number(kind):
-        return over(f"quantile_cont({prefix}CAST({sql} AS DOUBLE), 0.5)"), DOUBLE
+    if name == "median" and (is_number(kind) or is_interval(kind)):
+        return _interpolated(prefix + f"CAST({sql} AS DOUBLE)", kind, "0.5", over)
     if name in ("collect_list", "array_agg", "collect_set"):
         found = over(f"list({'DISTINCT ' if name == 'collect_set' else prefix}{sql})")
         return f"coalesce(list_filter({found}, lambda e: e IS NOT NULL), [])", array_of(kind)
@@ -63,6 +85,22 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
     if name in ("string_agg", "listagg") and kind == STRING:
         return over(f"string_agg({prefix}{sql}, '')"), STRING
     return None
+
+
+_OF_ANY = (
+    "count", "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg",
+)  # fmt: skip
+"""Aggregates of values that need no order."""
+_SUMS = ("sum", "avg", "mean", "try_sum", "try_avg")
+
+
+def _of_intervals(name: str, argument: str, kind: Interval, over: Over) -> tuple[str, pa.DataType]:
+    """Their sum, or their average, rounded half up. A sum that is out of range is an error, or null if the name says `try`."""
+    total = f"{'TRY_CAST' if name.startswith('try') else 'CAST'}({over(f'sum({argument})')} AS {duck_name(kind)})"
+    if name.endswith("sum"):
+        return total, kind
+    made = f"spark_whole_quotient(CAST({total} AS HUGEINT), CAST({over(f'count({argument})')} AS HUGEINT))"
+    return f"CAST({made} AS {duck_name(kind)})", kind.whole
 
 
 _SPREADS = {
@@ -86,26 +124,38 @@ _PERCENTILES = {
 """Name -> numbers of arguments. The approximate ones are exact here."""
 
 
+def negated(sql: str, kind: pa.DataType) -> tuple[str, pa.DataType]:
+    """A number or an interval with the other sign: the order of negated values is the descending order."""
+    return (f"CAST(-({sql}) AS {duck_name(kind)})", kind) if is_interval(kind) else (f"(-CAST({sql} AS DOUBLE))", DOUBLE)
+
+
 def _percentile(
     name: str, value: tuple[str, pa.DataType], part: tuple[str, pa.DataType], over: Over
 ) -> tuple[str, pa.DataType] | None:
     (sql, kind), (share, share_type) = value, part
-    if not is_number(kind) or not is_number(share_type):
+    if not (is_number(kind) or is_interval(kind)) or not is_number(share_type):
         return None
     share = f"CAST({share} AS DOUBLE)"
     if name in ("percentile", "percentile_cont"):
-        return over(f"quantile_cont(CAST({sql} AS DOUBLE), {share})"), DOUBLE
-    if name == "percentile_disc":
+        return _interpolated(f"CAST({sql} AS DOUBLE)", kind, share, over)
+    if name == "percentile_disc" and not is_interval(kind):
         return over(f"quantile_disc(CAST({sql} AS DOUBLE), {share})"), DOUBLE
-    return over(f"quantile_disc({sql}, {share})"), kind
+    return over(f"quantile_disc({sql}, {share})"), kind.whole if name == "percentile_disc" else kind
 
 
-def _sum(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType]:
+def _interpolated(argument: str, kind: pa.DataType, share: str, over: Over) -> tuple[str, pa.DataType]:
+    """A percentile between two values, as a DOUBLE; of intervals, its fraction is left out."""
+    made = over(f"quantile_cont({argument}, {share})")
+    return (f"CAST(trunc({made}) AS {duck_name(kind)})", kind.whole) if is_interval(kind) else (made, DOUBLE)
+
+
+def _sum(argument: str, kind: pa.DataType, over: Over, word: str) -> tuple[str, pa.DataType]:
+    """`word`: CAST, or TRY_CAST for null where a sum is out of range."""
     t = pa.types
     if t.is_floating(kind) or kind == NULL:
         return over(f"sum({_as_double(argument, kind)})"), DOUBLE
     wanted = BIGINT if t.is_integer(kind) else pa.decimal128(min(38, kind.precision + 10), kind.scale)
-    return f"CAST({over(f'sum({argument})')} AS {duck_name(wanted)})", wanted
+    return f"{word}({over(f'sum({argument})')} AS {duck_name(wanted)})", wanted
 
 
 def _avg(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType] | None:
@@ -132,18 +182,25 @@ def _as_double(argument: str, kind: pa.DataType) -> str:
     return argument if kind == DOUBLE else f"CAST({argument} AS DOUBLE)"
 
 
+_OF_NUMBERS = {
+    "sum", "avg", "mean", "try_sum", "try_avg", "median", "kurtosis", "corr", "covar_pop", "covar_samp", *_SPREADS,
+    *regression.NAMES,
+} - {"regr_count"}  # fmt: skip
+"""Aggregates for which text becomes a DOUBLE."""
 AGGREGATES = frozenset(
     (
         "count", "sum", "avg", "mean", "min", "max", "first", "first_value", "last", "last_value", "any_value", "bool_and",
         "every", "bool_or", "some", "any", "count_if", "median", "collect_list", "array_agg", "max_by", "min_by", "corr",
         "covar_pop", "covar_samp", "collect_set", "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "mode", "kurtosis",
-        "string_agg", "listagg", *_PERCENTILES, *_SPREADS,
+        "string_agg", "listagg", "try_sum", "try_avg", *_PERCENTILES, *_SPREADS, *regression.NAMES, *vectors.AGGREGATES,
     )
 )  # fmt: skip
 
 GROUPING = ("grouping", "grouping_id")
 """Functions of the grouping set of a group."""
 
+PERCENTILES_WITHIN = ("percentile_cont", "percentile_disc")
+"""Aggregates whose values stand in WITHIN GROUP."""
 UNORDERED = ("median", "percentile", "percentile_cont", "percentile_disc")
 """Aggregates that take a whole partition in OVER."""
 RANKS = {"row_number": INT, "rank": INT, "dense_rank": INT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}

@@ -1,18 +1,20 @@
-"""The operators that compute: + - * / % DIV, the sign, the bits of integers, ||, and times with an INTERVAL."""
+"""The operators that compute: + - * / % DIV, the sign, the bits of integers. `time_arithmetic` has those of times."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect import time_arithmetic
 from lsmlake.dialect.aggregates import unit
+from lsmlake.dialect.calling import number_argument
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.functions import INTERVALS, SECONDS, SECONDS_OF_A_DAY
-from lsmlake.dialect.literals import decimal_of, literal_number
-from lsmlake.dialect.reading import passed_on
+from lsmlake.dialect.literals import decimal_of, literal_number, unscaled
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, NULL, STRING, TIMESTAMP, arithmetic, common, duck_name, is_number, is_time
+from lsmlake.dialect.time_arithmetic import is_timely
+from lsmlake.dialect.types import BIGINT, DIGITS_MAX, DOUBLE, NULL, arithmetic, common, duck_name, is_number
+from lsmlake.schema.intervals import is_interval
 from lsmlake.schema.type_text import format_type
 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
@@ -22,19 +24,13 @@ _INT64_DIGITS = 18
 
 
 def computed(context: Context, node: exp.Expression) -> Typed:
-    """+ - * / % DIV of numbers; + and - of dates with days and of times with an INTERVAL."""
+    """+ - * / % DIV of numbers, times and intervals."""
     for side in (node.this, node.expression):
         if isinstance(side, _MIXED):
             context.text.refuse(node, "put the operators || & | ^ and their operands in parentheses")
-    if isinstance(node.expression, exp.Interval) and isinstance(node, (exp.Add, exp.Sub)):
-        return _shifted(context, node, node.this, node.expression)
-    if isinstance(node.this, exp.Interval) and isinstance(node, exp.Add):
-        return _shifted(context, node, node.expression, node.this)
     left, right = context.typed(node.this), context.typed(node.expression)
-    if pa.types.is_date(left.type) and isinstance(node, (exp.Add, exp.Sub)):
-        if pa.types.is_integer(right.type) and right.type != BIGINT:
-            return Typed(f"({left.sql} {_ARITHMETIC[type(node)]} CAST({right.sql} AS INTEGER))", DATE)
-        context.text.refuse(node, "this arithmetic on dates is not supported", cure="use date_add, date_sub or datediff")
+    if is_timely(left.type) or is_timely(right.type):
+        return time_arithmetic.computed(context, node, left, right)
     if pa.types.is_string(left.type) and is_number(right.type):
         left = _number_of(context, node.this, left, right.type)
     elif pa.types.is_string(right.type) and is_number(left.type):
@@ -44,26 +40,28 @@ def computed(context: Context, node: exp.Expression) -> Typed:
     if not (is_number(left.type) and is_number(right.type)):
         found = f"{format_type(left.type)} and {format_type(right.type)}"
         context.text.refuse(node, "arithmetic needs numbers", found=found)
-    return _whole_quotient(left, right) if isinstance(node, exp.IntDiv) else _numbers(context, node, left, right)
+    return (_whole_quotient if isinstance(node, exp.IntDiv) else _numbers)(context, node, left, right)
 
 
 def negated(context: Context, node: exp.Neg) -> Typed:
     """A number with the sign -."""
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         return literal_number(context.text, node, f"-{node.this.this}")
-    if isinstance(node.this, exp.Cast) and isinstance(node.this.this, exp.Literal) and not node.this.this.is_string:
+    suffixed = isinstance(node.this, exp.Cast) and isinstance(node.this.this, exp.Literal) and not node.this.this.is_string
+    if suffixed and not node.this.to.is_type(*exp.DataType.FLOAT_TYPES):
         signed = exp.Neg(this=node.this.this)  # -128Y: 128 is no TINYINT
         return context.typed(exp.Cast(this=signed, to=node.this.args.get("to")))
     made = context.typed(node.this)
-    if not is_number(made.type):
-        context.text.refuse(node, "only a number has a sign", found=format_type(made.type))
+    if is_interval(made.type):
+        return made._replace(sql=time_arithmetic.negative(made))
+    made = number_argument(context, node.this, made)
     return Typed(f"CAST(-({made.sql}) AS {duck_name(made.type)})", made.type)
 
 
 def bits(context: Context, node: exp.Expression) -> Typed:
     """& | ^ ~ of integers."""
     if not isinstance(node, exp.BitwiseNot):
-        _unmixed(context, node)
+        unmixed(context, node)
     sides = [side for side in (node.this, node.args.get("expression")) if side is not None]
     typed = [context.typed(side) for side in sides]
     if not all(pa.types.is_integer(made.type) for made in typed):
@@ -72,13 +70,7 @@ def bits(context: Context, node: exp.Expression) -> Typed:
     return Typed(f"(~{sqls[0]})" if isinstance(node, exp.BitwiseNot) else _BITS[type(node)].format(*sqls), kind)
 
 
-def joined(context: Context, node: exp.DPipe) -> Typed:
-    """Texts joined by ||."""
-    _unmixed(context, node)
-    return Typed(f"({context.operand(node.this, STRING, True)} || {context.operand(node.expression, STRING, True)})", STRING)
-
-
-def _unmixed(context: Context, node: exp.Expression) -> None:
+def unmixed(context: Context, node: exp.Expression) -> None:
     """Refuses operators whose precedence Spark and sqlglot may see differently."""
     for side in (node.this, node.expression):
         if isinstance(side, (*_ARITHMETIC, *_MIXED, exp.IntDiv)) and type(side) is not type(node):
@@ -90,11 +82,19 @@ def _number_of(context: Context, node: exp.Expression, made: Typed, other: pa.Da
     return Typed(context.converted(node, made, kind), kind)
 
 
-def _whole_quotient(left: Typed, right: Typed) -> Typed:
-    if not (pa.types.is_integer(left.type) and pa.types.is_integer(right.type)):
-        sides = [cast(side.sql, side.type, DOUBLE) for side in (left, right)]
-        return Typed(f"CAST(trunc(spark_divide({sides[0]}, {sides[1]})) AS BIGINT)", BIGINT)
-    return Typed(f"spark_div(CAST({left.sql} AS BIGINT), CAST({right.sql} AS BIGINT))", BIGINT)
+def _whole_quotient(context: Context, node: exp.Expression, left: Typed, right: Typed) -> Typed:
+    if pa.types.is_integer(left.type) and pa.types.is_integer(right.type):
+        return Typed(f"spark_div(CAST({left.sql} AS BIGINT), CAST({right.sql} AS BIGINT))", BIGINT)
+    if pa.types.is_floating(left.type) or pa.types.is_floating(right.type):
+        context.text.refuse(node, "DIV takes integers and decimals", cure="cast the operands to DECIMAL")
+    sides = [decimal_of(side) for side in (left, right)]
+    scale = max(side.type.scale for side in sides)
+    if any(side.type.precision - side.type.scale + scale > DIGITS_MAX for side in sides):
+        found = " and ".join(format_type(side.type) for side in sides)
+        context.text.refuse(node, "DIV of these decimals needs more than 38 digits", found=found, cure="cast one of them")
+    kind = pa.decimal128(DIGITS_MAX, scale)
+    a, b = (unscaled(Typed(cast(side.sql, side.type, kind), kind)) for side in sides)
+    return Typed(f"CAST(spark_div({a}, {b}) AS BIGINT)", BIGINT)
 
 
 def _numbers(context: Context, node: exp.Expression, left: Typed, right: Typed) -> Typed:
@@ -131,37 +131,10 @@ def _decimals(context: Context, node: exp.Expression, op: str, left: Typed, righ
 
 def _decimal_quotient(left: Typed, right: Typed, kind: pa.DataType, checked: bool) -> Typed:
     """`checked`: the divisor may be 0."""
-
-    def unscaled(side: Typed) -> str:
-        return f"CAST(replace(CAST(CAST({side.sql} AS {duck_name(side.type)}) AS VARCHAR), '.', '') AS HUGEINT)"
-
     zeros = kind.scale + right.type.scale - left.type.scale
     numerator = f"{unscaled(left)} * CAST('1{'0' * zeros}' AS HUGEINT)"
     quotient = f"spark_{'' if checked else 'whole_'}quotient({numerator}, {unscaled(right)})"
     return Typed(f"CAST(CAST({quotient} AS DECIMAL(38,0)) * {unit(kind.scale)} AS {duck_name(kind)})", kind)
-
-
-def _shifted(context: Context, node: exp.Expression, operand: exp.Expression, interval: exp.Interval) -> Typed:
-    """A date or timestamp and an interval."""
-    made, unit_node, amount = context.typed(operand), interval.args.get("unit"), interval.this
-    name = unit_node.name.upper().removesuffix("S") if isinstance(unit_node, exp.Var) else ""
-    if name not in INTERVALS or not isinstance(amount, (exp.Literal, exp.Neg)) or not is_time(made.type):
-        expected = f"a date or timestamp, and INTERVAL number {'|'.join(INTERVALS)}"
-        context.text.refuse(node, "this arithmetic is not supported", expected=expected)
-    number = amount.sql("spark").strip("'").replace("'", "")
-    passed_on(amount)  # the text is read here
-    if not number.lstrip("+-").isdecimal():
-        context.text.refuse(interval, "the number of an INTERVAL must be an integer")
-    kind = made.type
-    if pa.types.is_date(kind) and INTERVALS[name] == "time":
-        made, kind = Typed(cast(made.sql, kind, TIMESTAMP), TIMESTAMP), TIMESTAMP
-    signed = int(number) if isinstance(node, exp.Add) else -int(number)
-    step = f"to_{name.lower()}s(CAST({signed} AS INTEGER))"
-    if name in SECONDS:  # whole days of it are days of the calendar, which may have 23 or 25 hours
-        days, seconds = divmod(abs(signed) * SECONDS[name], SECONDS_OF_A_DAY)
-        sign = "-" if signed < 0 else ""
-        step = f"to_days({sign}{days}) + to_seconds({sign}{seconds})"
-    return Typed(f"CAST({made.sql} + {step} AS {duck_name(kind)})", kind)
 
 
 def _may_be_zero(node: exp.Expression) -> bool:

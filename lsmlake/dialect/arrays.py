@@ -16,10 +16,10 @@ from lsmlake.dialect.calling import (
     tightest,
 )
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.failures import refused
-from lsmlake.dialect.functions import INTERVALS
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, array_of, common, duck_name, is_time
+from lsmlake.dialect.several_arrays import UNIQUE
+from lsmlake.dialect.types import BIGINT, BOOLEAN, INT, NULL, STRING, array_of, common
+from lsmlake.schema.intervals import is_interval
 from lsmlake.schema.type_text import format_type
 
 
@@ -47,25 +47,15 @@ def _of_element(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> F
 def _with_element(context: Context, node: exp.Expression, arguments: Arguments, array: Typed, value: Typed) -> tuple[Typed, str]:
     """An array and a value, in one type. Refuses a value that no element can be."""
     array = array_argument(context, node, array)
-    kind = tightest(array.type.value_type, value.type)
-    if kind is None and node.name.lower() == "array_contains" and STRING not in (array.type.value_type, value.type):
-        kind = common(array.type.value_type, value.type)
+    both = array.type.value_type, value.type
+    kind = tightest(*both)
+    if kind is None and node.name.lower() == "array_contains" and not any(one == STRING or is_interval(one) for one in both):
+        kind = common(*both)
     if kind is None:
         found = f"{format_type(array.type)} and {format_type(value.type)}"
         context.text.refuse(node, "the value cannot be an element of the array", found=found, cure="cast the value")
     wider = Typed(context.converted(arguments[0], array, array_of(kind)), array_of(kind))
     return wider, context.converted(arguments[1], value, kind)
-
-
-def _both(template: str) -> Function:
-    """A function of two arrays of one type; null if one of them is null."""
-
-    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        typed = [array_argument(context, node, one) for one in counted(context, node, arguments, 2)]
-        (left, right), kind = context.unified(arguments, typed)
-        return Typed(f"CASE WHEN ({left}) IS NOT NULL AND ({right}) IS NOT NULL THEN {template.format(left, right)} END", kind)
-
-    return made
 
 
 def _element_type(kind: pa.DataType) -> pa.DataType:
@@ -139,11 +129,18 @@ def _sort_array(context: Context, node: exp.Expression, arguments: Arguments) ->
 def _array_join(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     array, *texts = counted(context, node, arguments, 2, 3)
     array = array_argument(context, node, array)
-    if array.type.value_type != STRING:
-        context.text.refuse(node, "array_join needs an ARRAY<STRING>", found=format_type(array.type))
+    item = context.converted(arguments[0], Typed("e", array.type.value_type), STRING)
     separator, *instead = (context.converted(node, one, STRING) for one in texts)
-    items = f"list_transform({array.sql}, lambda e: coalesce(e, {instead[0]}))" if instead else array.sql
-    return Typed(f"CASE WHEN ({array.sql}) IS NOT NULL THEN array_to_string({items}, {separator}) END", STRING)
+    item = f"coalesce({item}, {instead[0]})" if instead else item
+    items = f"list_transform({array.sql}, lambda e: {item})" if item != "e" else array.sql
+    return Typed(f"CASE WHEN ({array.sql}) IS NOT NULL THEN coalesce(array_to_string({items}, {separator}), '') END", STRING)
+
+
+def _array_insert(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    array, place, value = counted(context, node, arguments, 3)
+    array, value_sql = _with_element(context, node, [arguments[0], arguments[2]], array, value)
+    at = context.converted(arguments[1], place, INT)
+    return Typed(f"spark_array_insert({array.sql}, {at}, {value_sql})", array.type)
 
 
 def _array_repeat(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -163,47 +160,6 @@ def _slice(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     return Typed(f"CASE WHEN ({array.sql}) IS NULL THEN NULL WHEN {inside} THEN {cut} ELSE [] END", array.type)
 
 
-def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    if len(arguments) == 3 and isinstance(arguments[2], exp.Interval):
-        return _times(context, node, arguments)
-    typed = counted(context, node, arguments, 2, 3)
-    if all(one.type == DATE for one in typed) and len(typed) == 2:
-        return _times(context, node, arguments)
-    sqls, kind = context.unified(arguments, typed)
-    if not pa.types.is_integer(kind):
-        context.text.refuse(node, "sequence takes integers, or dates and an INTERVAL", found=format_type(kind))
-    low, high, *given = (f"CAST({sql} AS BIGINT)" for sql in sqls)
-    step = given[0] if given else f"CASE WHEN {low} <= {high} THEN 1 ELSE -1 END"
-    made = f"CAST(generate_series({low}, {high}, {step}) AS {_duck_list(kind)})"
-    wrong = refused("'the step of sequence leads away from its end'")
-    sql = f"CASE WHEN {low} = {high} THEN [CAST({low} AS {duck_name(kind)})] WHEN ({low} < {high}) <> ({step} > 0) THEN {wrong}"
-    return Typed(f"{sql} ELSE {made} END", array_of(kind))
-
-
-def _times(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    low, high = (context.typed(one) for one in arguments[:2])
-    if not (is_time(low.type) and low.type == high.type):
-        context.text.refuse(node, "sequence needs two dates or two timestamps", found=format_type(low.type))
-    if len(arguments) == 2:
-        step = f"CASE WHEN {low.sql} <= {high.sql} THEN INTERVAL 1 DAY ELSE INTERVAL (-1) DAY END"
-    else:
-        interval = arguments[2]
-        unit = interval.args.get("unit").name.upper().removesuffix("S") if isinstance(interval.args.get("unit"), exp.Var) else ""
-        number = interval.this.name if isinstance(interval.this, exp.Literal) else ""
-        if unit not in INTERVALS or not number.isdecimal():
-            context.text.refuse(interval, "sequence takes a literal INTERVAL", expected=f"INTERVAL number {'|'.join(INTERVALS)}")
-        if INTERVALS[unit] == "months" and int(number):  # each is so many months after the first, not after the one before
-            months = int(number) * (12 if unit == "YEAR" else 1)
-            count = f"generate_series(0, datediff('month', {low.sql}, {high.sql}) // {months})"
-            every = f"list_transform({count}, lambda e: {low.sql} + to_months(CAST(e * {months} AS INTEGER)))"
-            sql = f"CAST(list_filter({every}, lambda e: e <= {high.sql}) AS {_duck_list(low.type)})"
-            return Typed(f"CASE WHEN {low.sql} <= {high.sql} THEN {sql} END", array_of(low.type))
-        step = f"to_{unit.lower()}s({int(number)})"
-    moment = "TIMESTAMP" if low.type == DATE else duck_name(low.type)
-    series = f"generate_series(CAST({low.sql} AS {moment}), CAST({high.sql} AS {moment}), {step})"
-    return Typed(f"CAST({series} AS {_duck_list(low.type)})", array_of(low.type))
-
-
 def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     array = array_argument(context, node, counted(context, node, arguments, 1)[0])
     if not pa.types.is_list(array.type.value_type):
@@ -211,13 +167,6 @@ def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
     whole = f"len(list_filter({array.sql}, lambda e: e IS NULL)) = 0"
     return Typed(f"CASE WHEN {whole} THEN flatten({array.sql}) END", array.type.value_type)
 
-
-def _duck_list(kind: pa.DataType) -> str:
-    return f"{duck_name(kind)}[]"
-
-
-_UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
-_HAS = "list_position({1}, e) IS NOT NULL"
 
 FUNCTIONS: dict[str, Function] = {
     "size": _size,
@@ -229,9 +178,8 @@ FUNCTIONS: dict[str, Function] = {
     "array_contains": _array_contains,
     "array_append": _of_element("CASE WHEN ({0}) IS NOT NULL THEN list_append({0}, {1}) END", _same),
     "array_compact": _of_array("list_filter({0}, lambda e: e IS NOT NULL)", _same),
-    "array_distinct": _of_array(_UNIQUE, _same),
-    "array_except": _both(f"list_filter({_UNIQUE}, lambda e: NOT ({_HAS}))"),
-    "array_intersect": _both(f"list_filter({_UNIQUE}, lambda e: {_HAS})"),
+    "array_distinct": _of_array(UNIQUE, _same),
+    "array_insert": _array_insert,
     "array_join": _array_join,
     "array_max": _of_array("list_max({0})", _element_type),
     "array_min": _of_array("list_min({0})", _element_type),
@@ -242,10 +190,7 @@ FUNCTIONS: dict[str, Function] = {
     "array_prepend": _of_element("CASE WHEN ({0}) IS NOT NULL THEN list_prepend({1}, {0}) END", _same),
     "array_remove": _of_element("CASE WHEN ({1}) IS NOT NULL THEN list_filter({0}, lambda e: e IS DISTINCT FROM {1}) END", _same),
     "array_repeat": _array_repeat,
-    "array_sort": _of_array("list_sort({0}, 'ASC', 'NULLS LAST')", _same),
-    "array_union": _both(_UNIQUE.format("list_concat({0}, {1})")),
     "flatten": _flatten,
-    "sequence": _sequence,
     "slice": _slice,
     "sort_array": _sort_array,
 }

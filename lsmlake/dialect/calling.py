@@ -7,10 +7,22 @@ from collections.abc import Callable
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, DOUBLE, FLOAT, INT, NULL, SMALLINT, STRING, TINYINT, array_of, common, is_time
+from lsmlake.dialect.types import (
+    BIGINT,
+    DOUBLE,
+    FLOAT,
+    INT,
+    NULL,
+    SMALLINT,
+    STRING,
+    TINYINT,
+    array_of,
+    common,
+    is_number,
+    is_time,
+)
 from lsmlake.schema.type_text import format_type
 
 Arguments = list[exp.Expression]
@@ -33,12 +45,39 @@ def literal_text(context: Context, node: exp.Expression, what: str) -> str:
     return node.this
 
 
-def text_argument(context: Context, node: exp.Expression) -> str:
-    """An argument that must be a STRING."""
+def literal_options(context: Context, node: exp.Expression, *known: str) -> dict[str, str]:
+    """The options of a call, a literal MAP of texts; their names are in lower case. Refuses others."""
+    if not (isinstance(node, exp.Anonymous) and node.name.lower() == "map" and len(node.expressions) % 2 == 0):
+        context.text.refuse(node, "the options must be a literal MAP", expected="map('name', 'value')")
+    parts = [literal_text(context, one, "an option") for one in node.expressions]
+    found = {name.lower(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+    if unknown := [name for name in found if name not in known]:
+        context.text.refuse(node, f"the option {unknown[0]} is not supported", expected=f"one of {', '.join(known)}")
+    return found
+
+
+def constant_text(context: Context, node: exp.Expression) -> str:
+    """An argument as text. Refuses one that depends on the row, as Spark does."""
+    if node.find(exp.Column, exp.Query) is not None:
+        context.text.refuse(node, "this argument must be the same for all rows", cure="write a literal")
+    return context.converted(node, context.typed(node), STRING)
+
+
+def text_argument(context: Context, node: exp.Expression, strict: bool = False) -> str:
+    """An argument as text. `strict`: it must be a STRING; else Spark makes text of numbers and the like."""
     made = context.typed(node)
-    if made.type not in (STRING, NULL):
+    if (strict and made.type not in (STRING, NULL)) or pa.types.is_nested(made.type):
         context.text.refuse(node, "expected STRING", found=format_type(made.type), cure="write CAST(... AS STRING)")
-    return cast(made.sql, made.type, STRING)
+    return context.converted(node, made, STRING)
+
+
+def number_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
+    """A translated argument that must be a number. Text becomes a DOUBLE, as in Spark."""
+    if made.type in (NULL, STRING):
+        return Typed(context.converted(node, made, DOUBLE), DOUBLE)
+    if not is_number(made.type):
+        context.text.refuse(node, "expected a number", found=format_type(made.type))
+    return made
 
 
 def array_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:

@@ -1,55 +1,27 @@
-"""Calls: functions, aggregate functions with FILTER and WITHIN GROUP, grouping()."""
+"""Calls: aggregate functions with FILTER and WITHIN GROUP, window functions, grouping()."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arrays, draws, lambdas, maps, nulls, numbers, patterns, strings, structs, times, type_names, windows
-from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, UNORDERED, aggregate
+from lsmlake.dialect import windows
+from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, PERCENTILES_WITHIN, UNORDERED, aggregate, negated
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.functions import FUNCTIONS, Function
+from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import (
-    BIGINT,
-    BINARY,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    NULL,
-    STRING,
-    TIMESTAMP,
-    is_number,
-    is_time,
-)
+from lsmlake.dialect.types import BIGINT, BOOLEAN
 from lsmlake.schema.type_text import format_type
 
-_BY_TYPES = {
-    **nulls.FUNCTIONS,
-    **numbers.FUNCTIONS,
-    **strings.FUNCTIONS,
-    **patterns.FUNCTIONS,
-    **structs.FUNCTIONS,
-    **arrays.FUNCTIONS,
-    **maps.FUNCTIONS,
-    **lambdas.FUNCTIONS,
-    **times.FUNCTIONS,
-    **type_names.FUNCTIONS,
-    **draws.FUNCTIONS,
-}
-"""Functions whose result depends on the types of the arguments."""
 _ENDS = ("first", "first_value", "last", "last_value", "any_value")
 
 
 def windowed(context: Context, node: exp.Window) -> Typed:
     """A call with OVER."""
-    if windows.is_ordered(context, node) and node.this.name.lower() in UNORDERED:
-        context.text.refuse(node, f"{node.this.name} takes no ORDER BY and no frame in OVER", cure="leave them out")
+    if windows.is_ordered(context, node) and called(node.this) in UNORDERED:
+        context.text.refuse(node, f"{called(node.this)} takes no ORDER BY and no frame in OVER", cure="leave them out")
     if not windows.is_ordered(context, node) and called(node.this) in windows.ORDERED:
         context.text.refuse(node, f"{called(node.this)} needs ORDER BY in OVER", cure="say in which order the rows count")
     return call(replace(context, windows=False), node.this, windows.over(context, node))
@@ -109,7 +81,7 @@ def _aggregate(
     typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
     if condition:  # where it does not hold, an argument may refuse its values
         typed = [
-            (sql if isinstance(of, exp.Column) else f"CASE WHEN {condition} THEN {sql} END", kind)
+            (sql if isinstance(of, (exp.Column, exp.Literal)) else f"CASE WHEN {condition} THEN {sql} END", kind)
             for of, (sql, kind) in zip(arguments, typed, strict=True)
         ]
     if ignores and name not in _ENDS:
@@ -123,11 +95,13 @@ def _aggregate(
             call = f"{'last_value' if name.startswith('last') else 'first_value'}({call.partition('(')[2][:-1]}{ignoring})"
         return f"{call[:-1]}{sorting})" + _filter(condition) + over
 
+    if descending := name in PERCENTILES_WITHIN and order is not None and bool(order.expressions[0].args.get("desc")):
+        typed[0] = negated(*typed[0])
     found = aggregate(name, typed, distinct, wrapped)
     if found is None:
         kinds = ", ".join(format_type(kind) for _, kind in typed)
         context.text.refuse(node, f"{name} is not supported for these arguments", found=kinds or "none")
-    return Typed(*found)
+    return Typed(*(negated(*found) if descending else found))
 
 
 def _within(
@@ -137,58 +111,12 @@ def _within(
     items = order.expressions
     if name in ("listagg", "string_agg"):
         return f" ORDER BY {', '.join(map(partial(windows.ordered, inner), items))}"
-    if name not in ("percentile_cont", "percentile_disc") or len(items) != 1 or items[0].args.get("desc"):
+    if name not in PERCENTILES_WITHIN or len(items) != 1:
         context.text.refuse(node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg")
     _ = items[0].args.get("nulls_first")  # nulls have no part in it
     arguments.insert(0, items[0].this)
     return ""
 
 
-def function(context: Context, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
-    """A function of one row. `name`: in lower case."""
-    if any(isinstance(one, exp.Lambda) for one in arguments) and any(one.find(exp.Query) for one in arguments):
-        context.text.refuse(node, f"{name} with a lambda takes no queries", cure="join the query in FROM")
-    if name in _BY_TYPES:
-        return _BY_TYPES[name](context, node, list(arguments))
-    if name not in FUNCTIONS:
-        known = [*FUNCTIONS, *_BY_TYPES, *AGGREGATES]
-        near = difflib.get_close_matches(name, known, 1)
-        cure = f"did you mean {near[0]}? " if near else ""
-        context.text.refuse(
-            node, f"the function {name} is not supported in process", cure=f"{cure}attach Spark to use all its functions"
-        )
-    typed = [context.typed(argument) for argument in arguments]
-    for function in FUNCTIONS[name]:
-        converted = _arguments(context, arguments, typed, function)
-        if converted is not None:
-            return Typed(f"({function.template.format(*converted)})", function.gives)
-    takes = " or ".join(f"{name}({', '.join(map(format_type, function.takes))})" for function in FUNCTIONS[name])
-    found = ", ".join(format_type(made.type) for made in typed) or "no arguments"
-    context.text.refuse(node, f"the arguments of {name} do not fit", expected=takes, found=found)
-
-
-def _arguments(context: Context, nodes: Sequence[exp.Expression], typed: Sequence[Typed], function: Function) -> list[str] | None:
-    if len(typed) != len(function.takes):
-        return None
-    fits = all(_widens(made.type, wanted) for made, wanted in zip(typed, function.takes, strict=True))
-    if not fits:
-        return None
-    return [context.converted(*three) for three in zip(nodes, typed, function.takes, strict=True)]
-
-
 def _filter(condition: str) -> str:
     return f" FILTER (WHERE {condition})" if condition else ""
-
-
-def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark converts an argument of a function from `found` to `wanted`. Text that is not a time then raises an error."""
-    t = pa.types
-    if found in (wanted, NULL):
-        return True
-    if wanted == DOUBLE:
-        return is_number(found)
-    if t.is_integer(wanted):
-        return t.is_integer(found) and found.bit_width <= wanted.bit_width
-    if found == STRING:
-        return wanted in (BINARY, DATE, TIMESTAMP)
-    return wanted in (DATE, TIMESTAMP) and is_time(found)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lsmlake.dialect import interval_cast
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.types import (
     BIGINT,
+    BINARY,
     BOOLEAN,
     DATE,
+    DOUBLE,
     FLOAT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    as_decimal,
     duck_name,
     is_number,
     is_time,
     quoted,
     text,
 )
+from lsmlake.schema.intervals import is_interval
 
 _SHORT = 100
 
@@ -31,13 +36,21 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     plain = f"{word}({sql} AS {name})"
     if found == wanted or t.is_null(found):
         return sql if found == wanted else plain
+    if is_interval(found) or is_interval(wanted):
+        return interval_cast.cast(sql, found, wanted, safe)
     if t.is_string(found):
         return _from_text(sql, wanted, word, "spark_try" if safe else "spark")
     if t.is_string(wanted):
+        if t.is_nested(found):
+            return _nested_text(sql, found)
         if t.is_decimal(found):
             return f"regexp_replace({plain}, '^(-?)\\.', '\\10.')"  # DuckDB writes .5 where Spark writes 0.5
         if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found == TIMESTAMP_NTZ:
             return plain
+        if found in (DOUBLE, FLOAT):
+            return f"spark_{'float' if found == FLOAT else 'double'}_text({sql})"
+        if found == BINARY:
+            return f"spark_text({sql})"
         return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)" if found == TIMESTAMP else None
     if is_number(found) and is_number(wanted):
         return _number(sql, found, wanted, word)
@@ -48,14 +61,54 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     if is_time(found) and is_time(wanted):
         instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro writes it many times
         return plain if wanted != TIMESTAMP else instant if len(sql) > _SHORT else f"spark_instant(CAST({sql} AS TIMESTAMP))"
+    if found == TIMESTAMP and is_number(wanted):
+        return _from_moment(sql, wanted, word)
+    if wanted == TIMESTAMP and is_number(found):
+        return _moment(sql, found, safe)
     if t.is_list(found) and t.is_list(wanted):
-        return plain if _widens(found.value_type, wanted.value_type) else None
+        if _widens(found.value_type, wanted.value_type):
+            return plain
+        element = f"e{_depth(found)}"
+        made = cast(element, found.value_type, wanted.value_type, safe)
+        return made and f"list_transform({sql}, lambda {element}: {made})"
     if t.is_struct(found) and t.is_struct(wanted) and [f.name for f in found] == [f.name for f in wanted]:
         return plain if all(_widens(f.type, wanted.field(f.name).type) for f in found) else None
     if t.is_map(found) and t.is_map(wanted):
         inner = _widens(found.key_type, wanted.key_type) and _widens(found.item_type, wanted.item_type)
         return plain if inner else None
     return None
+
+
+def _nested_text(sql: str, kind: pa.DataType) -> str | None:
+    """A nested value as Spark writes it: [1, null], {1 -> a}, {1, a}."""
+    t = pa.types
+    value = f"e{_depth(kind)}"
+
+    def part(of: str, kind: pa.DataType) -> str | None:
+        made = cast(of, kind, STRING)
+        return made and f"coalesce({made}, 'null')"
+
+    if t.is_struct(kind):
+        parts = [part(f"struct_extract_at({value}, {place})", field.type) for place, field in enumerate(kind, 1)]
+        if None in parts:
+            return None
+        written = "'{' || " + " || ', ' || ".join(parts) + " || '}'"
+        return f"list_transform([{sql}], lambda {value}: CASE WHEN {value} IS NOT NULL THEN {written} END)[1]"
+    if t.is_map(kind):
+        key, item = part(f"struct_extract_at({value}, 1)", kind.key_type), part(f"struct_extract_at({value}, 2)", kind.item_type)
+        items, written, signs = f"map_entries({sql})", None if None in (key, item) else f"{key} || ' -> ' || {item}", "{}"
+    else:
+        items, written, signs = sql, part(value, kind.value_type), "[]"
+    if written is None:
+        return None
+    joined = f"coalesce(array_to_string(list_transform({items}, lambda {value}: {written}), ', '), '')"
+    return f"CASE WHEN ({sql}) IS NOT NULL THEN '{signs[0]}' || {joined} || '{signs[1]}' END"
+
+
+def _depth(kind: pa.DataType) -> int:
+    """How many levels of nesting a type has: names for lambdas inside of each other."""
+    inner = [kind.field(place).type for place in range(kind.num_fields)]
+    return 1 + max(map(_depth, inner), default=0)
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -67,7 +120,12 @@ def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
         return cast("x", found, wanted) is not None
     if t.is_integer(found) and t.is_integer(wanted):
         return found.bit_width <= wanted.bit_width
-    return t.is_integer(found) and t.is_floating(wanted)
+    if is_interval(found) and is_interval(wanted):
+        return found.with_(wanted) == wanted
+    if t.is_decimal(wanted) and (t.is_integer(found) or t.is_decimal(found)):
+        exact = as_decimal(found)
+        return exact.scale <= wanted.scale and exact.precision - exact.scale <= wanted.precision - wanted.scale
+    return (t.is_integer(found) and t.is_floating(wanted)) or (found == FLOAT and wanted == DOUBLE)
 
 
 def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | None:
@@ -105,10 +163,27 @@ def _number(sql: str, found: pa.DataType, wanted: pa.DataType, word: str) -> str
     return f"{word}({sql} AS {name})"
 
 
+def _from_moment(sql: str, wanted: pa.DataType, word: str) -> str:
+    """The seconds since 1970 of a timestamp: with their fraction, or rounded down."""
+    if pa.types.is_floating(wanted):
+        return f"CAST(CAST(epoch_us({sql}) AS DOUBLE) / 1000000 AS {duck_name(wanted)})"
+    if pa.types.is_decimal(wanted):
+        return f"{word}(CAST(epoch_us({sql}) AS DECIMAL(25,0)) * CAST('0.000001' AS DECIMAL(7,6)) AS {duck_name(wanted)})"
+    return f"{word}(spark_floor_div(epoch_us({sql}), 1000000) AS {duck_name(wanted)})"
+
+
+def _moment(sql: str, found: pa.DataType, safe: bool) -> str:
+    """The timestamp of so many seconds since 1970; what is less than a microsecond is cut off."""
+    if pa.types.is_floating(found):
+        return f"spark_{'try_' if safe else ''}moment(CAST({sql} AS DOUBLE))"
+    micros = f"trunc(CAST({sql} AS DECIMAL(38,{found.scale if pa.types.is_decimal(found) else 0})) * 1000000)"
+    return f"make_timestamptz({'TRY_CAST' if safe else 'CAST'}({micros} AS BIGINT))"
+
+
 def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
     """`sql` as the value of a column of type `wanted`, by the rules of an INSERT; None if the types do not fit.
 
-    Numbers fit numbers, times fit times, every value without a nested type or a DOUBLE in it fits STRING. A value that would lose
+    Numbers fit numbers, times fit times, every value but BINARY and nested ones fits STRING. A value that would lose
     something raises an error when it is computed: Spark would round or truncate it.
     """
     t = pa.types
@@ -117,7 +192,7 @@ def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
     both = (is_number(found) and is_number(wanted)) or (is_time(found) and is_time(wanted))
     if both:
         return _lossless(sql, found, wanted)
-    if wanted == STRING and not t.is_binary(found):
+    if wanted == STRING and not (t.is_binary(found) or t.is_nested(found)):
         return cast(sql, found, wanted)
     return _assign_nested(sql, found, wanted) if t.is_nested(found) and t.is_nested(wanted) else None
 

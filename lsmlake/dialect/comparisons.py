@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.char_padding import padded, padded_list
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.draws import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, common
+from lsmlake.schema.intervals import is_calendar
 from lsmlake.schema.type_text import format_type
 
 _OPERATORS = {
@@ -25,8 +27,8 @@ _OPERATORS = {
 }
 
 
-def compared(context: Context, node: exp.Binary) -> Typed:
-    """`left = right` and the like, with <=>."""
+def compared(context: Context, node: exp.Binary, *, pads: bool = True) -> Typed:
+    """`left = right` and the like, with <=>. `pads`: a CHAR(n) is compared as one."""
     op = _OPERATORS[type(node)]
     sides = [node.this, node.expression]
     if all(isinstance(side, exp.Tuple) for side in sides) and op in ("=", "<>", "IS NOT DISTINCT FROM", "IS DISTINCT FROM"):
@@ -34,8 +36,9 @@ def compared(context: Context, node: exp.Binary) -> Typed:
         return Typed(f"({left} {op} {right})", BOOLEAN)
     if isinstance(sides[1], (exp.Any, exp.All)):
         context.text.refuse(node, "ANY and ALL are not supported", cure="write IN, or OR and AND")
-    (left, right), kind = context.unified(sides, [context.typed(side) for side in sides])
-    if pa.types.is_map(kind) or (pa.types.is_nested(kind) and op in ("<", "<=", ">", ">=")):
+    typed = [context.typed(side) for side in sides]
+    (left, right), kind = context.unified(sides, padded(sides, typed) if pads else typed)
+    if pa.types.is_map(kind) or is_calendar(kind) or (pa.types.is_nested(kind) and op in ("<", "<=", ">", ">=")):
         context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
     return Typed(f"({left} {op} {right})", BOOLEAN)
 
@@ -44,9 +47,9 @@ def between(context: Context, node: exp.Between) -> Typed:
     """`value BETWEEN low AND high`."""
     low, high = node.args.get("low"), node.args.get("high")
     _once(context, node.this)
-    parts = [
-        compared(context, exp.GTE(this=node.this, expression=low)),
-        compared(context, exp.LTE(this=node.this, expression=high)),
+    parts = [  # Spark pads no CHAR(n) here
+        compared(context, exp.GTE(this=node.this, expression=low), pads=False),
+        compared(context, exp.LTE(this=node.this, expression=high), pads=False),
     ]
     return Typed(f"({parts[0].sql} AND {parts[1].sql})", BOOLEAN)
 
@@ -70,7 +73,9 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
     if isinstance(node.this, exp.Tuple):
         operand, *values = _rows(context, node, nodes)
         return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
-    (operand, *values), _ = context.unified(nodes, [context.typed(part) for part in nodes])
+    (operand, *values), kind = context.unified(nodes, padded_list(nodes, [context.typed(part) for part in nodes]))
+    if is_calendar(kind):
+        context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
     return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
 
 
@@ -80,7 +85,7 @@ def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:
     made = [context.typed(one) for one in nodes]
     sql, types = context.query(node, query)
     kinds = [common(one.type, kind) for one, kind in zip(made, types, strict=False)]
-    if len(types) != len(made) or None in kinds:
+    if len(types) != len(made) or None in kinds or any(map(is_calendar, kinds)):
         found = ", ".join(map(format_type, types))
         context.text.refuse(node, "the query of IN must give as many columns, of types that fit", found=found)
     names = [f"x{number}" for number in range(len(made))]

@@ -1,4 +1,4 @@
-"""A DuckDB connection that computes as Spark does, and the errors of DuckDB as errors of this library."""
+"""A DuckDB connection, and the errors of DuckDB as errors of this library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from lsmlake.dialect.databases import Database, borrowed
 from lsmlake.dialect.failures import failure
-from lsmlake.dialect.macros import ZONED, called, macros
 from lsmlake.dialect.patient import Connection
 from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
@@ -26,40 +25,35 @@ _CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order")
 
 
 @contextmanager
-def connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[Connection]:
-    """A connection to a database in memory that nobody else uses meanwhile, with the functions of Spark.
+def connected(zone: str, what: str) -> Iterator[Connection]:
+    """A connection to a database in memory that nobody else uses meanwhile, without the functions of Spark.
 
-    Tables, views and macros must be made `TEMP`. The next statement finds the settings of `_CHANGED` as they were; it must not
-    change others.
+    Tables and views must be made `TEMP`. The next statement finds the settings of `_CHANGED` as they were; it must not change
+    others.
 
     Args:
         zone: the time zone of the session.
         what: the feature that needs DuckDB, for the error message.
-        sql: the only statement that will use functions of Spark. Default: all functions are made.
 
     Raises:
         MissingDependency: DuckDB is not installed.
     """
+    with opened(zone, what) as (connection, _):
+        yield connection
+
+
+@contextmanager
+def opened(zone: str, what: str) -> Iterator[tuple[Connection, Database]]:
+    """As `connected`, with the database."""
     need("duckdb", what)
     with borrowed(_SETTINGS) as database:
-        connection = Connection(database.cursor())
+        connection = database.cursor()
         try:
             connection.execute(f"SET TimeZone = '{_zone_in_duckdb(zone)}'")
-            _make_macros(connection, database, zone, sql)
-            yield connection
+            yield connection, database
         finally:
             connection.close()
         database.execute("; ".join(f"RESET {name}" for name in _CHANGED))
-
-
-def _make_macros(connection, database: Database, zone: str, sql: str | None) -> None:
-    """Makes the macros that `sql` calls: for UTC they stay in the database, those for another zone go with the connection."""
-    missing = {head: body for head, body in called(macros("UTC"), sql).items() if head not in database.made}
-    connection.execute("; ".join(f"CREATE MACRO {head} AS {body}" for head, body in missing.items()))
-    database.made.update(missing)
-    if zone != "UTC":
-        own = {head: body for head, body in called(macros(zone), sql).items() if head in ZONED}
-        connection.execute("; ".join(f"CREATE TEMP MACRO {head} AS {body}" for head, body in own.items()))
 
 
 def _zone_in_duckdb(zone: str) -> str:

@@ -15,7 +15,8 @@ from sqlglot import exp
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.scope import Column, Scope, Typed
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_time
+from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_number, is_time
+from lsmlake.schema.intervals import is_interval
 from lsmlake.schema.type_text import format_type
 
 
@@ -145,16 +146,24 @@ class Context(ABC):
         cure = "write a comparison" if wanted == BOOLEAN else f"write CAST(... AS {format_type(wanted)})"
         self.text.refuse(node, f"expected {format_type(wanted)}", found=format_type(made.type), cure=cure)
 
-    def converted(self, node: exp.Expression, made: Typed, wanted: pa.DataType, *, safe: bool = False) -> str:
-        """An expression cast to another type; with `safe` null where Spark would raise an error. Refuses casts that are not
-        supported."""
+    def converted(
+        self, node: exp.Expression, made: Typed, wanted: pa.DataType, *, safe: bool = False, explicit: bool = False
+    ) -> str:
+        """An expression cast to another type. Refuses casts that are not supported.
+
+        Args:
+            node: the expression in the text.
+            made: the expression.
+            wanted: the type.
+            safe: null where Spark would raise an error.
+            explicit: the text has the cast. Others never make intervals of numbers, numbers of intervals, intervals shorter, or
+                text of nested values.
+        """
         literal = self._time_literal(node, wanted) if made.type == STRING and is_time(wanted) else None
-        sql = literal or cast(made.sql, made.type, wanted, safe)
+        sql = literal or (cast(made.sql, made.type, wanted, safe) if explicit or _is_implicit(made.type, wanted) else None)
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
-            double = pa.types.is_floating(made.type) and wanted == STRING
-            cure = "cast it to DECIMAL first: Spark writes a DOUBLE in another form" if double else "cast it otherwise"
-            self.text.refuse(node, what, cure=cure)
+            self.text.refuse(node, what, cure="cast it otherwise")
         return sql
 
     def _time_literal(self, node: exp.Expression, wanted: pa.DataType) -> str | None:
@@ -186,6 +195,16 @@ class Context(ABC):
                 found = f"{format_type(before)} and {format_type(made.type)}"
                 self.text.refuse(node, "the types do not fit together", found=found, cure="cast one of them")
         return [self.converted(node, made, kind) for node, made in zip(nodes, typed, strict=True)], kind
+
+
+def _is_implicit(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark converts a value where the text has no cast: no nested one to text, no seconds to a time, few intervals."""
+    seconds = TIMESTAMP in (found, wanted) and (is_number(found) or is_number(wanted))
+    if seconds or (pa.types.is_nested(found) and wanted == STRING):
+        return False
+    if not (is_interval(found) or is_interval(wanted)) or NULL in (found, wanted):
+        return True
+    return wanted == STRING if not is_interval(wanted) else is_interval(found) and found.with_(wanted) == wanted
 
 
 def _date(iso: str) -> str | None:

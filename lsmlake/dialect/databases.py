@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from lsmlake import undo
+from lsmlake.dialect.patient import Connection
 from lsmlake.extras import need
 
 _IDLE_MAX = 4
@@ -24,15 +25,15 @@ class Database:
 
     def __init__(self, settings: str) -> None:
         self.made: set[str] = set()
-        self._root = need("duckdb", "SQL").connect(":memory:")
+        self._root = Connection(need("duckdb", "SQL").connect(":memory:"))
         self._root.execute(settings)
         self.folder = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{secrets.token_hex(8)}")
         quoted = self.folder.replace("'", "''")
         self._root.execute(f"SET temp_directory = '{quoted}'")  # DuckDB makes it when it needs it, and removes it
 
-    def cursor(self):  # the type of a connection belongs to an optional package
+    def cursor(self) -> Connection:
         """A new connection. Closing it removes what it made `TEMP`."""
-        return self._root.cursor()
+        return Connection(self._root.cursor())
 
     def execute(self, statement: str) -> None:
         self._root.execute(statement)

@@ -21,9 +21,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.cast import assign
-from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery
@@ -56,7 +57,7 @@ class Columns:
         chosen = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in self.sql.items())
         given = rows.select(list(self.needs)) if self.needs else pa.table({"_": pa.nulls(rows.num_rows, pa.int8())})
         query = f"SELECT {chosen} FROM {_ROWS}"
-        with connected(self.zone, "an expression", query) as connection, translated_errors():
+        with spark_connected(self.zone, "an expression", query) as connection, translated_errors():
             connection.register(_ROWS, given)
             found = connection.sql(query).to_arrow_table()
         return as_schema(found, self.schema)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arithmetic, calls, comparisons, names, patterns, pipes, times
+from lsmlake.dialect import arithmetic, calls, comparisons, intervals, names, patterns, pipes, time_fields
 from lsmlake.dialect.context import Context, Subquery
-from lsmlake.dialect.functions import EXTRACTS
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
 from lsmlake.dialect.reading import operands, peek
+from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
@@ -67,17 +67,18 @@ class Translator(Context):
             case exp.Neg():
                 return arithmetic.negated(self, node)
             case exp.DPipe():
-                return arithmetic.joined(self, node)
+                arithmetic.unmixed(self, node)
+                return function(self, node, "concat", [node.this, node.expression])
             case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor() | exp.BitwiseNot():
                 return arithmetic.bits(self, node)
             case exp.Tuple():
-                return calls.function(self, node, "struct", node.expressions)
+                return function(self, node, "struct", node.expressions)
             case exp.Case() | exp.If():
                 return _case(self, node)
             case exp.Cast():
                 return _cast(self, node)
             case exp.Extract():
-                return _extract(self, node)
+                return time_fields.extracted(self, node, node.this.name.upper(), node.expression)
             case exp.Trim():
                 return _trim(self, node)
             case exp.Bracket():
@@ -89,13 +90,11 @@ class Translator(Context):
             case exp.Filter() | exp.Anonymous() | exp.WithinGroup() | exp.IgnoreNulls() | exp.RespectNulls():
                 return calls.call(self, node)
             case exp.Transform():
-                return calls.function(self, node, "transform", [node.this, node.expression])
+                return function(self, node, "transform", [node.this, node.expression])
             case exp.Exists() if isinstance(node.args.get("expression"), exp.Lambda):
-                return calls.function(self, node, "exists", [node.this, node.expression])
+                return function(self, node, "exists", [node.this, node.expression])
             case exp.Subquery() | exp.Exists():
                 return _subquery(self, node)
-            case exp.CurrentDate() | exp.CurrentTimestamp():
-                return times.current(self, node, isinstance(node, exp.CurrentDate))
         return _literal(self, node)
 
     def _names_output(self, node: exp.Expression) -> bool:
@@ -120,7 +119,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
         case exp.Placeholder():
             context.text.refuse(node, "a parameter has no value", cure="pass its value in args")
         case exp.Interval():
-            context.text.refuse(node, "an INTERVAL stands only after + or - of a date or a timestamp")
+            return intervals.literal(context, node)
         case exp.Array():
             context.text.refuse(
                 node, "an index after a call is not supported", cure="put the call in parentheses, or use element_at"
@@ -145,23 +144,16 @@ def _case(context: Context, node: exp.Case | exp.If) -> Typed:
 
 def _cast(context: Context, node: exp.Cast) -> Typed:
     try:
-        kind = type_of(node.to)
+        kind = type_of(node.to, intervals=True)
     except InvalidSchema as error:
-        context.text.refuse(node, "unknown type", expected=error.expected, found=node.to.sql("spark"), cure=error.cure)
+        context.text.refuse(node, "unknown type", expected=error.expected, found=error.found, cure=error.cure)
     given = node.this
     if isinstance(given, exp.Literal) and given.is_string and pa.types.is_decimal(kind) and (exact := decimal_text(given.this)):
         given = exp.Literal.string(exact)
     made, safe = context.typed(given), bool(node.args.get("safe"))
-    sql = context.converted(node, made, kind, safe=safe)
+    sql = context.converted(node, made, kind, safe=safe, explicit=True)
     suffixed = has_suffix(node.this) and kind != TINYINT  # decimal arithmetic takes 1S and 1L as digits, but 1Y as a TINYINT
     return Typed(sql, kind, made.constant if suffixed and pa.types.is_integer(kind) else None)
-
-
-def _extract(context: Context, node: exp.Extract) -> Typed:
-    field = node.this.name.upper()
-    if field not in EXTRACTS:
-        context.text.refuse(node, "this field is not supported", expected=f"one of {', '.join(EXTRACTS)}", found=field)
-    return calls.function(context, node, EXTRACTS[field], [node.expression])
 
 
 def _trim(context: Context, node: exp.Trim) -> Typed:

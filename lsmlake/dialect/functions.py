@@ -16,14 +16,16 @@ from lsmlake.dialect.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, ST
 
 
 class Function(NamedTuple):
-    """`takes`: the types of the parameters. `gives`: the type of the result. `template`: the call in DuckDB."""
+    """`takes`: the types of the parameters. `gives`: the type of the result. `template`: the call in DuckDB. `strict`: Spark
+    converts no arguments of other kinds."""
 
     takes: tuple[pa.DataType, ...]
     gives: pa.DataType
     template: str
+    strict: bool = False
 
 
-_S, _I, _L, _D, _T, _DAY = STRING, INT, BIGINT, DOUBLE, TIMESTAMP, DATE
+_S, _I, _L, _D, _T, _DAY, _B = STRING, INT, BIGINT, DOUBLE, TIMESTAMP, DATE, BINARY
 
 
 def _double(call: str) -> list[Function]:
@@ -34,6 +36,20 @@ def _int(what: str) -> str:
     return f"CAST({what} AS INTEGER)"
 
 
+def _padded(side: str) -> list[Function]:
+    """`lpad` and `rpad`, of text with spaces and of bytes with zeros."""
+    call = f"CASE WHEN {{2}} = '' THEN left({{0}}, {{1}}) ELSE {side}({{0}}, {{1}}, {{2}}) END"
+    of_text = [call.format("{0}", "greatest({1}, 0)", what) for what in ("' '", "{2}")]
+    of_bytes = [f"unhex({call.format('hex({0})', '2 * greatest({1}, 0)', what)})" for what in ("'00'", "hex({2})")]
+    return [
+        Function((_S, _I), _S, of_text[0]),
+        Function((_S, _I, _S), _S, of_text[1]),
+        Function((_B, _I), _B, of_bytes[0]),
+        Function((_B, _I, _B), _B, of_bytes[1]),
+    ]
+
+
+_LENGTH = [Function((_S,), _I, _int("length({0})")), Function((_B,), _I, _int("octet_length({0})"))]
 _TRIMS = {
     name: [Function((_S,), _S, f"{call}({{0}}, ' ')")]
     for name, call in (("trim", "trim"), ("ltrim", "ltrim"), ("rtrim", "rtrim"))
@@ -64,37 +80,35 @@ FUNCTIONS: dict[str, list[Function]] = {
     "ucase": [Function((_S,), _S, "upper({0})")],
     "lower": [Function((_S,), _S, "lower({0})")],
     "lcase": [Function((_S,), _S, "lower({0})")],
-    "length": [Function((_S,), _I, _int("length({0})")), Function((BINARY,), _I, _int("octet_length({0})"))],
-    "len": [Function((_S,), _I, _int("length({0})"))],
-    "char_length": [Function((_S,), _I, _int("length({0})"))],
-    "character_length": [Function((_S,), _I, _int("length({0})"))],
-    "octet_length": [Function((BINARY,), _I, _int("octet_length({0})"))],
+    **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
+    "octet_length": [Function((_B,), _I, _int("octet_length({0})")), Function((_S,), _I, _int("octet_length(encode({0}))"))],
     **_TRIMS,
     "replace": [Function((_S, _S, _S), _S, "replace({0}, {1}, {2})"), Function((_S, _S), _S, "replace({0}, {1}, '')")],
     "substring": [
         Function((_S, _I), _S, "spark_substring({0}, CAST({1} AS BIGINT), 2147483647)"),
         Function((_S, _I, _I), _S, "spark_substring({0}, CAST({1} AS BIGINT), CAST({2} AS BIGINT))"),
+        Function((_B, _I), _B, "spark_bytes_part({0}, CAST({1} AS BIGINT), 2147483647)"),
+        Function((_B, _I, _I), _B, "spark_bytes_part({0}, CAST({1} AS BIGINT), CAST({2} AS BIGINT))"),
     ],
-    "left": [Function((_S, _I), _S, "spark_substring({0}, 1, {1})")],
+    "left": [
+        Function((_S, _I), _S, "spark_substring({0}, 1, {1})"),
+        Function((_B, _I), _B, "spark_bytes_part({0}, 1, CAST({1} AS BIGINT))"),
+    ],
     "right": [Function((_S, _I), _S, "CASE WHEN {1} <= 0 THEN '' || left({0}, 0) ELSE right({0}, {1}) END")],
-    "lpad": [
-        Function(
-            (_S, _I, _S), _S, "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) ELSE lpad({0}, greatest({1}, 0), {2}) END"
-        ),
-        Function((_S, _I), _S, "lpad({0}, greatest({1}, 0), ' ')"),
-    ],
-    "rpad": [
-        Function(
-            (_S, _I, _S), _S, "CASE WHEN {2} = '' THEN left({0}, greatest({1}, 0)) ELSE rpad({0}, greatest({1}, 0), {2}) END"
-        ),
-        Function((_S, _I), _S, "rpad({0}, greatest({1}, 0), ' ')"),
-    ],
+    "lpad": _padded("lpad"),
+    "rpad": _padded("rpad"),
     "repeat": [Function((_S, _I), _S, "repeat({0}, greatest({1}, 0))")],
     "instr": [Function((_S, _S), _I, _int("instr({0}, {1})"))],
     "locate": [Function((_S, _S), _I, _int("instr({1}, {0})"))],
-    "startswith": [Function((_S, _S), BOOLEAN, "starts_with({0}, {1})")],
-    "endswith": [Function((_S, _S), BOOLEAN, "ends_with({0}, {1})")],
-    "contains": [Function((_S, _S), BOOLEAN, "contains({0}, {1})")],
+    "startswith": [
+        Function((_S, _S), BOOLEAN, "starts_with({0}, {1})"),
+        Function((_B, _B), BOOLEAN, "starts_with(hex({0}), hex({1}))"),
+    ],
+    "endswith": [
+        Function((_S, _S), BOOLEAN, "ends_with({0}, {1})"),
+        Function((_B, _B), BOOLEAN, "ends_with(hex({0}), hex({1}))"),
+    ],
+    "contains": [Function((_S, _S), BOOLEAN, "contains({0}, {1})"), Function((_B, _B), BOOLEAN, "spark_bytes_contain({0}, {1})")],
     "initcap": [Function((_S,), _S, "spark_initcap({0})")],
     "translate": [Function((_S, _S, _S), _S, "translate({0}, {1}, {2})")],
     "substring_index": [Function((_S, _S, _I), _S, "spark_substring_index({0}, {1}, {2})")],
@@ -104,10 +118,10 @@ FUNCTIONS: dict[str, list[Function]] = {
     "space": [Function((_I,), _S, "repeat(' ', greatest({0}, 0))")],
     "chr": [Function((_L,), _S, "spark_chr({0})")],
     "char": [Function((_L,), _S, "spark_chr({0})")],
-    "base64": [Function((BINARY,), _S, "base64({0})")],
-    "unbase64": [Function((_S,), BINARY, "from_base64({0})")],
-    "sha1": [Function((BINARY,), _S, "sha1({0})")],
-    "sha": [Function((BINARY,), _S, "sha1({0})")],
+    "base64": [Function((_B,), _S, "base64({0})")],
+    "unbase64": [Function((_S,), _B, "from_base64({0})")],
+    "sha1": [Function((_B,), _S, "sha1({0})")],
+    "sha": [Function((_B,), _S, "sha1({0})")],
     "url_encode": [Function((_S,), _S, "replace(replace(replace(url_encode({0}), '%20', '+'), '~', '%7E'), '%2A', '*')")],
     "url_decode": [Function((_S,), _S, _URL_DECODE)],
     "find_in_set": [
@@ -115,9 +129,19 @@ FUNCTIONS: dict[str, list[Function]] = {
             (_S, _S), _I, _int("CASE WHEN contains({0}, ',') THEN 0 ELSE coalesce(list_position(split({1}, ','), {0}), 0) END")
         )
     ],
-    "bit_length": [Function((BINARY,), _I, _int("octet_length({0}) * 8"))],
-    "md5": [Function((BINARY,), _S, "md5({0})")],
-    "hex": [Function((_L,), _S, "printf('%X', {0})"), Function((BINARY,), _S, "hex({0})")],
+    "bit_length": [
+        Function((_B,), _I, _int("octet_length({0}) * 8")),
+        Function((_S,), _I, _int("octet_length(encode({0})) * 8")),
+    ],
+    "md5": [Function((_B,), _S, "md5({0})")],
+    "hex": [
+        Function((_L,), _S, "printf('%X', {0})"),
+        Function((_B,), _S, "hex({0})"),
+        Function((_S,), _S, "hex(encode({0}))"),
+    ],
+    "unhex": [Function((_S,), _B, "spark_unhex({0})")],
+    "quote": [Function((_S,), _S, r"chr(39) || replace({0}, chr(39), '\' || chr(39)) || chr(39)")],
+    "luhn_check": [Function((_S,), BOOLEAN, "spark_luhn_check({0})")],
     "bin": [Function((_L,), _S, "CASE WHEN {0} = 0 THEN '0' ELSE bin({0}) END")],
     "ascii": [Function((_S,), _I, "CASE WHEN {0} = '' THEN 0 ELSE ascii({0}) END")],
     # numbers
@@ -128,8 +152,6 @@ FUNCTIONS: dict[str, list[Function]] = {
     "log2": _double(_LOGARITHM.format("log2")),
     "power": [Function((_D, _D), _D, _POWER)],
     "pow": [Function((_D, _D), _D, _POWER)],
-    "sign": _double("CAST(sign({0}) AS DOUBLE)"),
-    "signum": _double("CAST(sign({0}) AS DOUBLE)"),
     "e": [Function((), _D, "exp(1.0::DOUBLE)")],
     "degrees": _double("degrees({0})"),
     "radians": _double("radians({0})"),
@@ -139,11 +161,23 @@ FUNCTIONS: dict[str, list[Function]] = {
     ],
     **{name: _double(f"{name}({{0}})") for name in ("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh")},
     **{name: _double(f"CASE WHEN abs({{0}}) > 1 THEN CAST('NaN' AS DOUBLE) ELSE {name}({{0}}) END") for name in ("asin", "acos")},
+    "sec": _double("1 / cos({0})"),
+    "csc": _double("1 / sin({0})"),
+    "cot": _double("1 / tan({0})"),
+    "asinh": _double("CASE WHEN {0} = CAST('-Infinity' AS DOUBLE) THEN {0} ELSE ln({0} + sqrt({0} * {0} + 1)) END"),
+    "acosh": _double("CASE WHEN {0} < 1 THEN CAST('NaN' AS DOUBLE) ELSE ln({0} + sqrt({0} * {0} - 1)) END"),
+    "atanh": _double("CASE WHEN abs({0}) > 1 THEN CAST('NaN' AS DOUBLE) ELSE 0.5 * (spark_log1p({0}) - spark_log1p(-{0})) END"),
+    "log1p": _double("CASE WHEN {0} <= -1 THEN NULL ELSE spark_log1p({0}) END"),
+    "expm1": _double("spark_expm1({0})"),
+    "cbrt": _double("spark_cbrt({0})"),
+    "rint": _double("round_even({0}, 0)"),
     "atan2": [Function((_D, _D), _D, "atan2({0}, {1})")],
     "hypot": [Function((_D, _D), _D, "sqrt({0} * {0} + {1} * {1})")],
     "factorial": [Function((_I,), _L, "CASE WHEN {0} BETWEEN 0 AND 20 THEN CAST(factorial({0}) AS BIGINT) END")],
-    "bit_count": [Function((_L,), _I, _int("bit_count({0})"))],
-    "shiftleft": [Function((_I, _I), _I, "spark_shift_left({0}, {1})")],
+    "shiftleft": [
+        Function((_I, _I), _I, "spark_shift_left({0}, {1})"),
+        Function((_L, _I), _L, "spark_shift_left_long({0}, {1})"),
+    ],
     "shiftright": [Function((_I, _I), _I, "({0} >> ({1} & 31))"), Function((_L, _I), _L, "({0} >> ({1} & 63))")],
     "pi": [Function((), _D, "pi()")],
     "isnan": [Function((_D,), BOOLEAN, "coalesce(isnan({0}), false)")],
@@ -164,13 +198,12 @@ FUNCTIONS: dict[str, list[Function]] = {
         ),
     ],
     "make_date": [Function((_I, _I, _I), _DAY, "make_date({0}, {1}, {2})")],
-    "unix_seconds": [Function((_T,), _L, "spark_floor_div(epoch_us({0}), 1000000)")],
-    "unix_millis": [Function((_T,), _L, "spark_floor_div(epoch_us({0}), 1000)")],
-    "unix_micros": [Function((_T,), _L, "epoch_us({0})")],
-    "unix_date": [Function((_DAY,), _I, _int("{0} - DATE '1970-01-01'"))],
-    "timestamp_seconds": [Function((_L,), _T, "make_timestamptz({0} * 1000000)")],
-    "timestamp_millis": [Function((_L,), _T, "make_timestamptz({0} * 1000)")],
-    "timestamp_micros": [Function((_L,), _T, "make_timestamptz({0})")],
+    "unix_seconds": [Function((_T,), _L, "spark_floor_div(epoch_us({0}), 1000000)", strict=True)],
+    "unix_millis": [Function((_T,), _L, "spark_floor_div(epoch_us({0}), 1000)", strict=True)],
+    "unix_micros": [Function((_T,), _L, "epoch_us({0})", strict=True)],
+    "unix_date": [Function((_DAY,), _I, _int("{0} - DATE '1970-01-01'"), strict=True)],
+    "timestamp_millis": [Function((_L,), _T, "make_timestamptz({0} * 1000)", strict=True)],
+    "timestamp_micros": [Function((_L,), _T, "make_timestamptz({0})", strict=True)],
 }
 FUNCTIONS["substr"] = FUNCTIONS["substring"]
 
@@ -181,13 +214,3 @@ UNITS = {
 }  # fmt: skip
 """The units of date_trunc and trunc -> DuckDB's."""
 DATE_UNITS = ("year", "quarter", "month", "week")
-INTERVALS = {
-    "YEAR": "months", "MONTH": "months", "WEEK": "days", "DAY": "days", "HOUR": "time", "MINUTE": "time", "SECOND": "time",
-}  # fmt: skip
-"""The units of an INTERVAL -> what they add."""
-SECONDS, SECONDS_OF_A_DAY = {"HOUR": 3600, "MINUTE": 60, "SECOND": 1}, 86_400
-EXTRACTS = {
-    "YEAR": "year", "QUARTER": "quarter", "MONTH": "month", "WEEK": "weekofyear", "DAY": "day", "DAYOFWEEK": "dayofweek",
-    "DOW": "dayofweek", "DOY": "dayofyear", "HOUR": "hour", "MINUTE": "minute",
-}  # fmt: skip
-"""The fields of EXTRACT -> the function that gives them."""

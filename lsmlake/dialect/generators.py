@@ -12,9 +12,10 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.calling import text_argument
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, INT, NULL, quoted, text
+from lsmlake.dialect.types import BIGINT, INT, NULL, STRING, quoted, text
 from lsmlake.schema.type_text import format_type
 
 
@@ -109,6 +110,17 @@ def _stack(context: Context, node: exp.Anonymous) -> Generated:
     )
 
 
+def _json_tuple(context: Context, node: exp.Anonymous) -> Generated:
+    """The values of fields of a JSON text, as one row."""
+    if len(node.expressions) < 2:
+        context.text.refuse(node, "json_tuple takes a JSON text and names of fields")
+    if nulls := [one for one in node.expressions if isinstance(one, exp.Null)]:
+        context.text.refuse(nulls[0], "expected STRING", found="NULL", cure="cast NULL to STRING")
+    value, *names = (text_argument(context, one, strict=True) for one in node.expressions)
+    values = (f"spark_json_field({value}, {name}) AS {quoted(f'#{place}')}" for place, name in enumerate(names))
+    return Generated(f"SELECT {', '.join(values)}", tuple((f"c{place}", STRING) for place in range(len(names))), False)
+
+
 def _range(context: Context, node: exp.Anonymous) -> Generated:
     bounds = [context.typed(one).constant for one in node.expressions]
     if not 1 <= len(bounds) <= 3 or None in bounds or (len(bounds) == 3 and bounds[2] == 0):
@@ -124,5 +136,6 @@ _GENERATORS: dict[str, Callable[[Context, exp.Anonymous], Generated]] = {
     "posexplode": _posexplode,
     "inline": _inline,
     "stack": _stack,
+    "json_tuple": _json_tuple,
     "range": _range,
 }

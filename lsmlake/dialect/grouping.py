@@ -17,6 +17,7 @@ from lsmlake.dialect.aggregates import AGGREGATES, GROUPING
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Column, Scope, Typed
 from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
+from lsmlake.schema.spelling import spelled
 
 Keys = tuple[exp.Expression, ...]
 _NOT_KEYS = exp.Query, exp.Window, exp.Lambda
@@ -46,8 +47,11 @@ class Groups:
     def key(self, node: exp.Expression) -> Typed:
         """The column of an expression of GROUP BY."""
         self._own(node, "GROUP BY")
-        made = self._ordered(node)
-        column = Typed(f"{self.name}.{quoted(f'g{len(self.keys)}')}", made.type)
+        return self.column(self._ordered(node))
+
+    def column(self, made: Typed | Column) -> Typed:
+        """The column of a translated expression, or of a column, of GROUP BY."""
+        column = Typed(f"{self.name}.{quoted(f'g{len(self.keys)}')}", made.type, known=made.known)
         return self.keys.setdefault(made.sql, column)
 
     def _own(self, node: exp.Expression, what: str) -> None:
@@ -74,7 +78,7 @@ class Groups:
         copy = exp.Paren(this=node.copy())
         for one in list(copy.find_all(*_COMMUTE)):
             left, right = one.this, one.expression
-            if left.sql("spark").lower() > right.sql("spark").lower():
+            if spelled(left).lower() > spelled(right).lower():
                 one.set("this", right)
                 one.set("expression", left)
         return self.before.typed(copy.this)
@@ -158,10 +162,19 @@ def _calls(node: exp.Expression) -> list[exp.Anonymous]:
     return found
 
 
-def grouped(groups: Groups, group: exp.Group, item_of: Callable[[exp.Expression], exp.Expression]) -> None:
-    """Reads the clause GROUP BY. `item_of`: the expression that an item stands for, such as a number for that of SELECT."""
+def grouped(
+    groups: Groups, group: exp.Group, items: Sequence[exp.Expression], item_of: Callable[[exp.Expression], exp.Expression]
+) -> None:
+    """Reads the clause GROUP BY.
+
+    Args:
+        groups: gets the keys and the sets.
+        group: the clause.
+        items: its items.
+        item_of: the expression that an item stands for, such as a number for that of SELECT.
+    """
     sets, plain = [], []
-    for item in group.expressions:
+    for item in items:
         found = _sets(groups, item)
         plain += [item] if found is None else []
         sets.append([(item,)] if found is None else found)
@@ -173,7 +186,7 @@ def grouped(groups: Groups, group: exp.Group, item_of: Callable[[exp.Expression]
         for item in plain:
             groups.key(item_of(item))
         sets = [_sets(groups, one) for one in found]
-    several = any(len(one) > 1 for one in sets) or len(plain) < len(group.expressions) or bool(group.args.get("grouping_sets"))
+    several = any(len(one) > 1 for one in sets) or len(plain) < len(items) or bool(group.args.get("grouping_sets"))
     listed = [tuple(chain.from_iterable(one)) for one in product(*sets)]
     sqls = {id(item): _sql(groups, item_of(item)) for item in chain.from_iterable(listed)}
     if several:

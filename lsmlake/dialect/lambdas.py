@@ -16,8 +16,10 @@ from lsmlake.dialect.calling import (
 )
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
-from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of
+from lsmlake.dialect.structs import renamed
+from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of, duck_name
 from lsmlake.schema.type_text import format_type
 
 
@@ -51,7 +53,7 @@ def _aggregate(context: Context, node: exp.Expression, arguments: Arguments) -> 
         context.text.refuse(node, "expected an ARRAY, a start and a lambda", found=f"{len(arguments)} arguments")
     array, start = array_argument(context, node, context.typed(arguments[0])), context.typed(arguments[1])
     names, body, scope = _lambda(context, node, arguments[2], start.type, array.type.value_type)
-    made = _body(context, body, scope)
+    made = renamed(_body(context, body, scope), start.type)
     if made.type != start.type or len(names) != 2:
         found = f"{format_type(start.type)} and {format_type(made.type)}"
         context.text.refuse(node, "the start and the result of the lambda must have one type", found=found, cure="cast the start")
@@ -71,6 +73,49 @@ def _zip_with(context: Context, node: exp.Expression, arguments: Arguments) -> T
     made = _body(context, body, scope, {name: f"{names[0]}[{number}]" for number, name in enumerate(names, 1)})
     sql = f"list_transform(list_zip({left.sql}, {right.sql}), lambda {names[0]}: {made.sql})"
     return Typed(f"CASE WHEN ({left.sql}) IS NOT NULL AND ({right.sql}) IS NOT NULL THEN {sql} END", array_of(made.type))
+
+
+def _array_sort(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    """Sorted with nulls last, or by a lambda that compares two elements: each is put before the first that is greater."""
+    if len(arguments) not in (1, 2):
+        context.text.refuse(node, "the number of arguments does not fit", expected="1 or 2", found=len(arguments))
+    array = array_argument(context, node, context.typed(arguments[0]))
+    if len(arguments) == 1:
+        return Typed(f"list_sort({array.sql}, 'ASC', 'NULLS LAST')", array.type)
+    if not isinstance(arguments[1], exp.Lambda) or len(arguments[1].expressions) != 2:
+        context.text.refuse(arguments[1], "expected a lambda with two parameters", cure="write (a, b) -> expression")
+    (a, b), body, scope = _lambda(context, node, arguments[1], *[array.type.value_type] * 2)
+    made = _body(context, body, scope, {a: f"{a}[1]", b: f"{b}[1]"})
+    if made.type != INT:
+        context.text.refuse(node, "the lambda must give an INT", found=format_type(made.type), cure="cast it to INT")
+    none = refused("'the lambda of array_sort gives NULL; compare nulls, too'")
+    compared = f"CASE WHEN ({made.sql}) IS NULL THEN {none} ELSE ({made.sql}) END"
+    before, after = (f"list_filter(s, lambda {a}: {compared} {sign} 0)" for sign in ("<=", ">"))
+    boxes = f"list_transform({array.sql}, lambda e: [[e]])"  # in a list of one, an element may be null
+    put = f"list_transform([n[1]], lambda {b}: list_concat({before}, [{b}], {after}))[1]"
+    made = f"list_reduce({boxes}, lambda s, n: {put}, CAST([] AS {duck_name(array.type)}[]))"
+    return Typed(f"list_transform({made}, lambda e: e[1])", array.type)
+
+
+def _map_zip_with(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    if len(arguments) != 3:
+        context.text.refuse(node, "expected two MAPs and a lambda", found=f"{len(arguments)} arguments")
+    maps = [map_argument(context, node, context.typed(one)) for one in arguments[:2]]
+    left, right = (one.type.key_type for one in maps)
+    if left != right and pa.types.is_string(left) != pa.types.is_string(right):
+        types = f"{format_type(left)} and {format_type(right)}"
+        context.text.refuse(node, "the keys of both maps need one type", found=types, cure="cast the keys of one map")
+    keys, kind = context.unified(arguments[:2], [Typed(f"map_keys({one.sql})", array_of(one.type.key_type)) for one in maps])
+    names, body, scope = _lambda(context, node, arguments[2], kind.value_type, *(one.type.item_type for one in maps))
+    parts = dict(zip(names, (f"{names[0]}.k", f"{names[0]}.a", f"{names[0]}.b"), strict=False))
+    made = _body(context, body, scope, parts)
+    ours, theirs = keys
+    all_keys = f"list_concat({ours}, list_filter({theirs}, lambda k: list_position({ours}, k) IS NULL))"
+    a, b = (f"map_values({one.sql})[list_position({of}, k)]" for one, of in zip(maps, keys, strict=True))
+    rows = f"list_transform({all_keys}, lambda k: {{'k': k, 'a': {a}, 'b': {b}}})"
+    values = f"list_transform({rows}, lambda {names[0]}: {made.sql})"
+    given = " AND ".join(f"({one.sql}) IS NOT NULL" for one in maps)
+    return Typed(f"CASE WHEN {given} THEN map({all_keys}, {values}) END", pa.map_(kind.value_type, made.type))
 
 
 def _over_map(result: str) -> Function:
@@ -108,20 +153,20 @@ def _lambda(
     context: Context, node: exp.Expression, of: exp.Expression, *kinds: pa.DataType
 ) -> tuple[list[str], exp.Expression, Scope]:
     """The names of the parameters in DuckDB, the body and its scope."""
-    if not isinstance(of, exp.Lambda):
-        context.text.refuse(of, "expected a lambda", cure="write x -> expression")
-    if len(of.expressions) > len(kinds):
-        context.text.refuse(of, "the lambda has too many parameters", expected=f"at most {len(kinds)}")
     depth, outer = 0, context.scope
     while outer is not None:
         depth, outer = depth + 1, outer.outer
+    if not isinstance(of, exp.Lambda):  # a value for all elements
+        return [f"p{depth}_{number}" for number in range(len(kinds))], of, context.scope
+    if len(of.expressions) > len(kinds):
+        context.text.refuse(of, "the lambda has too many parameters", expected=f"at most {len(kinds)}")
     names = [f"p{depth}_{number}" for number in range(len(of.expressions))]
     columns = tuple(Column(one.name, kind, name) for one, kind, name in zip(of.expressions, kinds, names, strict=False))
     return names, of.this, Scope((Relation((), columns),), outer=replace(context.scope, used=None))
 
 
 def _body(context: Context, body: exp.Expression, scope: Scope, replaced: Mapping[str, str] | None = None) -> Typed:
-    if replaced:
+    if replaced and body.parent is not None and isinstance(body.parent, exp.Lambda):
         columns = tuple(replace(one, sql=replaced.get(one.sql, one.sql)) for one in scope.relations[0].columns)
         scope = replace(scope, relations=(Relation((), columns),))
     return context.inside(scope).typed(body)
@@ -135,11 +180,13 @@ def _condition(context: Context, node: exp.Expression, body: Typed) -> str:
 
 FUNCTIONS: dict[str, Function] = {
     "aggregate": _aggregate,
+    "array_sort": _array_sort,
     "reduce": _aggregate,
     "exists": _quantified("true", "false"),
     "filter": _filter,
     "forall": _quantified("false", "true"),
     "map_filter": _over_map("filter"),
+    "map_zip_with": _map_zip_with,
     "transform": _transform,
     "transform_keys": _over_map("keys"),
     "transform_values": _over_map("values"),

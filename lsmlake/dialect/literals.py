@@ -11,8 +11,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.border import short
+from lsmlake.dialect.grammar import SPAN, PlainSpark
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.text import SPAN, PlainSpark, Text
+from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.spark_sql.literal import number
@@ -60,6 +61,11 @@ def decimal_of(side: Typed) -> Typed:
     """An operand of decimal arithmetic as a DECIMAL; an integer literal has the digits that it is written with."""
     kind = as_decimal(side.type) if side.constant is None else _decimal_type(Decimal(side.constant))
     return Typed(f"CAST({side.sql} AS {duck_name(kind)})", kind)
+
+
+def unscaled(side: Typed) -> str:
+    """The digits of a DECIMAL without the point, as an integer."""
+    return f"CAST(replace(CAST(CAST({side.sql} AS {duck_name(side.type)}) AS VARCHAR), '.', '') AS HUGEINT)"
 
 
 def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object] | None, text: Text) -> exp.Expression:
@@ -125,6 +131,8 @@ def literal(value: object, shown: str) -> exp.Expression:
         case dt.datetime():
             moment = value.isoformat(sep=" ")
             return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType(this=exp.DataType.Type.TIMESTAMPTZ))
+        case dt.timedelta():
+            return _interval(value)
         case dt.date():
             return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType(this=exp.DataType.Type.DATE))
         case list() | tuple():
@@ -132,8 +140,16 @@ def literal(value: object, shown: str) -> exp.Expression:
         case dict() if value and all(isinstance(name, str) for name in value):
             parts = [part for name, one in value.items() for part in (exp.Literal.string(name), literal(one, shown))]
             return exp.Anonymous(this="named_struct", expressions=parts)
-    expected = "None, a bool, int, float, Decimal, str, bytes, date, datetime, a list of these, or a dict as a STRUCT"
+    expected = "None, a bool, int, float, Decimal, str, bytes, date, datetime, timedelta, a list of these, or a dict as a STRUCT"
     raise InvalidQuery(f"the parameter {shown} has a type that SQL does not have", expected=expected, found=short(value))
+
+
+def _interval(value: dt.timedelta) -> exp.Interval:
+    """INTERVAL DAY TO SECOND, as PySpark reads a timedelta."""
+    size = abs(value)
+    text = f"{'-' if value < dt.timedelta() else ''}{size.days} {dt.timedelta(0, size.seconds)!s:0>8}.{size.microseconds:06}"
+    span = exp.IntervalSpan(this=exp.Var(this="DAY"), expression=exp.Var(this="SECOND"))
+    return exp.Interval(this=exp.Literal.string(text), unit=span)
 
 
 def _float_text(value: float) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lsmlake.dialect import time_text
+from lsmlake.dialect import bases, byte_text, interval_macros, json_text, number_text, time_text, vectors
 from lsmlake.dialect.failures import REFUSE
 
 _SPACES = "' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
@@ -48,6 +48,9 @@ MACROS = {
     # as in Java: 2 ** 63 counts as the greatest BIGINT
     "spark_long(x)": "CASE WHEN x = 9223372036854775808 THEN 9223372036854775807 ELSE CAST(trunc(x) AS BIGINT) END",
     "spark_try_long(x)": "CASE WHEN x = 9223372036854775808 THEN 9223372036854775807 ELSE TRY_CAST(trunc(x) AS BIGINT) END",
+    "spark_try_moment(s)": "CASE WHEN isfinite(s) THEN make_timestamptz(TRY_CAST(trunc(s * 1000000) AS BIGINT)) END",
+    "spark_moment(s)": "CASE WHEN s IS NULL THEN NULL WHEN isfinite(s) THEN make_timestamptz(CAST(trunc(s * 1000000) AS BIGINT)) "
+    "ELSE spark_refuse(s || ' is no number of seconds; use try_cast to get NULL instead') END",
     "spark_make_timestamp(y, mo, d, h, mi, s)": "CASE WHEN h NOT BETWEEN 0 AND 23 OR mi NOT BETWEEN 0 AND 59 "
     "OR NOT (s >= 0 AND s <= 60) THEN spark_refuse('there is no time of day ' || h || ':' || mi || ':' || s || '; correct it') "
     "ELSE spark_instant(make_timestamp(CAST(y AS BIGINT), CAST(mo AS BIGINT), CAST(d AS BIGINT), CAST(h AS BIGINT), "
@@ -82,6 +85,8 @@ MACROS = {
     "THEN spark_refuse('the index 0 of split_part is invalid; parts are counted from 1') WHEN d = '' AND n IN (1, -1) THEN s "
     "WHEN d = '' THEN '' ELSE split_part(s, d, n) END",
     "spark_chr(n)": "CASE WHEN n IS NULL THEN NULL WHEN n < 0 THEN '' ELSE chr(CAST(n & 255 AS INTEGER)) END",
+    "spark_shift_left_long(a, n)": "CAST(((CAST(a AS HUGEINT) & (CAST(pow(2, 64 - (n & 63)) AS HUGEINT) - 1)) "
+    "* CAST(pow(2, n & 63) AS HUGEINT) + 9223372036854775808) % 18446744073709551616 - 9223372036854775808 AS BIGINT)",
     "spark_shift_left(a, n)": "CAST(CAST((CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) + 2147483648) % 4294967296 "
     "+ CASE WHEN (CAST(a AS HUGEINT) * CAST(pow(2, n & 31) AS HUGEINT) + 2147483648) % 4294967296 < 0 THEN 4294967296 ELSE 0 END "
     "- 2147483648 AS BIGINT) AS INTEGER)",
@@ -94,8 +99,35 @@ MACROS = {
     "spark_floor_div(a, n)": "(a - ((a % n) + n) % n) // n",
     "spark_months(a, b)": f"({_month_number('CAST(b AS DATE) + CAST(' + _DAYS_LEFT + ' AS INTEGER)')} "
     f"- {_month_number('CAST(a AS DATE)')}) // 32",
-    "spark_round(x, n)": "CASE WHEN x IS NULL OR isnan(x) OR abs(x) >= 1e17 THEN x "
-    "ELSE CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38,20)), n) AS DOUBLE) END",
+    "spark_luhn_digit(d)": "d // 10 + d % 10",
+    "spark_luhn_check(s)": "CASE WHEN regexp_full_match(s, '[0-9]+') THEN list_sum(list_transform(string_split(reverse(s), ''), "
+    "lambda c, i: spark_luhn_digit(CAST(c AS INTEGER) * (2 - i % 2)))) % 10 = 0 WHEN s IS NOT NULL THEN false END",
+    "spark_mask(s, u, l, d, o)": "CASE WHEN s = '' THEN s ELSE array_to_string(list_transform(string_split(s, ''), lambda c: "
+    r"CASE WHEN regexp_matches(c, '\p{Lu}') THEN coalesce(u, c) WHEN regexp_matches(c, '\p{Ll}') THEN coalesce(l, c) "
+    r"WHEN regexp_matches(c, '\p{Nd}') THEN coalesce(d, c) ELSE coalesce(o, c) END), '') END",
+    "spark_getbit(a, i, n)": "CASE WHEN a IS NULL OR i IS NULL THEN NULL WHEN i < 0 OR i >= n THEN "
+    "spark_refuse('the bit ' || i || ' is outside of a number of ' || n || ' bits; bits are counted from 0') "
+    "ELSE CAST((a >> i) & 1 AS TINYINT) END",
+    # the parts p of s, with b between them, but at most n: the last one is the rest of s
+    "spark_limited(s, p, b, n)": "CASE WHEN s IS NULL THEN NULL WHEN len(p) <= n THEN p "
+    "ELSE list_append(p[1:n - 1], substr(s, 1 + length(array_to_string(list_concat(p[1:n - 1], b[1:n - 1]), '')))) END",
+    # at a place that is counted from 1, or from -1 behind the last element; nulls fill the gap to it
+    "spark_array_insert(a, i, x)": "CASE WHEN a IS NULL OR i IS NULL THEN NULL WHEN i = 0 THEN "
+    "spark_refuse('the index 0 of array_insert is invalid; elements are counted from 1') "
+    "WHEN i > 0 THEN list_concat(list_append(list_resize(list_slice(a, 1, i - 1), i - 1), x), list_slice(a, i, len(a))) "
+    "WHEN -i <= len(a) + 1 THEN "
+    "list_concat(list_append(list_slice(a, 1, len(a) + i + 1), x), list_slice(a, len(a) + i + 2, len(a))) "
+    "ELSE list_concat(list_resize([x], -i - len(a)), a) END",
+    # the rounding of 1 + x is taken out again
+    "spark_log1p(x)": "CASE WHEN NOT isfinite(x) OR 1 + x = 1 THEN x WHEN x = -1 THEN CAST('-Infinity' AS DOUBLE) "
+    "ELSE ln(1 + x) * (x / ((1 + x) - 1)) END",
+    "spark_cbrt(x)": "CASE WHEN x = 0 OR NOT isfinite(x) THEN x ELSE cbrt(x) - (cbrt(x) - x / (cbrt(x) * cbrt(x))) / 3 END",
+    "spark_expm1(x)": "CASE WHEN NOT isfinite(exp(x)) OR abs(x) > 1 THEN exp(x) - 1 WHEN exp(x) = 1 THEN x "
+    "ELSE (exp(x) - 1) * x / ln(exp(x)) END",
+    "spark_width_bucket(v, a, b, n)": "CASE WHEN isnan(v) OR NOT isfinite(a) OR NOT isfinite(b) OR a = b OR n <= 0 "
+    "OR n = 9223372036854775807 THEN NULL WHEN (a < b AND v < a) OR (a > b AND v > a) THEN 0 "
+    "WHEN (a < b AND v >= b) OR (a > b AND v <= b) THEN n + 1 "
+    "WHEN a < b THEN CAST(trunc(n * (v - a) / (b - a)) AS BIGINT) + 1 ELSE CAST(trunc(n * (a - v) / (a - b)) AS BIGINT) + 1 END",
 }
 """Head -> body."""
 
@@ -134,7 +166,9 @@ _TIMES = {
 def macros(zone: str) -> dict[str, str]:
     """Head -> body of every macro, for the time zone of a session. A macro comes after those that it calls."""
     zoned = {head: in_utc if zone == "UTC" else local for head, (in_utc, local) in ZONED.items()}
-    return {**dict([REFUSE]), **zoned, **MACROS, **TRYING, **time_text.MACROS, **_TIMES}
+    own = (number_text, bases, byte_text, interval_macros, json_text, vectors, time_text)
+    made = {head: body for module in own for head, body in module.MACROS.items()}
+    return {**dict([REFUSE]), **zoned, **MACROS, **made, **TRYING, **_TIMES}
 
 
 def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:

@@ -18,7 +18,8 @@ from lsmlake.dialect.calling import (
 )
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, array_of
+from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of
+from lsmlake.schema.type_text import format_type
 
 
 def _of_map(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:
@@ -32,8 +33,10 @@ def _of_map(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Funct
 
 
 def _make_map(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    if len(arguments) % 2 or not arguments:
+    if len(arguments) % 2:
         context.text.refuse(node, "map takes pairs of a key and a value")
+    if not arguments:
+        return Typed("map(CAST([] AS INTEGER[]), CAST([] AS INTEGER[]))", pa.map_(INT, NULL))
     keys, values = arguments[::2], arguments[1::2]
     (key_sqls, key), (value_sqls, value) = (
         context.unified(some, [context.typed(one) for one in some]) for some in (keys, values)
@@ -53,11 +56,35 @@ def _map_contains_key(context: Context, node: exp.Expression, arguments: Argumen
     return Typed(f"list_contains(map_keys({found.sql}), {map_key(context, arguments[1], key, found.type)})", BOOLEAN)
 
 
+def _map_concat(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    typed = [map_argument(context, node, made) for made in counted(context, node, arguments, *range(1, 100))]
+    (keys, key), (values, value) = (
+        context.unified(arguments, [Typed(f"{call}({made.sql})", array_of(kind(made.type))) for made in typed])
+        for call, kind in (("map_keys", lambda of: of.key_type), ("map_values", lambda of: of.item_type))
+    )
+    given = " AND ".join(f"({made.sql}) IS NOT NULL" for made in typed)
+    joined = ", ".join(f"flatten([{', '.join(parts)}])" for parts in (keys, values))
+    return Typed(f"CASE WHEN {given} THEN map({joined}) END", pa.map_(key.value_type, value.value_type))
+
+
+def _map_from_entries(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    found = array_argument(context, node, counted(context, node, arguments, 1)[0])
+    kind = found.type.value_type
+    if not (pa.types.is_struct(kind) and kind.num_fields == 2):
+        context.text.refuse(arguments[0], "expected an ARRAY of STRUCT with a key and a value", found=format_type(found.type))
+    whole = f"list_position({found.sql}, NULL) IS NULL"
+    keys, values = (f"list_transform({found.sql}, lambda e: struct_extract_at(e, {place}))" for place in (1, 2))
+    sql = f"CASE WHEN ({found.sql}) IS NOT NULL AND {whole} THEN map({keys}, {values}) END"
+    return Typed(sql, pa.map_(kind[0].type, kind[1].type))
+
+
 FUNCTIONS: dict[str, Function] = {
     "map": _make_map,
+    "map_concat": _map_concat,
     "map_contains_key": _map_contains_key,
     "map_entries": _of_map("map_entries({0})", entries),
     "map_from_arrays": _map_from_arrays,
+    "map_from_entries": _map_from_entries,
     "map_keys": _of_map("map_keys({0})", lambda kind: array_of(kind.key_type)),
     "map_values": _of_map("map_values({0})", lambda kind: array_of(kind.item_type)),
 }

@@ -13,8 +13,8 @@ from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import text
 from lsmlake.schema.type_text import format_type
 
-_CURRENT = ("localtimestamp",)
-"""Functions that the text may call without parentheses, where no column has the name. (The parser knows current_date.)"""
+_CURRENT = ("current_date", "current_timestamp", "localtimestamp")
+"""Functions that the text may call without parentheses, where no column has the name."""
 
 
 def named(context: Context, node: exp.Expression) -> Typed:
@@ -34,7 +34,7 @@ def named(context: Context, node: exp.Expression) -> Typed:
     if not found:
         return _fields(context, node, _alias(context, node, path), path[1:])
     column, used = found[0]
-    return _fields(context, node, Typed(column.sql, column.type), path[used:])
+    return _fields(context, node, column.typed, path[used:])
 
 
 def numbered(context: Context, node: exp.Anonymous) -> Typed:
@@ -42,8 +42,7 @@ def numbered(context: Context, node: exp.Anonymous) -> Typed:
     columns, (number,) = context.scope.columns(), node.expressions
     if not (number.this.isdecimal() and 1 <= int(number.this) <= len(columns)):
         context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}")
-    column = columns[int(number.this) - 1]
-    return Typed(column.sql, column.type)
+    return columns[int(number.this) - 1].typed
 
 
 def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:

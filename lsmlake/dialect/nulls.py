@@ -10,6 +10,7 @@ from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, NULL
+from lsmlake.schema.intervals import is_calendar
 from lsmlake.schema.type_text import format_type
 
 
@@ -21,7 +22,9 @@ def _coalesce(context: Context, node: exp.Expression, arguments: Arguments) -> T
 
 def _nullif(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     typed = counted(context, node, arguments, 2)
-    (left, right), _ = context.unified(arguments, typed)
+    (left, right), kind = context.unified(arguments, typed)
+    if is_calendar(kind):
+        context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
     return Typed(f"CASE WHEN {left} = {right} THEN NULL ELSE {typed[0].sql} END", typed[0].type)
 
 
@@ -65,7 +68,7 @@ def _extreme(call: str) -> Function:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         typed = counted(context, node, arguments, *range(2, 100))
         sqls, kind = context.unified(arguments, typed)
-        if pa.types.is_nested(kind):
+        if pa.types.is_nested(kind) or is_calendar(kind):
             context.text.refuse(node, f"{call} is not supported for {format_type(kind)}")
         return Typed(f"{call}({', '.join(sqls)})", kind)
 

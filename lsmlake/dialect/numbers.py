@@ -5,54 +5,46 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.calling import Arguments, Function, counted
+from lsmlake.dialect.calling import Arguments, Function, counted, number_argument
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.literals import decimal_of
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
-from lsmlake.dialect.types import BIGINT, DOUBLE, NULL, STRING, duck_name, is_number
+from lsmlake.dialect.time_arithmetic import is_timely
+from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, TINYINT, duck_name, is_number
+from lsmlake.schema.intervals import is_calendar, is_interval
 from lsmlake.schema.type_text import format_type
-
-_ROUND_DIGITS_MAX = 10
 
 
 def _abs(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made = _number(context, node, counted(context, node, arguments, 1)[0])
+    made = _signed(context, node, arguments)
     return Typed(f"CAST(abs({made.sql}) AS {duck_name(made.type)})", made.type)
 
 
 def _positive(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     """`+ value`: text becomes a DOUBLE."""
     (made,) = counted(context, node, arguments, 1)
-    if made.type == STRING:
-        return Typed(context.converted(arguments[0], made, DOUBLE), DOUBLE)
-    return _number(context, node, made)
+    return made if is_interval(made.type) else number_argument(context, arguments[0], made)
 
 
-def _to_whole(call: str) -> Function:
-    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        value = _number(context, node, counted(context, node, arguments, 1)[0])
-        if pa.types.is_integer(value.type):
-            return Typed(f"CAST({value.sql} AS BIGINT)", BIGINT)
-        if pa.types.is_decimal(value.type):
-            kind = pa.decimal128(max(1, min(38, value.type.precision - value.type.scale + 1)), 0)
-            return Typed(f"CAST({call}({value.sql}) AS {duck_name(kind)})", kind)
-        return Typed(f"CASE WHEN isnan({value.sql}) THEN 0 ELSE CAST({call}({value.sql}) AS BIGINT) END", BIGINT)
-
-    return made
+def _negative(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 1)
+    return context.typed(exp.Neg(this=arguments[0]))
 
 
-def _round(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = counted(context, node, arguments, 1, 2)
-    value = _number(context, node, typed[0])
-    digits = typed[1].constant if len(typed) > 1 else 0
-    if digits is None or not 0 <= digits <= _ROUND_DIGITS_MAX:
-        context.text.refuse(node, "round takes a literal number of digits", expected=f"0 to {_ROUND_DIGITS_MAX}")
-    if pa.types.is_integer(value.type):
-        return Typed(value.sql, value.type)
-    if pa.types.is_decimal(value.type):
-        scale = min(digits, value.type.scale)
-        kind = pa.decimal128(min(38, max(1, value.type.precision - value.type.scale + 1 + scale)), scale)
-        return Typed(f"CAST({value.sql} AS {duck_name(kind)})", kind)
-    return Typed(f"CAST(spark_round({value.sql}, {digits}) AS {duck_name(value.type)})", value.type)
+def _sign(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    return Typed(f"CAST(sign(CAST({_signed(context, node, arguments).sql} AS DOUBLE)) AS DOUBLE)", DOUBLE)
+
+
+def _signed(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    """The one argument, a number or an interval that has a sign as a whole."""
+    (made,) = counted(context, node, arguments, 1)
+    whole = is_interval(made.type) and not is_calendar(made.type)
+    return made if whole else number_argument(context, arguments[0], made)
+
+
+def _div(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted(context, node, arguments, 2)
+    return context.typed(exp.IntDiv(this=exp.Paren(this=arguments[0]), expression=exp.Paren(this=arguments[1])))
 
 
 def _mod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -61,12 +53,33 @@ def _mod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
 
 
 def _pmod(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    typed = counted(context, node, arguments, 2)
-    (left, right), kind = context.unified(arguments, typed)
-    if not pa.types.is_integer(kind):
-        context.text.refuse(node, "pmod is supported for integers only", found=format_type(kind))
-    rest = f"spark_whole_mod({left}, {right})"
-    return Typed(f"CASE WHEN {rest} < 0 THEN spark_whole_mod({rest} + {right}, {right}) ELSE {rest} END", kind)
+    """The remainder, which is positive for a positive divisor."""
+    _, divisor = counted(context, node, arguments, 2)
+    rest, kind = context.typed(exp.Mod(this=exp.Paren(this=arguments[0]), expression=exp.Paren(this=arguments[1])))[:2]
+    if pa.types.is_decimal(kind):
+        added = decimal_of(divisor)
+        again = f"CAST(spark_mod({rest} + {added.sql}, {added.sql}) AS {duck_name(kind)})"
+    else:
+        by = context.converted(arguments[1], divisor, kind)
+        again = f"spark_{'whole_' if pa.types.is_integer(kind) else ''}mod({rest} + {by}, {by})"
+    return Typed(f"CASE WHEN {rest} < 0 THEN {again} ELSE {rest} END", kind)
+
+
+def _getbit(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    value, place = counted(context, node, arguments, 2)
+    value = value if value.type != NULL else Typed("CAST(NULL AS BIGINT)", BIGINT)
+    if not pa.types.is_integer(value.type):
+        context.text.refuse(arguments[0], "expected an integer", found=format_type(value.type))
+    at = context.converted(arguments[1], place, INT)
+    return Typed(f"spark_getbit(CAST({value.sql} AS BIGINT), {at}, {value.type.bit_width})", TINYINT)
+
+
+def _bit_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    (made,) = counted(context, node, arguments, 1)
+    if not (pa.types.is_integer(made.type) or made.type in (BOOLEAN, NULL)):
+        context.text.refuse(arguments[0], "expected an integer or a BOOLEAN", found=format_type(made.type))
+    wide = f"CAST({made.sql} AS {'INTEGER' if made.type == BOOLEAN else 'BIGINT'})"
+    return Typed(f"CAST(bit_count({wide}) AS INTEGER)", INT)
 
 
 def _tried(operator: type[exp.Binary]) -> Function:
@@ -74,9 +87,12 @@ def _tried(operator: type[exp.Binary]) -> Function:
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         typed = counted(context, node, arguments, 2)
-        if not all(is_number(one.type) for one in typed):
+        timely = any(is_timely(one.type) for one in typed)
+        if timely:  # what an operand refuses is NULL, too
+            typed = [_refusing_nothing(*both) for both in zip(arguments, typed, strict=True)]
+        elif not all(is_number(one.type) for one in typed):
             context.text.refuse(node, "arithmetic needs numbers", found=", ".join(format_type(one.type) for one in typed))
-        if operator in (exp.Div, exp.Mod):
+        if operator in (exp.Div, exp.Mod) and not timely:
             divisor = exp.Anonymous(this="nullif", expressions=[arguments[1], exp.Literal.number(0)])
             return context.typed(operator(this=exp.Paren(this=arguments[0]), expression=divisor))
         places = Relation(
@@ -92,23 +108,24 @@ def _tried(operator: type[exp.Binary]) -> Function:
     return made
 
 
-def _number(context: Context, node: exp.Expression, made: Typed) -> Typed:
-    if made.type == NULL:
-        return Typed("CAST(NULL AS DOUBLE)", DOUBLE)
-    if not is_number(made.type):
-        context.text.refuse(node, "expected a number", found=format_type(made.type))
-    return made
+def _refusing_nothing(node: exp.Expression, made: Typed) -> Typed:
+    """An operand with NULL where it would fail. DuckDB tries no queries and windows."""
+    whole = isinstance(node, (exp.Column, exp.Literal, exp.Interval)) or node.find(exp.Query, exp.Window)
+    return made if whole else made._replace(sql=f"TRY({made.sql})")
 
 
 FUNCTIONS: dict[str, Function] = {
     "abs": _abs,
     "positive": _positive,
-    "ceil": _to_whole("ceil"),
-    "ceiling": _to_whole("ceil"),
-    "floor": _to_whole("floor"),
-    "round": _round,
+    "negative": _negative,
+    "sign": _sign,
+    "signum": _sign,
+    "div": _div,
     "mod": _mod,
     "pmod": _pmod,
+    "getbit": _getbit,
+    "bit_get": _getbit,
+    "bit_count": _bit_count,
     "try_add": _tried(exp.Add),
     "try_subtract": _tried(exp.Sub),
     "try_multiply": _tried(exp.Mul),

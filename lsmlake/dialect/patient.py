@@ -14,13 +14,13 @@ from __future__ import annotations
 from _thread import start_new_thread
 from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
-from threading import Lock, current_thread, main_thread
+from threading import Lock, get_ident, main_thread
 from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from lsmlake import undo
-from lsmlake.beside import Work
+from lsmlake.beside import Work, taken
 
 Result = TypeVar("Result")
 
@@ -56,7 +56,7 @@ class Connection:
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
         """The result of a call of DuckDB."""
-        if current_thread() is not main_thread() or self._waiting is not None:
+        if get_ident() != main_thread().ident or self._waiting is not None:
             return call()
         waiting = self._waiting = _Waiting(call)
         try:
@@ -66,11 +66,11 @@ class Connection:
 
     def unregister(self, name: str) -> None:
         if not self._left:
-            self._inner.unregister(name)
+            self.wait_for(lambda: self._inner.unregister(name))
 
     def close(self) -> None:
         if not self._left:
-            self._inner.close()
+            self._inner.close()  # executes nothing
 
 
 class Relation:
@@ -122,7 +122,7 @@ class _Waiting(Generic[Result]):
         """The result of the call, or its error. `stop`: asks it to end."""
         try:
             start_new_thread(self._work.run, ())
-            while (question := self._questions.get()) is not None:
+            while (question := taken(self._questions)) is not None:
                 question.run()
                 if question.error is not None and undo.is_interruption(question.error):
                     raise question.error

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text, text_argument
-from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.regex import Regex, RegexRefused, regex
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, INT, NULL, STRING, array_of, text
-from lsmlake.schema.type_text import format_type
+from lsmlake.dialect.types import BOOLEAN, INT, STRING, array_of, duck_name, text
 
 _LAST_LINE_END = text(r"(\r\n|[\n\r\x{0085}\x{2028}\x{2029}])\z")
 
@@ -26,10 +25,7 @@ def like(context: Context, node: exp.Expression) -> Typed:
         if len(escape) != 1:
             context.text.refuse(node, "the escape of LIKE must be one character", found=escape)
         node = node.this
-    made = context.typed(node.this)
-    value = cast(made.sql, made.type, STRING) if made.type in (STRING, NULL) else None
-    if value is None:
-        context.text.refuse(node, "LIKE needs a STRING", found=format_type(made.type), cure="write CAST(... AS STRING)")
+    value = text_argument(context, node.this)
     if isinstance(node, exp.RegexpLike):
         if isinstance(node.expression, exp.Null):
             return Typed("CAST(NULL AS BOOLEAN)", BOOLEAN)
@@ -151,14 +147,30 @@ def _regexp_instr(context: Context, node: exp.Expression, arguments: Arguments) 
 def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     typed = counted(context, node, arguments, 2, 3)
     limit = typed[2].constant if len(typed) > 2 else -1
-    if limit is None or limit > 0:
-        context.text.refuse(node, "split takes no limit", cure="use substring_index")
+    if limit is None:
+        context.text.refuse(node, "split takes a literal limit", cure="use substring_index")
     value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    if not found.re2:
-        return Typed(f"string_split({value}, '')", array_of(STRING))
-    if found.ends or re.search(found.python, ""):
+    if found.ends or (found.re2 and re.search(found.python, "")):
         context.text.refuse(node, "split needs an expression without $ that never matches the empty text")
-    return Typed(f"string_split_regex({value}, {text(found.re2)})", array_of(STRING))
+    between = f"regexp_extract_all(s, {text(found.re2)})" if found.re2 else "CAST([] AS VARCHAR[])"
+    parts = f"string_split_regex(s, {text(found.re2)})" if found.re2 else "string_split(s, '')"
+    if limit <= 0:
+        return Typed(parts.replace("(s,", f"({value},", 1), array_of(STRING))
+    cut = f"spark_limited(o['s'], o['p'], o['b'], {limit})"
+    bound = f"list_transform([{value}], lambda s: {{'s': s, 'p': {parts}, 'b': {between}}})"
+    return Typed(f"list_transform({bound}, lambda o: {cut})[1]", array_of(STRING))
+
+
+def _or_null(made: Function, kind: pa.DataType) -> Function:
+    """A function whose result is null if the pattern, or what stands behind it, is NULL."""
+
+    def found(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        if any(isinstance(one, exp.Null) for one in arguments[1:]):
+            counted(context, node, arguments, 2, 3, 4)
+            return Typed(f"CAST(NULL AS {duck_name(kind)})", kind)
+        return made(context, node, arguments)
+
+    return found
 
 
 def _value_pattern_group(context: Context, node: exp.Expression, arguments: Arguments, found: Regex) -> tuple[str, Regex, int]:
@@ -196,13 +208,13 @@ FUNCTIONS: dict[str, Function] = {
     "regexp": _regexp_like,
     "regexp_like": _regexp_like,
     "rlike": _regexp_like,
-    "regexp_replace": _regexp_replace,
-    "regexp_extract": _regexp_extract,
-    "regexp_extract_all": _regexp_extract_all,
-    "regexp_count": _regexp_count,
-    "regexp_instr": _regexp_instr,
-    "regexp_substr": _regexp_substr,
+    "regexp_replace": _or_null(_regexp_replace, STRING),
+    "regexp_extract": _or_null(_regexp_extract, STRING),
+    "regexp_extract_all": _or_null(_regexp_extract_all, array_of(STRING)),
+    "regexp_count": _or_null(_regexp_count, INT),
+    "regexp_instr": _or_null(_regexp_instr, INT),
+    "regexp_substr": _or_null(_regexp_substr, STRING),
     "like": _like_call(exp.Like),
     "ilike": _like_call(exp.ILike),
-    "split": _split,
+    "split": _or_null(_split, array_of(STRING)),
 }

@@ -12,11 +12,16 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
 
 NESTED = "__tmp"
 """How the names of nested queries begin."""
 INPUT_COLUMN = "#input_column"
 """The call that stands for a column of the input of AGGREGATE by its number."""
+AGGREGATES_ROWS = "aggregates_rows"
+"""What an expression of AGGREGATE has in `meta`: it must have an aggregate function."""
+_OF_SELECT = ("hint", "distinct", "group", "windows")
+"""The clauses that |> SELECT can have."""
 _BASE = {"expressions", "from_", "joins", "with_"}
 _BESIDE = {
     "WHERE": {"where"},
@@ -28,6 +33,8 @@ _BESIDE = {
     "SELECT": {"where"},
     "DISTINCT": {"where"},
     "AS": None,
+    "SET": None,
+    "DROP": None,
 }
 """The clauses of a query to which an operator may be added; None: it nests the query itself."""
 
@@ -45,6 +52,8 @@ class Pipes(Spark.Parser):
         for name, read in {
             **Spark.Parser.PIPE_SYNTAX_TRANSFORM_PARSERS,
             "AS": lambda parser, query: parser.named(query),
+            "SET": lambda parser, query: parser.replaced(query),
+            "DROP": lambda parser, query: parser.dropped(query),
             "OFFSET": lambda parser, query: parser._parse_pipe_syntax_limit(query),
         }.items()
     }
@@ -66,22 +75,76 @@ class Pipes(Spark.Parser):
         word = self._curr.text.upper() if self._curr else ""
         return super()._parse_pipe_syntax_join(self.nested(query, set() if word in ("RIGHT", "FULL") else {"where"}))
 
+    def replaced(self, query: exp.Query) -> exp.Query:
+        """`SET a = x, b = y`: each column has its new value for those behind it."""
+        self._match(TokenType.SET)
+        for assignment in self._parse_csv(self._parse_update_assignment):
+            column = assignment.this if isinstance(assignment, exp.EQ) else None
+            if not isinstance(column, exp.Column) or len(column.parts) != 1:
+                self.raise_error("|> SET takes column = expression, ...")
+                return query
+            star = exp.Star(replace=[exp.alias_(assignment.expression, column.this)])
+            query = self._of_rows(query, star)
+        return query
+
+    def dropped(self, query: exp.Query) -> exp.Query:
+        """`DROP a, b`."""
+        self._match(TokenType.DROP)
+        return self._of_rows(query, exp.Star(except_=self._parse_csv(self._parse_column)))
+
+    def _of_rows(self, query: exp.Query, star: exp.Star) -> exp.Query:
+        """The rows of a query with the columns that `star` means."""
+        return self._build_pipe_cte(self.nested(query, {"where"}).select(star, append=False), [exp.Star()])
+
+    def _parse_select(self, *given: Any, consume_pipe: bool = True, **named: Any) -> exp.Expression | None:
+        """As sqlglot's, but VALUES can stand before pipes, too."""
+        found = super()._parse_select(*given, consume_pipe=consume_pipe, **named)
+        if consume_pipe and isinstance(found, exp.Values) and self._match(TokenType.PIPE_GT, advance=False):
+            return self._parse_pipe_syntax_query(exp.select("*").from_(found, copy=False))
+        return found
+
     def _parse_pipe_syntax_set_operator(self, query: exp.Query) -> exp.Query | None:
-        try:
-            return super()._parse_pipe_syntax_set_operator(query)
-        except AssertionError:  # sqlglot expects a query in parentheses
-            self.raise_error("the query behind UNION, INTERSECT or EXCEPT stands in parentheses")
+        """UNION, INTERSECT and EXCEPT with the query that follows."""
+        start = self._index
+        kinds = {TokenType.UNION: exp.Union, TokenType.INTERSECT: exp.Intersect, TokenType.EXCEPT: exp.Except}
+        kind = kinds.get(self._curr.token_type) if self._curr else None
+        if kind is None:
+            return None
+        self._advance()
+        distinct = not self._match(TokenType.ALL)
+        if distinct:
+            self._match(TokenType.DISTINCT)
+        right = self._parse_select(nested=True, parse_set_operation=False, consume_pipe=False)
+        if right is None:
+            self.raise_error("a query stands behind UNION, INTERSECT and EXCEPT", self._tokens[start])
             return query
+        left = self._build_pipe_cte(query, [exp.Star()])
+        above = left.args["with_"].pop()
+        made = kind(this=left, expression=right, distinct=distinct, with_=above)
+        return self._build_pipe_cte(made, [exp.Star()])
 
     def _parse_pipe_syntax_select(self, query: exp.Select) -> exp.Query:
         select = self._parse_select(consume_pipe=False)
         found = {key for key, value in select.args.items() if value} if isinstance(select, exp.Select) else {"with_"}
-        if found - {"expressions", "distinct"}:
-            self.raise_error("|> SELECT takes expressions, and DISTINCT before them")
+        if found - {"expressions", *_OF_SELECT}:
+            self.raise_error(f"|> SELECT takes no {min(found - {'expressions', *_OF_SELECT}).strip('_').upper()}", self._prev)
             return query
         made = query.select(*select.expressions, append=False)
-        made.set("distinct", select.args.get("distinct"))
+        for name in _OF_SELECT:
+            made.set(name, select.args.get(name))
         return self._build_pipe_cte(query=made, expressions=[exp.Star()])
+
+    def _parse_pipe_syntax_aggregate_group_order_by(self, query: exp.Select, group_by_exists: bool = True) -> exp.Select:
+        made = super()._parse_pipe_syntax_aggregate_group_order_by(query, group_by_exists)
+        if not group_by_exists:
+            for item in made.expressions:
+                item.meta[AGGREGATES_ROWS] = True
+        return made
+
+    def _parse_pipe_syntax_extend(self, query: exp.Select) -> exp.Select:
+        if self._next is not None and self._next.token_type is TokenType.STAR:
+            self.raise_error("|> EXTEND takes expressions", self._next)
+        return super()._parse_pipe_syntax_extend(query)
 
     def _parse_pipe_syntax_aggregate_fields(self) -> exp.Expression | None:
         found = super()._parse_pipe_syntax_aggregate_fields()

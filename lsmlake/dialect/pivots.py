@@ -11,10 +11,12 @@ from sqlglot import exp
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.calls import called
 from lsmlake.dialect.grouping import Groups
+from lsmlake.dialect.known import UNKNOWN
 from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.reading import passed_on
-from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.scope import Relation, Scope, Typed
 from lsmlake.dialect.types import STRING, quoted, text
+from lsmlake.schema.spelling import spelled
 
 
 def pivoted(
@@ -40,7 +42,7 @@ def _pivoted(
     queries: Queries, ctes: Mapping[str, Query], node: exp.Pivot, field: exp.In, source: str, relation: Relation
 ) -> Query:
     """A row for each group of the columns that PIVOT does not name, with a column for each value and aggregate."""
-    before = queries.translator(Scope((relation,)), ctes)
+    before = queries.translator(Scope((_undeclared(relation),)), ctes)  # Spark pads no CHAR(n) here
     groups = Groups(before, queries.fresh())
     over = replace(before, groups=groups, aggregates=True, scope=Scope(()))
     places = field.this.expressions if isinstance(field.this, exp.Tuple) else [field.this]
@@ -48,7 +50,7 @@ def _pivoted(
     columns: list[tuple[str, Typed]] = []
     for column in relation.columns:
         if column.name.lower() not in named:
-            key = Typed(f"{groups.name}.{quoted(f'g{len(groups.keys)}')}", column.type)
+            key = column.typed._replace(sql=f"{groups.name}.{quoted(f'g{len(groups.keys)}')}")
             columns.append((column.name, groups.keys.setdefault(column.sql, key)))
     for place in places:
         before.typed(place)
@@ -61,11 +63,16 @@ def _pivoted(
         tests = [exp.NullSafeEQ(this=one.copy(), expression=part.copy()) for one, part in zip(places, parts, strict=True)]
         condition = exp.and_(*tests, copy=False)
         made, rows = over.typed(_filtered(inner, condition)), over.typed(_filtered(_count(), condition))
-        name = label if len(node.expressions) == 1 else f"{label}_{aggregate.alias or inner.sql('spark')}"
+        name = label if len(node.expressions) == 1 else f"{label}_{aggregate.alias or spelled(inner)}"
         columns.append((name, Typed(f"CASE WHEN {rows.sql} > 0 THEN {made.sql} END", made.type)))
     listed = ", ".join(f"{made.sql} AS {quoted(f'#{place}')}" for place, (_, made) in enumerate(columns))
     sql = f"SELECT {listed} FROM ({groups.sql(f' FROM {source}')}) AS {groups.name}"
-    return Query(sql, tuple((name, made.type) for name, made in columns))
+    known = tuple(made.known for _, made in columns)
+    return Query(sql, tuple((name, made.type) for name, made in columns), known=known).placeless
+
+
+def _undeclared(relation: Relation) -> Relation:
+    return replace(relation, columns=tuple(replace(one, known=UNKNOWN) for one in relation.columns))
 
 
 def _value(queries: Queries, value: exp.Expression, width: int) -> tuple[str, list[exp.Expression]]:
@@ -113,7 +120,7 @@ def _unpivoted(
     label = field.this.name
     rows = list(_rows(queries, field, len(names)))
     used = {column.name.lower() for _, parts in rows for column in parts}
-    kept = [Column(one.name, one.type, one.sql) for one in relation.columns if one.name.lower() not in used]
+    kept = [replace(one, field=None) for one in relation.columns if one.name.lower() not in used]
     by_value = [list(parts) for parts in zip(*(parts for _, parts in rows), strict=True)]
     typed = [[before.typed(part) for part in parts] for parts in by_value]
     for parts, made in zip(by_value, typed, strict=True):
@@ -133,7 +140,8 @@ def _unpivoted(
     if not node.args.get("include_nulls"):
         sql += f" WHERE {' OR '.join(f'{inner}.{name} IS NOT NULL' for name in outputs[1:])}"
     types = ((name, kind) for name, (_, kind) in zip(names, cells, strict=True))
-    return Query(sql, (*((one.name, one.type) for one in kept), (label, STRING), *types))
+    known = (*(one.known.placeless for one in kept), *(UNKNOWN for _ in outputs))
+    return Query(sql, (*((one.name, one.type) for one in kept), (label, STRING), *types), known=known)
 
 
 def _rows(queries: Queries, field: exp.In, width: int) -> Iterator[tuple[str, list[exp.Column]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -12,11 +12,13 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import Inner
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.known import UNKNOWN, Known, Shared
 from lsmlake.dialect.scope import Column, Relation, Scope
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, quoted, without_null
 from lsmlake.dialect.view_use import ViewUse
+from lsmlake.schema.intervals import result_field
 from lsmlake.schema.type_text import format_type
 
 Catalog = Callable[[exp.Table], pa.Schema | ViewUse]
@@ -30,16 +32,40 @@ class Query:
         sql: the query; it names its output `#0`, `#1`, ...
         columns: the names and types of the output.
         keys: by how many expressions a SELECT groups; None: it does not.
+        known: of each output; (): nothing.
+        shared: the query is one of WITH, which its references share.
     """
 
     sql: str
     columns: tuple[tuple[str, pa.DataType], ...]
     keys: int | None = None
+    known: tuple[Known, ...] = ()
+    shared: Shared | None = None
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the output; a column of NULLs is INT."""
-        return pa.schema([(name, without_null(kind)) for name, kind in self.columns])
+        """The columns of the result; a column of NULLs is INT."""
+        declared = (one.declared for one in self.all_known)
+        return pa.schema(
+            [
+                result_field(name, without_null(kind)) if one is None else one.with_name(name).with_nullable(True)
+                for (name, kind), one in zip(self.columns, declared, strict=True)
+            ]
+        )
+
+    @property
+    def all_known(self) -> tuple[Known, ...]:
+        """What is known of each output."""
+        return self.known or (UNKNOWN,) * len(self.columns)
+
+    @property
+    def placeless(self) -> Query:
+        """The query, as one whose conditions choose no rows of tables."""
+        return replace(self, known=tuple(one.placeless for one in self.known))
+
+    def referred(self) -> Query:
+        """One more reference to the query."""
+        return self if self.shared is None else replace(self, known=self.shared.reference(self.all_known))
 
 
 @dataclass
@@ -91,7 +117,15 @@ class Queries(ABC):
             inner = replace(self, text=view.text, catalog=view.catalog.schema, within=tree)
             made = inner.query(tree)
         sql = view.selected(made.sql, made.columns, self.fresh())
-        return Query(sql, tuple((column.name, column.type) for column in view.columns))
+        columns = tuple((column.name, column.type) for column in view.columns)
+        return Query(sql, columns, known=tuple(self._known(view, made)))
+
+    @staticmethod
+    def _known(view: ViewUse, made: Query) -> Iterator[Known]:
+        """What is known of the columns of a view. `made`: its query."""
+        for number, column in zip(view.numbers([name for name, _ in made.columns]), view.columns, strict=True):
+            same = made.columns[number][1] == column.type
+            yield Known(column.declared, made.all_known[number].origins if same else ())
 
     def renamed(self, node: exp.Expression, query: Query) -> Query:
         """The query with the names of the columns in the alias of a node, such as `t(a, b)`."""
@@ -111,6 +145,8 @@ def aliased_columns(node: exp.Expression) -> list[str]:
 
 def relation_of(name: str, qualifiers: tuple[str, ...], query: Query) -> Relation:
     """The columns of a query that is the relation `name` of DuckDB."""
-    return Relation(
-        qualifiers, tuple(Column(one, kind, f"{name}.{quoted(f'#{i}')}") for i, (one, kind) in enumerate(query.columns))
+    columns = (
+        Column(one, kind, f"{name}.{quoted(f'#{i}')}", known=known)
+        for i, ((one, kind), known) in enumerate(zip(query.columns, query.all_known, strict=True))
     )
+    return Relation(qualifiers, tuple(columns))

@@ -14,12 +14,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.interval_rows import result_sql
+from lsmlake.dialect.known import Known, Shared
 from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.recursion import is_recursive, recursive
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.select import Select
 from lsmlake.dialect.sorting import limits, of_outputs, sorting
-from lsmlake.dialect.types import common, duck_name, quoted
+from lsmlake.dialect.types import common, quoted, without_null
 from lsmlake.schema.type_text import format_type
 
 
@@ -58,7 +60,7 @@ class QueryTranslator(Queries):
             if cte.alias.lower() in found:
                 self.text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
             made = self.renamed(cte, self.query(cte.this, found))
-            found[cte.alias.lower()] = replace(made, sql=f"({made.sql})")
+            found[cte.alias.lower()] = replace(made, sql=f"({made.sql})", shared=Shared())
         return found
 
     def _with(self, node: exp.Expression, ctes: dict[str, Query], outer: Scope | None) -> str:
@@ -77,7 +79,7 @@ class QueryTranslator(Queries):
             name = self.fresh("cte")
             made = self.renamed(cte, self.query(cte.this, ctes, outer))
             parts.append(f"{name} AS ({made.sql})")
-            ctes[cte.alias.lower()] = Query(name, made.columns)
+            ctes[cte.alias.lower()] = replace(made, sql=name, shared=Shared())
         return f"WITH {'RECURSIVE ' if found.args.get('recursive') else ''}{', '.join(parts)} "
 
     def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
@@ -95,15 +97,17 @@ class QueryTranslator(Queries):
         word = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}[type(node)]
         sides = [self._typed_as(node, side, columns) for side in (left, right)]
         both = f"{sides[0]} {word}{'' if node.args.get('distinct') else ' ALL'} {sides[1]}"
-        return self._sorted(node, Query(both, tuple(columns)), ctes, outer)
+        known = tuple(_united(*four) for four in zip(left.columns, left.all_known, right.columns, right.all_known, strict=True))
+        return self._sorted(node, Query(both, tuple(columns), known=known), ctes, outer)
 
     def _sorted(self, node: exp.Expression, query: Query, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
         """A whole query with the ORDER BY, LIMIT and OFFSET of a node."""
         name = self.fresh()
         scope = Scope((relation_of(name, (), query),), outer=outer)
         made = sorting(self.translator(scope, ctes), node, of_outputs(query.columns, name), name, scope)
-        order = f" ORDER BY {', '.join(made.items)}" if made.items else ""
-        return replace(query, sql=f"SELECT * FROM ({query.sql}) AS {name}{order}{limits(self.text, node)}")
+        order, limit = f" ORDER BY {', '.join(made.items)}" if made.items else "", limits(self.text, node)
+        whole = replace(query, sql=f"SELECT * FROM ({query.sql}) AS {name}{order}{limit}")
+        return whole.placeless if limit else whole
 
     def _typed_as(self, node: exp.Expression, query: Query, columns: Sequence[tuple[str, pa.DataType]]) -> str:
         translator = Translator(self.text, Scope(()))
@@ -128,9 +132,14 @@ class QueryTranslator(Queries):
         return query
 
 
+def _united(a: tuple[str, pa.DataType], left: Known, b: tuple[str, pa.DataType], right: Known) -> Known:
+    """What is known of a column of a set operation. Both sides need only rows for which a condition is true."""
+    return Known(left.declared, (*left.origins, *right.origins)) if a[1] == b[1] else Known(left.declared)
+
+
 def run_sql(query: Query) -> str:
     """The statement that gives the result of a query, with the types of its columns."""
     casts = ", ".join(
-        f"CAST({quoted(f'#{i}')} AS {duck_name(kind)}) AS {quoted(f'#{i}')}" for i, (_, kind) in enumerate(query.columns)
+        f"{result_sql(quoted(f'#{i}'), without_null(kind))} AS {quoted(f'#{i}')}" for i, (_, kind) in enumerate(query.columns)
     )
     return f"SELECT {casts} FROM ({query.sql})"

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.char_padding import padded
 from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
+from lsmlake.dialect.known import Known, Origin
 from lsmlake.dialect.pipes import NESTED
 from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
-from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.scope import Column, Relation, Scope, Typed, declared
 from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.types import common, of_column, quoted
 from lsmlake.dialect.view_use import ViewUse
@@ -111,7 +114,7 @@ class Relations:
         if plain in self.ctes:
             if node.args.get("version"):
                 queries.text.refuse(node, "only a table of the lake has versions")
-            made = queries.renamed(node, self.ctes[plain])
+            made = queries.renamed(node, self.ctes[plain].referred())
             known = node.alias or node.name
             return f"{made.sql} AS {name}", relation_of(name, () if known.startswith(NESTED) else (known,), made), None
         parts, found = [part.name for part in node.parts], queries.catalog(node)
@@ -126,7 +129,13 @@ class Relations:
         if given and len(given) != len(use.schema):
             queries.text.refuse(node, "the alias names another number of columns", expected=len(use.schema), found=len(given))
         columns = tuple(
-            Column(as_, of_column(field), f"{name}.{quoted(field.name)}", field.name)
+            Column(
+                as_,
+                of_column(field),
+                f"{name}.{quoted(field.name)}",
+                field.name,
+                Known(declared(field), (Origin(use, field.name),)),
+            )
             for as_, field in zip(given or use.schema.names, use.schema, strict=True)
         )
         return f"{use.view} AS {name}", Relation(qualifiers, columns), use
@@ -147,11 +156,10 @@ class Relations:
             using = [exp.to_identifier(column.name, quoted=True) for column in relation.columns if column.name.lower() in names]
         if kind == "CROSS" and (on is not None or using):
             kind = ""
-        if on is None and not using and kind not in ("", "INNER", "CROSS"):
-            text.refuse(node, "the join needs ON or USING", cure="write ON with a condition")
-        word = "CROSS JOIN" if on is None and not using else _JOINS.get(kind, f"{kind} JOIN")
+        every = on is None and not using  # each row with each
+        word = "CROSS JOIN" if every and kind in ("", "INNER", "CROSS") else _JOINS.get(kind, f"{kind} JOIN")
         number = len(left.scope.relations)
-        both, condition = left.scope.and_(relation), ""
+        both, condition = left.scope.and_(relation), " ON true" if every and word != "CROSS JOIN" else ""
         if using:
             condition, both = self._using(node, using, left.scope, relation, kind)
         elif on is not None:
@@ -161,9 +169,9 @@ class Relations:
         if kind in ("", "INNER", "CROSS", "RIGHT"):
             kept |= {number}
         if on is not None:
-            reached = {"LEFT": {number}, "RIGHT": left.kept, "FULL": set(), "ANTI": {number}}.get(kind, {*left.kept, number})
-            push(on, both, {place: found for place, found in uses.items() if place in reached})
-        scope = both
+            reached = {"LEFT": {number}, "RIGHT": left.kept, "FULL": (), "ANTI": {number}}.get(kind, {*left.kept, number})
+            push(on, both.only_kept(reached))
+        scope = both.only_kept(kept)
         if kind in ("SEMI", "ANTI"):
             scope = left.scope
             uses.pop(number, None)
@@ -211,13 +219,22 @@ class Relations:
                 found = f"{format_type(ours[0].type)} and {format_type(theirs[0].type)}"
                 text.refuse(node, f"the columns {name.name} do not fit together", found=found)
             sides = (ours[0], theirs[0])
-            a, b = (Translator(text, left).converted(node, Typed(one.sql, one.type), wanted) for one in sides)
-            conditions.append(f"{a} = {b}")
-            merged.append(Column(ours[0].name, wanted, {"RIGHT": b, "FULL": f"coalesce({a}, {b})"}.get(kind, a)))
+            a, b = (one.typed._replace(sql=Translator(text, left).converted(node, one.typed, wanted)) for one in sides)
+            conditions.append(" = ".join(one.sql for one in padded((name, name), (a, b))))
+            both = {"RIGHT": b, "FULL": Typed(f"coalesce({a.sql}, {b.sql})", wanted)}.get(kind, a)
+            merged.append(Column(ours[0].name, wanted, both.sql, known=_merged(both, sides, wanted, kind)))
             hidden |= set(sides)
         rest = (column for column in (*left.columns(), *relation.columns) if column not in hidden)
         scope = Scope((*left.relations, relation), (*merged, *rest), left.outer)
         return " ON " + " AND ".join(conditions), scope
+
+
+def _merged(made: Typed, sides: Sequence[Column], wanted: pa.DataType, kind: str) -> Known:
+    """What is known of a column that USING makes of two. `made`: the one whose values it has."""
+    if any(one.type != wanted for one in sides):
+        return made.known.placeless
+    both = kind in ("", "INNER", "CROSS")
+    return Known(made.known.declared, tuple(origin for one in sides for origin in one.known.origins)) if both else made.known
 
 
 def _listed(node: exp.Expression | None, key: str) -> list[exp.Expression]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.dialect.known import UNKNOWN, Known
 from lsmlake.dialect.types import of_column, quoted
+from lsmlake.schema.sized_text import has_sized_text
 
 
 class Typed(NamedTuple):
-    """An expression of DuckDB and the type that it has to Spark. `constant`: the value of an integer literal."""
+    """An expression of DuckDB and the type that it has to Spark. `constant`: the value of an integer literal. `known`: of what
+    is a plain column."""
 
     sql: str
     type: pa.DataType
     constant: int | None = None
+    known: Known = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,11 @@ class Column:
     type: pa.DataType
     sql: str
     field: str | None = None
+    known: Known = UNKNOWN
+
+    @property
+    def typed(self) -> Typed:
+        return Typed(self.sql, self.type, known=self.known)
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,11 @@ class Scope:
         plain = None if self.plain is None else (*self.plain, *relation.columns)
         return replace(self, relations=(*self.relations, relation), plain=plain)
 
+    def only_kept(self, kept: Collection[int]) -> Scope:
+        """Without the origins of columns of other relations than these: their rows may be missing in a row."""
+        lost = {one.sql for number, relation in enumerate(self.relations) if number not in kept for one in relation.columns}
+        return self.mapped(lambda one: replace(one, known=one.known.placeless) if one.sql in lost else one) if lost else self
+
     def mapped(self, made: Callable[[Column], Column | None]) -> Scope:
         """With other columns in the place of these; without those for which there is none."""
 
@@ -124,4 +138,9 @@ class Scope:
 
 
 def _columns(schema: pa.Schema, prefix: str) -> tuple[Column, ...]:
-    return tuple(Column(field.name, of_column(field), quoted(prefix + field.name)) for field in schema)
+    return tuple(Column(one.name, of_column(one), quoted(prefix + one.name), known=Known(declared(one))) for one in schema)
+
+
+def declared(field: pa.Field) -> pa.Field | None:
+    """A column of a table, if it is declared with the length of a text."""
+    return field if has_sized_text(field) else None

@@ -19,63 +19,100 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import generated, is_generator
 from lsmlake.dialect.grouping import Groups, aggregates, grouped
-from lsmlake.dialect.pipes import INPUT_COLUMN
+from lsmlake.dialect.pipes import AGGREGATES_ROWS, INPUT_COLUMN
 from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.reading import passed_on, peek
 from lsmlake.dialect.relations import From, Relations
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.sorting import Output, Sorting, by_name, is_all, limit_number, limits, ordinal, sorting
+from lsmlake.dialect.stars import is_star, starred
 from lsmlake.dialect.table_use import push
 from lsmlake.dialect.types import quoted
+from lsmlake.schema.spelling import spelled
 
 _KEPT = quoted("#kept")
 
 
 @dataclass
 class Select:
-    """One SELECT. `ctes`: the queries that WITH names. `outer`: what it can name of the query around it."""
+    """One SELECT.
+
+    Attributes:
+        ctes: the queries that WITH names.
+        outer: what the SELECT can name of the query around it.
+        more: further expressions behind those of the node.
+    """
 
     queries: Queries
     node: exp.Select
     ctes: Mapping[str, Query]
     outer: Scope | None
+    more: tuple[exp.Expression, ...] = ()
     groups: Groups | None = None
     outputs: list[Output] = field(default_factory=list)
+
+    @property
+    def items(self) -> list[exp.Expression]:
+        """The expressions of SELECT."""
+        return [*self.node.expressions, *self.more]
 
     def query(self) -> Query:
         """The translation."""
         node, queries = self.node, self.queries
-        if not node.expressions:
+        if not self.items:
             queries.text.refuse(node, "SELECT without columns", cure="write SELECT * or name columns")
         if hint := node.args.get("hint"):
             passed_on(hint)  # it changes no result
         source, generator = self._with_generator(Relations(queries, self.ctes, self.outer))
         before = queries.translator(source.scope, self.ctes)
-        rows = f" FROM {source.sql}" if source.sql else ""
-        if where := node.args.get("where"):
-            rows += f" WHERE {queries.condition(before, where.this)}"
-            push(where.this, source.scope, {place: use for place, use in source.uses.items() if place in source.kept})
+        rows = self._rows(source, before)
         here = replace(before, windows=True, named_windows=self._windows())
         if self._is_grouped():
             here = self._group(before, here)
         self._read_outputs(here, generator)
+        known = self._known()
         after = replace(here, aliases=by_name(self.outputs), late=True)
-        having, qualify = node.args.get("having"), node.args.get("qualify")
-        shown = frozenset() if self.groups is None else frozenset(self.groups.calls)
+        having = node.args.get("having")
         condition = queries.condition(replace(after, windows=False), having.this) if having else None
-        if qualify is not None and not any(part.find(exp.Window) for part in (qualify, *node.expressions)):
-            queries.text.refuse(qualify, "QUALIFY needs a window function", cure="write WHERE or HAVING")
-        kept = queries.condition(after, qualify.this) if qualify else None
-        windows = any(item.find(exp.Window) is not None for item in node.expressions)
-        if self.groups is not None and (windows or having is not None):
-            self.groups.fixed = frozenset() if windows else shown
-        sort = self._sorting(after)
+        kept = self._qualified(after)
+        sort = self._sorting(after if known is None else replace(after, groups=replace(self.groups, fixed=known)))
         if self.groups is not None:
             rows = f" FROM ({self.groups.sql(rows)}) AS {self.groups.name}{f' WHERE {condition}' if condition else ''}"
         self._push_limit(source)
+        keys, limit = None if self.groups is None else len(self.groups.keys), limits(queries.text, node)
+        made = self._output(self._sql(rows, kept, sort) + limit, keys)
+        several = self.groups is not None and self.groups.sets is not None
+        windows = kept is not None or any(item.find(exp.Window) is not None for item in self.items)
+        return made.placeless if limit or several or windows else made
+
+    def _output(self, sql: str, keys: int | None = None) -> Query:
         columns = tuple((one.name, one.made.type) for one in self.outputs)
-        keys = None if self.groups is None else len(self.groups.keys)
-        return Query(self._sql(rows, kept, sort) + limits(queries.text, node), columns, keys)
+        return Query(sql, columns, keys, tuple(one.made.known for one in self.outputs))
+
+    def _rows(self, source: From, before: Translator) -> str:
+        """FROM and WHERE. Tables get the conditions that choose among their rows."""
+        rows = f" FROM {source.sql}" if source.sql else ""
+        if where := self.node.args.get("where"):
+            rows += f" WHERE {self.queries.condition(before, where.this)}"
+            push(where.this, source.scope)
+        return rows
+
+    def _known(self) -> frozenset[str] | None:
+        """The aggregates that ORDER BY can name: beside windows none, beside HAVING those of SELECT; None: all."""
+        if self.groups is None:
+            return None
+        if any(item.find(exp.Window) is not None for item in self.items):
+            return frozenset()
+        return frozenset(self.groups.calls) if peek(self.node, "having") is not None else None
+
+    def _qualified(self, after: Context) -> str | None:
+        """The condition of QUALIFY."""
+        qualify = self.node.args.get("qualify")
+        if qualify is None:
+            return None
+        if not any(part.find(exp.Window) for part in (qualify, *self.items)):
+            self.queries.text.refuse(qualify, "QUALIFY needs a window function", cure="write WHERE or HAVING")
+        return self.queries.condition(after, qualify.this)
 
     def _sql(self, rows: str, kept: str | None, sort: Sorting) -> str:
         """The output of `rows`: first the rows for which `kept` is true, then the different ones, then their order."""
@@ -97,50 +134,48 @@ class Select:
         name = self.queries.fresh()
         over = None
         if peek(self.node, "distinct") is not None:
-            columns = tuple((one.name, one.made.type) for one in self.outputs)
-            over = Scope((relation_of(name, (), Query("", columns)),), outer=self.outer)
+            over = Scope((relation_of(name, (), self._output("")),), outer=self.outer)
         return sorting(after, self.node, self.outputs, name, over)
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def _is_grouped(self) -> bool:
         node = self.node
-        parts = [*node.expressions, *(one for key in ("order", "qualify") if (one := peek(node, key)) is not None)]
+        parts = [*self.items, *(one for key in ("order", "qualify") if (one := peek(node, key)) is not None)]
         return bool(peek(node, "group") or peek(node, "having")) or any(map(aggregates, parts))
 
     def _group(self, before: Translator, here: Translator) -> Translator:
         """Reads GROUP BY. Returns the translator for expressions over the groups."""
         self.groups = groups = Groups(before, self.queries.fresh())
         group = self.node.args.get("group")
-        if group is not None and group.args.get("all"):
-            self._group_by_all(group, before)
-        elif group is not None:
-            grouped(groups, group, self._item)
+        if group is not None:
+            everything = bool(group.args.get("all"))
+            if everything and not self._has_column("all", before):
+                self._group_by_all(group, groups)
+            else:
+                grouped(groups, group, [exp.column("all")] * everything + group.expressions, self._item)
         return replace(here, scope=groups.scope, groups=groups, aggregates=True)
 
-    def _group_by_all(self, group: exp.Group, before: Translator) -> None:
-        """GROUP BY ALL: the expressions of SELECT that hold no aggregate; or a column named `all`, if there is one."""
-        found = before.scope.found(["all"]) or any(item.alias.lower() == "all" for item in self.node.expressions)
-        if found:
-            self.groups.key(self._item(exp.column("all")))
-        if group.expressions or found:
-            grouped(self.groups, group, self._item)
-            if not found:
-                before.text.refuse(group, "GROUP BY ALL stands alone", cure="list the columns")
-            return
-        for item in self.node.expressions:
-            if _star(item):
-                for column, _ in self._starred(item, before.scope):
-                    self.groups.keys.setdefault(column.sql, Typed(f"{self.groups.name}.g{len(self.groups.keys)}", column.type))
+    def _has_column(self, name: str, before: Translator) -> bool:
+        return bool(before.scope.found([name])) or any(item.alias.lower() == name for item in self.items)
+
+    def _group_by_all(self, group: exp.Group, groups: Groups) -> None:
+        """GROUP BY ALL: by the expressions of SELECT that hold no aggregate."""
+        if group.expressions:
+            self.queries.text.refuse(group, "GROUP BY ALL stands alone", cure="list the columns")
+        for item in self.items:
+            if is_star(item):
+                for column, _ in self._starred(item, groups.before):
+                    groups.column(column)
             elif not aggregates(item) and not item.find(exp.Window):
-                self.groups.key(_unaliased(item))
+                groups.key(_unaliased(item))
 
     def _item(self, item: exp.Expression) -> exp.Expression:
         """What an item of GROUP BY stands for: a number or an alias for an expression of SELECT."""
-        text, items = self.queries.text, self.node.expressions
+        text, items = self.queries.text, self.items
         place = ordinal(text, item, len(items))
         if place is not None:
-            if any(map(_star, items)):
+            if any(map(is_star, items)):
                 text.refuse(item, "a number in GROUP BY needs SELECT without *", cure="name the columns")
             found = _unaliased(items[place])
         elif isinstance(item, exp.Column) and not item.table and not self.groups.before.scope.found([item.name]):
@@ -159,10 +194,12 @@ class Select:
     def _read_outputs(self, here: Translator, generator: Relation | None) -> None:
         aliases: dict[str, Typed | None] = {}
         context = replace(here, aliases=aliases)
-        for item in self.node.expressions:
+        for item in self.items:
             inner = _unaliased(item)
-            if _star(item):
-                self.outputs += [Output(column.name, made, True) for column, made in self._starred(item, context.scope)]
+            if AGGREGATES_ROWS in item.meta and not aggregates(inner):
+                self.queries.text.refuse(item, "|> AGGREGATE takes aggregate functions", cure="write it behind GROUP BY")
+            if is_star(item):
+                self.outputs += [Output(column.name, made, True) for column, made in self._starred(item, context)]
                 continue
             if generator is not None and is_generator(inner):
                 made = [Output(one.name, Typed(one.sql, one.type), True) for one in generator.columns]
@@ -171,8 +208,8 @@ class Select:
                     continue
             else:
                 is_name = isinstance(inner, (exp.Column, exp.Dot))
-                name = item.alias or self._name(inner, is_name)
-                made = [Output(name, context.typed(item), bool(item.alias) or is_name)]
+                alias = item.alias if isinstance(item, exp.Alias) else ""  # that of a window is the name of its definition
+                made = [Output(alias or self._name(inner, is_name), context.typed(item), bool(alias) or is_name)]
                 self.outputs += made
             if isinstance(item, exp.Alias):
                 known = made[0].name.lower()
@@ -182,36 +219,18 @@ class Select:
         """The name of a column of the result that has no alias."""
         if isinstance(inner, exp.Anonymous) and inner.name == INPUT_COLUMN:
             return self.groups.before.scope.columns()[int(inner.expressions[0].this) - 1].name
-        return inner.name if is_name else inner.sql("spark", normalize_functions=False)
+        return inner.name if is_name else spelled(inner)
 
-    def _starred(self, item: exp.Expression, scope: Scope) -> list[tuple[Column, Typed]]:
+    def _starred(self, item: exp.Expression, here: Context) -> list[tuple[Column, Typed]]:
         """The columns that `*` or `t.*` stands for."""
-        text, star = self.queries.text, item if isinstance(item, exp.Star) else item.this
-        scope = scope if self.groups is None else self.groups.before.scope
-        listed = [column.name.lower() for column in star.args.get("except_") or ()]
-        dropped = set(listed)
-        if len(dropped) < len(listed):
-            text.refuse(item, "EXCEPT names a column twice", found=listed)
-        if isinstance(item, exp.Star):
-            columns = scope.columns()
-        else:
-            qualifier = ".".join(part.name for part in item.parts[:-1]).lower()
-            found = [one for one in scope.relations if qualifier in (name.lower() for name in one.qualifiers)]
-            if len(found) != 1:
-                text.refuse(item, f"there is no table {qualifier} in FROM")
-            columns = found[0].columns
-        if not columns or (unknown := dropped - {column.name.lower() for column in columns}):
-            text.refuse(item, "there are no such columns", found=sorted(unknown) if columns else None)
-        made = [(one, self._over_groups(item, one)) for one in columns if one.name.lower() not in dropped]
-        if not made:
-            text.refuse(item, "no column is left", cure="name a column")
-        return made
+        scope = here.scope if self.groups is None else self.groups.before.scope
+        return [(one, self._over_groups(item, one)) for one in starred(here, item, scope)]
 
     def _over_groups(self, item: exp.Expression, column: Column) -> Typed:
         if self.groups is None or not self.groups.keys:
             if self.groups is not None and self.node.args.get("group") is None:
                 self.queries.text.refuse(item, "* needs a GROUP BY of all columns beside an aggregate", cure="name the columns")
-            return Typed(column.sql, column.type)
+            return column.typed
         found = self.groups.keys.get(column.sql)
         if found is None:
             what = f"the column {column.name} is neither in GROUP BY nor in an aggregate function"
@@ -221,7 +240,7 @@ class Select:
     def _with_generator(self, relations: Relations) -> tuple[From, Relation | None]:
         """FROM, with the rows of a generator among the expressions of SELECT, and the columns of that."""
         source = relations.of(self.node)
-        found = [item for item in self.node.expressions if is_generator(_unaliased(item))]
+        found = [item for item in self.items if is_generator(_unaliased(item))]
         if not found:
             return source, None
         if len(found) > 1 or self._is_grouped():
@@ -251,19 +270,19 @@ class Select:
 
     def _push_limit(self, source: From) -> None:
         """A LIMIT on the rows of one table reaches the table."""
-        node = self.node
-        plain = not any(peek(node, name) for name in ("where", "having", "order", "distinct", "joins", "laterals", "qualify"))
-        simple = all(isinstance(_unaliased(item), (exp.Column, exp.Star)) for item in node.expressions)
-        limit, offset = peek(node, "limit"), peek(node, "offset")
-        if plain and self.groups is None and simple and limit is not None and not is_all(limit) and len(source.uses) == 1:
-            if len(source.scope.relations) > 1:
-                return
-            rows = limit_number(self.queries.text, limit)
-            source.uses[0].limit = rows + (limit_number(self.queries.text, offset) if offset is not None else 0)
+        limit, offset = peek(self.node, "limit"), peek(self.node, "offset")
+        if limit is None or is_all(limit) or not self._gives_rows_of(source):
+            return
+        text = self.queries.text
+        source.uses[0].limit = limit_number(text, limit) + (limit_number(text, offset) if offset is not None else 0)
 
-
-def _star(item: exp.Expression) -> bool:
-    return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+    def _gives_rows_of(self, source: From) -> bool:
+        """Whether the result has the rows of the one table in FROM, in any order."""
+        if self.groups is not None or len(source.uses) != 1 or len(source.scope.relations) > 1:
+            return False
+        if any(peek(self.node, name) for name in ("where", "having", "order", "distinct", "joins", "laterals", "qualify")):
+            return False
+        return all(isinstance(_unaliased(item), (exp.Column, exp.Star)) for item in self.items)
 
 
 def _unaliased(item: exp.Expression) -> exp.Expression:

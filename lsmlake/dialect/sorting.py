@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import quoted
-from lsmlake.dialect.windows import ordered
+from lsmlake.dialect.windows import ordered, sortable
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], n
             sql = found.sql
         else:
             sql = made.hide(found.sql)
-        made.add(ordered(context, item, sql), node, item, found, sql)
+        made.add(ordered(context, item, sql), node, item, sortable(context, what, found), sql)
     return made
 
 
@@ -128,6 +128,6 @@ def is_all(clause: exp.Expression) -> bool:
     return isinstance(value, (exp.Column, exp.Var)) and value.name.upper() == "ALL"
 
 
-def of_outputs(columns: Mapping[str, pa.DataType] | Sequence[tuple[str, pa.DataType]], relation: str) -> list[Output]:
+def of_outputs(columns: Sequence[tuple[str, pa.DataType]], relation: str) -> list[Output]:
     """The columns of a whole query that is the relation of this name."""
     return [Output(name, Typed(f"{relation}.{quoted(f'#{i}')}", kind), True) for i, (name, kind) in enumerate(columns)]

@@ -10,13 +10,12 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import quoted
 
+_NAMED = (exp.Alias, exp.Column, exp.Dot, exp.Identifier)
+
 
 def _struct(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     typed = counted(context, node, arguments, *range(1, 1000))
-    names = [
-        argument.alias if isinstance(argument, exp.Alias) else argument.name if isinstance(argument, exp.Column) else f"col{i}"
-        for i, argument in enumerate(arguments, 1)
-    ]
+    names = [argument.alias_or_name if isinstance(argument, _NAMED) else f"col{i}" for i, argument in enumerate(arguments, 1)]
     return _packed(names, typed)
 
 
@@ -32,6 +31,15 @@ def _packed(names: list[str], typed: list[Typed]) -> Typed:
     return Typed(
         f"struct_pack({packed})", pa.struct([pa.field(name, made.type) for name, made in zip(names, typed, strict=True)])
     )
+
+
+def renamed(made: Typed, wanted: pa.DataType) -> Typed:
+    """A STRUCT with the names of another one whose fields have the same types; other values as they are."""
+    t = pa.types
+    if not (t.is_struct(made.type) and t.is_struct(wanted)) or [f.type for f in made.type] != [f.type for f in wanted]:
+        return made
+    packed = ", ".join(f"{quoted(field.name)} := struct_extract_at(s, {place})" for place, field in enumerate(wanted, 1))
+    return Typed(f"list_transform([{made.sql}], lambda s: CASE WHEN s IS NOT NULL THEN struct_pack({packed}) END)[1]", wanted)
 
 
 FUNCTIONS: dict[str, Function] = {

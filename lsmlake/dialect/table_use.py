@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.known import Taker
 from lsmlake.dialect.reading import operands
-from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.scope import Column, Scope
+
+_KEYS = ("this", "table", "db", "catalog")
 
 
-@dataclass
-class TableUse:
+@dataclass(eq=False)
+class TableUse(Taker):
     """A table in FROM. `view`: its name in DuckDB. `conditions`: parts of WHERE and ON about this table alone, which the rows of
     the result satisfy. `limit`: more rows are not needed. `within`: the query of a view that reads it. `renamed`: the text gives
     its columns other names."""
@@ -21,7 +24,6 @@ class TableUse:
     node: exp.Table
     schema: pa.Schema
     view: str
-    conditions: list[exp.Expression] = field(default_factory=list)
     limit: int | None = None
     within: exp.Expression | None = None
     renamed: bool = False
@@ -29,21 +31,32 @@ class TableUse:
 
 def conditions(node: exp.Expression, scope: Scope) -> list[exp.Expression]:
     """The parts of a condition on rows of the only relation of `scope` that hold no query, with plain names of columns."""
-    return [found for part in _parts(node) if (found := _about(part, scope, 0)) is not None]
+    own = {column.sql for column in scope.relations[0].columns}
+
+    def name_of(column: Column) -> str | None:
+        return (column.field or column.name) if column.sql in own else None
+
+    return [found for part in _parts(node) if (found := _about(part, scope, name_of)) is not None]
 
 
-def push(condition: exp.Expression, scope: Scope, uses: Mapping[int, TableUse]) -> None:
-    """Gives each table the parts of a condition that name columns of it alone."""
+def push(condition: exp.Expression, scope: Scope) -> None:
+    """Gives each table the parts of a condition that name columns of it alone. Columns without origins choose no rows."""
     inner = replace(scope, outer=None)
     for part in _parts(condition):
-        for number, use in uses.items():
-            if (found := _about(part, inner, number)) is not None:
-                use.conditions.append(found)
+        for taker in _takers(part, inner):
+            if (found := _about(part, inner, lambda column, taker=taker: column.known.name_in(taker))) is not None:
+                taker.own.append(found)
 
 
-def _about(part: exp.Expression, scope: Scope, number: int) -> exp.Expression | None:
-    """A condition with plain names of columns, if it is about one relation alone."""
-    own = {column.sql for column in scope.relations[number].columns}
+def _takers(part: exp.Expression, scope: Scope) -> list[Taker]:
+    """What has the values of the first column that a condition names."""
+    first = next((node for node in part.walk() if isinstance(node, exp.Column)), None)
+    found = [] if first is None else scope.found([one.name for one in first.parts])
+    return [origin.taker for column, _ in found[:1] for origin in column.known.origins]
+
+
+def _about(part: exp.Expression, scope: Scope, name_of: Callable[[Column], str | None]) -> exp.Expression | None:
+    """A condition with the names that its columns have in a table, if it has all of them."""
     made = part.copy()
     names = [node for node in made.walk() if isinstance(node, exp.Column)]
     if not names or made.find(exp.Query, exp.Dot):
@@ -51,14 +64,12 @@ def _about(part: exp.Expression, scope: Scope, number: int) -> exp.Expression | 
     for node in names:
         path = [one.name for one in node.parts]
         found = scope.found(path)
-        if len(found) != 1 or found[0][0].sql not in own:
+        if len(found) != 1 or (name := name_of(found[0][0])) is None:
             return None
-        column, used = found[0]
-        parts = [exp.to_identifier(name, quoted=True) for name in (column.field or column.name, *path[used:])]
-        keys = ("this", "table", "db", "catalog")
-        if len(parts) > len(keys):
+        parts = [exp.to_identifier(one, quoted=True) for one in (name, *path[found[0][1] :])]
+        if len(parts) > len(_KEYS):
             return None
-        plain = exp.Column(**dict(zip(keys, reversed(parts), strict=False)))
+        plain = exp.Column(**dict(zip(_KEYS, reversed(parts), strict=False)))
         if node is made:
             made = plain
         else:

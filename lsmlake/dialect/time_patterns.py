@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from lsmlake.dialect.types import text
@@ -73,9 +74,9 @@ _LETTERS: dict[str, _Part] = {
     **{month * 4: _Part("%B", "", _FULL_MONTHS, "mon") for month in "ML"},
     "d": _Part("%-d", "", "0*([0-9]{1,2})", "d"),
     "dd": _Part("%d", "", "([0-9]{2})", "d"),
-    "D": _Part("", "CAST(dayofyear(t) AS VARCHAR)"),
-    "DD": _Part("", _padded("dayofyear(t)", 2)),
-    "DDD": _Part("%j"),
+    "D": _Part("", "CAST(dayofyear(t) AS VARCHAR)", "0*([0-9]{1,3})", "doy"),
+    "DD": _Part("", _padded("dayofyear(t)", 2), "([0-9]{2,3})", "doy"),
+    "DDD": _Part("%j", "", "([0-9]{3})", "doy"),
     **{letter: _Part("", "CAST(quarter(t) AS VARCHAR)") for letter in "Qq"},
     **{letter * 2: _Part("", "'0' || quarter(t)") for letter in "Qq"},
     **{letter * 3: _Part("", "'Q' || quarter(t)") for letter in "Qq"},
@@ -110,6 +111,10 @@ _LETTERS: dict[str, _Part] = {
     **{"G" * n: _Part("", "'Anno Domini'" if n == 4 else "'AD'") for n in (1, 2, 3, 4)},
 }  # fmt: skip
 """The letters of a pattern, repeated so often."""
+
+
+_NUMBERS = ("y", "yy", "mo", "d", "doy", "h12", "h24", "mi", "s")
+"""The fields that begin with a digit."""
 
 
 def _parsed(pattern: str) -> list:
@@ -167,7 +172,7 @@ def read(value: str, pattern: str) -> str:
         raise PatternRefused("this pattern only writes times")
     cases = []
     for parts, absent in _choices(items):
-        shape = "".join(part.read for part in parts)
+        shape = _joined(parts)
         conditions = [f"regexp_matches(v, {_regex(shape + '$')})", *(f"NOT regexp_matches(v, {_regex(one)})" for one in absent)]
         cases.append(f"WHEN {' AND '.join(conditions)} THEN {_moment(parts, shape)}")
     return f"list_transform([{value}], lambda v: CASE {' '.join(cases)} END)[1]"
@@ -175,6 +180,16 @@ def read(value: str, pattern: str) -> str:
 
 def _regex(shape: str) -> str:
     return text(f"(?is)^{shape}")
+
+
+def _joined(parts: Sequence[_Part]) -> str:
+    """The shape of parts that follow each other. A fraction of a second takes all digits that it can, and gives none back: a
+    number behind it begins after as many digits as the pattern has S's."""
+    shapes = []
+    for part, behind in zip_longest(parts, parts[1:]):
+        takes_digits = behind is not None and (behind.field in _NUMBERS or behind.read[:1].isdecimal())
+        shapes.append(part.read.replace("{1,", "{") if part.field == "f" and takes_digits else part.read)
+    return "".join(shapes)
 
 
 def _sections(items: Sequence) -> int:
@@ -192,7 +207,7 @@ def _choices(items: Sequence) -> list[tuple[tuple[_Part, ...], tuple[str, ...]]]
         if isinstance(item, _Part):
             made = [((*parts, item), absent) for parts, absent in made]
             continue
-        before = {parts: "".join(part.read for part in parts) for parts, _ in made}
+        before = {parts: _joined(parts) for parts, _ in made}
         inside = [
             ((*parts, *inner), (*absent, *(before[parts] + one for one in missing)))
             for parts, absent in made
@@ -224,7 +239,16 @@ def _moment(parts: Sequence[_Part], shape: str) -> str:
         afternoon = f" + CASE lower({part('ap')}) WHEN 'pm' THEN 12 ELSE 0 END" if "ap" in names else ""
         hour = f"{number('h12', 0)} % 12{afternoon}"
     seconds = f"CAST({number('s', 0)} AS DOUBLE)"
-    local = f"TRY(make_timestamp({year}, {month}, {number('d', 1)}, {hour}, {number('mi', 0)}, {seconds}))"
+    time = f"{hour}, {number('mi', 0)}, {seconds}"
+    local = f"TRY(make_timestamp({year}, {month}, {number('d', 1)}, {time}))"
+    if "doy" in names:  # a month and a day beside it must be its own
+        first = f"TRY(make_timestamp({year}, 1, 1, {time}))"
+        checks = ["year(o) = year(j)"]
+        checks += [f"month(o) = {month}"] if {"mo", "mon"} & set(names) else []
+        checks += [f"day(o) = {number('d', 1)}"] if "d" in names else []
+        day = f"list_transform([{{'o': j + to_days(CAST({number('doy', 1)} - 1 AS INTEGER)), 'j': j}}], lambda q: "
+        fits = " AND ".join(checks).replace("(o)", "(q['o'])").replace("(j)", "(q['j'])")
+        local = f"list_transform([{first}], lambda j: {day}CASE WHEN {fits} THEN q['o'] END)[1])[1]"
     if "f" in names:
         local += f" + to_microseconds(CAST(rpad(left({part('f')}, 6), 6, '0') AS BIGINT))"
     made = "spark_instant(l)"

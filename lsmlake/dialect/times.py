@@ -6,14 +6,17 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text
+from lsmlake.dialect.cast import assign
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import or_refused
-from lsmlake.dialect.functions import DATE_UNITS, EXTRACTS, INTERVALS, UNITS
+from lsmlake.dialect.functions import DATE_UNITS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read, written
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, is_time
+from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, is_number, is_time
 from lsmlake.schema.type_text import format_type
 
+_UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+"""What can be added to a time, and counted between two."""
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
@@ -68,9 +71,33 @@ def _to_timestamp(safe: bool) -> Function:
         if len(arguments) == 2:
             return Typed(_parsed(context, node, arguments, safe), TIMESTAMP)
         (value,) = counted(context, node, arguments, 1)
-        return Typed(context.converted(arguments[0], value, TIMESTAMP, safe=safe), TIMESTAMP)
+        return Typed(context.converted(arguments[0], value, TIMESTAMP, safe=safe, explicit=is_number(value.type)), TIMESTAMP)
 
     return made
+
+
+def _to_timestamp_ntz(safe: bool) -> Function:
+    """A text without a zone; a zone in it is not heeded."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        if len(arguments) == 2:
+            return Typed(f"CAST({_parsed(context, node, arguments, safe)} AS TIMESTAMP)", TIMESTAMP_NTZ)
+        (value,) = counted(context, node, arguments, 1)
+        return Typed(context.converted(arguments[0], value, TIMESTAMP_NTZ, safe=safe), TIMESTAMP_NTZ)
+
+    return made
+
+
+def _timestamp_seconds(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    (made,) = counted(context, node, arguments, 1)
+    if not (is_number(made.type) or made.type == NULL):
+        context.text.refuse(arguments[0], "expected a number", found=format_type(made.type))
+    if pa.types.is_floating(made.type):
+        return Typed(f"spark_try_moment(CAST({made.sql} AS DOUBLE))", TIMESTAMP)
+    if pa.types.is_decimal(made.type) and made.type.scale > 6:
+        micros = Typed(f"({made.sql} * 1000000)", pa.decimal128(38, made.type.scale))
+        return Typed(f"make_timestamptz({assign(micros.sql, micros.type, BIGINT)})", TIMESTAMP)
+    return Typed(f"make_timestamptz(CAST({made.sql} * 1000000 AS BIGINT))", TIMESTAMP)
 
 
 def _unix_timestamp(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -98,8 +125,8 @@ def counted_only(context: Context, node: exp.Expression, arguments: Arguments, *
 
 def _unit(context: Context, node: exp.Expression) -> str:
     name = node.name.upper() if isinstance(node, (exp.Column, exp.Var)) else ""
-    if name.removesuffix("S") not in (*INTERVALS, "QUARTER"):
-        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join((*INTERVALS, 'QUARTER'))}")
+    if name.removesuffix("S") not in _UNITS:
+        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(_UNITS)}")
     return name.removesuffix("S")
 
 
@@ -115,10 +142,10 @@ def _shift(sign: int) -> Function:
             value = context.typed(arguments[2])
             return Typed(f"({context.converted(arguments[2], value, TIMESTAMP)} + {step})", TIMESTAMP)
         value, days = counted(context, node, arguments, 2)
-        if not (pa.types.is_integer(days.type) and days.type != BIGINT):
+        if not ((pa.types.is_integer(days.type) and days.type != BIGINT) or days.type in (STRING, NULL)):
             context.text.refuse(arguments[1], "expected a number of days", found=format_type(days.type))
-        date = context.converted(arguments[0], value, DATE)
-        return Typed(f"({date} {'+' if sign > 0 else '-'} CAST({days.sql} AS INTEGER))", DATE)
+        date, number = context.converted(arguments[0], value, DATE), context.converted(arguments[1], days, INT)
+        return Typed(f"({date} {'+' if sign > 0 else '-'} {number})", DATE)
 
     return made
 
@@ -150,17 +177,11 @@ def _months_between(context: Context, node: exp.Expression, arguments: Arguments
     return Typed(f"spark_round({made}, 8)" if rounded else made, DOUBLE)
 
 
-def _date_part(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    counted_only(context, node, arguments, 2)
-    field = literal_text(context, arguments[0], "the field").upper()
-    field = field.removesuffix("S") if field.removesuffix("S") in EXTRACTS else field
-    if field not in EXTRACTS:
-        context.text.refuse(arguments[0], "this field is not supported", expected=f"one of {', '.join(EXTRACTS)}")
-    return context.typed(exp.Anonymous(this=EXTRACTS[field], expressions=[arguments[1]]))
-
-
 def _next_day(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted_only(context, node, arguments, 2)
+    if any(isinstance(one, exp.Null) for one in arguments):
+        counted(context, node, arguments, 2)
+        return Typed("CAST(NULL AS DATE)", DATE)
     name = literal_text(context, arguments[1], "the day of the week").upper()
     days = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
     found = [number for number, day in enumerate(days, 1) if name in (day, day[:3], day[:2])]
@@ -231,6 +252,8 @@ FUNCTIONS: dict[str, Function] = {
     "try_to_date": _to_date(True),
     "to_timestamp": _to_timestamp(False),
     "try_to_timestamp": _to_timestamp(True),
+    "to_timestamp_ltz": _to_timestamp(False),
+    "to_timestamp_ntz": _to_timestamp_ntz(False),
     "unix_timestamp": _unix_timestamp,
     "to_unix_timestamp": _unix_timestamp,
     "from_unixtime": _from_unixtime,
@@ -240,9 +263,9 @@ FUNCTIONS: dict[str, Function] = {
     "date_sub": _shift(-1),
     "datediff": _between,
     "date_diff": _between,
+    "timestamp_seconds": _timestamp_seconds,
     "timestampdiff": _between,
+    "timediff": _between,
     "months_between": _months_between,
-    "date_part": _date_part,
-    "datepart": _date_part,
     "next_day": _next_day,
 }

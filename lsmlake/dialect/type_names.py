@@ -8,7 +8,9 @@ from lsmlake.dialect.calling import Arguments, Function, counted
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 
-_TYPE_NAMES = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp")
+_TYPE_NAMES = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "decimal", "float", "double", "string", "binary", "date", "timestamp",
+)  # fmt: skip
 
 
 def _cast_to(kind: str) -> Function:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lsmlake.schema import types
+from lsmlake.schema.intervals import interval_of, is_interval
 
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
@@ -31,7 +32,10 @@ _ADJUSTED_SCALE_MIN = 6
 
 
 def duck_name(kind: pa.DataType) -> str:
-    """The name of a type in DuckDB."""
+    """The name of a type in DuckDB. An INTERVAL is the number of its months or microseconds, so that DuckDB compares it as Spark
+    does."""
+    if is_interval(kind):
+        return duck_name(kind.storage_type)
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
@@ -45,7 +49,7 @@ def duck_name(kind: pa.DataType) -> str:
 
 def of_column(field: pa.Field) -> pa.DataType:
     """The type of a column of a source. A column of nulls only may have no type, as NULL has none. Raises InvalidSchema."""
-    return NULL if field.type == NULL else types.plain(types.canonical(field.type, field.name))
+    return NULL if field.type == NULL else interval_of(field) or types.plain(types.canonical(field.type, field.name))
 
 
 def array_of(kind: pa.DataType) -> pa.DataType:
@@ -99,6 +103,8 @@ def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return a
     if t.is_null(a):
         return b
+    if is_interval(a) or is_interval(b):
+        return a.with_(b) if is_interval(a) and is_interval(b) else None
     if is_number(a) and is_number(b):
         return _common_number(a, b)
     if t.is_string(a) or t.is_string(b):

@@ -14,17 +14,20 @@ from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery
+from lsmlake.schema.intervals import has_interval
 from lsmlake.schema.type_text import format_type
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column of a view: its name and type, and its place in the result of the query: the `place`th (from 0) named `source`."""
+    """A column of a view: its name and type, and its place in the result of the query: the `place`th (from 0) named `source`.
+    `declared`: the column, if it is declared with the length of a text."""
 
     name: str
     type: pa.DataType
     source: str
     place: int
+    declared: pa.Field | None = None
 
 
 class Tables(Protocol):
@@ -51,7 +54,7 @@ class ViewUse:
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([(column.name, column.type) for column in self.columns])
+        return pa.schema([column.declared or pa.field(column.name, column.type) for column in self.columns])
 
     def numbers(self, found: Sequence[str]) -> list[int]:
         """The numbers of the columns among those that the query gives. Raises InvalidQuery if one is gone."""
@@ -78,7 +81,7 @@ class ViewUse:
         for place, (number, column) in enumerate(zip(self.numbers([name for name, _ in found]), self.columns, strict=True)):
             made, kind = quoted(f"#{number}"), found[number][1]
             if kind != column.type:
-                made = f"CAST({made} AS {duck_name(column.type)})" if kind == NULL else cast(made, kind, column.type)
+                made = f"CAST({made} AS {duck_name(column.type)})" if kind == NULL else _as_then(made, kind, column.type)
             if made is None:
                 raise InvalidQuery(
                     f"the type of column {column.name} of the view has changed",
@@ -89,3 +92,8 @@ class ViewUse:
                 )
             parts.append(f"{made} AS {quoted(f'#{place}')}")
         return f"SELECT {', '.join(parts)} FROM ({sql}) AS {relation}"
+
+
+def _as_then(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
+    """A column in the type that it had; None if Spark does not convert it."""
+    return None if has_interval(found) or has_interval(wanted) else cast(sql, found, wanted)

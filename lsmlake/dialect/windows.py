@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.aggregates import RANKS, SHIFTS
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.frames import frame
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import INT, duck_name
+from lsmlake.schema.intervals import is_calendar
+from lsmlake.schema.type_text import format_type
 
-_INT_MAX = 2**31 - 1
 ORDERED = (*RANKS, *SHIFTS, "ntile")
 """Functions that need an order of the rows."""
 
@@ -37,7 +38,7 @@ def over(context: Context, node: exp.Window) -> str:
     if order := node.args.get("order"):
         parts.append("ORDER BY " + ", ".join(ordered(inner, item) for item in order.expressions))
     if spec := node.args.get("spec"):
-        parts.append(_frame(context, node, spec, inner))
+        parts.append(frame(context, node, spec, inner))
     return f" OVER ({' '.join(parts)})"
 
 
@@ -48,35 +49,18 @@ def is_ordered(context: Context, node: exp.Window) -> bool:
     return bool(peek(window, "order") or peek(window, "spec"))
 
 
-def _frame(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: Context) -> str:
-    kind = context.text.word(spec, "kind", "ROWS", "RANGE")
-
-    def bound(name: str) -> str:
-        side = context.text.word(spec, f"{name}_side", "PRECEDING", "FOLLOWING")
-        if isinstance(peek(spec, name), str):
-            return f"{context.text.word(spec, name, 'UNBOUNDED', 'CURRENT ROW')} {side}".strip()
-        value = spec.args.get(name)
-        if not (isinstance(value, exp.Literal) and not value.is_string):
-            context.text.refuse(node, "a window frame takes numbers, UNBOUNDED and CURRENT ROW")
-        if kind == "RANGE" and not value.this.isdecimal():
-            by = inner.typed(peek(node, "order").expressions[0].this).type if peek(node, "order") else INT
-            return f"{value.this if not pa.types.is_integer(by) else int(float(value.this))} {side}"
-        if not value.this.isdecimal():
-            context.text.refuse(node, "a window frame of ROWS takes whole numbers", found=value.this)
-        if kind == "ROWS" and int(value.this) > _INT_MAX:
-            context.text.refuse(node, "a window frame of ROWS takes an INT", expected=f"at most {_INT_MAX}", found=value.this)
-        return f"{value.this} {side}"
-
-    start = bound("start")
-    end = bound("end") if peek(spec, "end") is not None else "CURRENT ROW"
-    return f"{kind} BETWEEN {start} AND {end}"
+def sortable(context: Context, node: exp.Expression, made: Typed) -> Typed:
+    """An expression of ORDER BY. Refuses values that have no order."""
+    if is_calendar(made.type):
+        context.text.refuse(node, f"values of type {format_type(made.type)} have no order", cure="order by the times")
+    return made
 
 
 def ordered(context: Context, item: exp.Expression, sql: str | None = None) -> str:
     """An item of ORDER BY, with the place of nulls: first if ascending, as in Spark."""
     if not isinstance(item, exp.Ordered):
         item = exp.Ordered(this=item, nulls_first=True)
-    made = sql or context.typed(item.this).sql
+    made = sql or sortable(context, item, context.typed(item.this)).sql
     descending, first = bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
     return f"{made} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
 

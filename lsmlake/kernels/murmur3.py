@@ -13,6 +13,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+_FEW = 100
+"""Up to so many rows, a round of Python's integers for each is faster than one array operation for all."""
 Tail = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """Mixes the last bytes of each row into its hash: of (hashes, data, the first byte of each tail, its number of bytes)."""
 
@@ -26,16 +28,32 @@ def hash_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
 
 
 def hash_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds: np.ndarray, tail: Tail) -> np.ndarray:
-    """Row i is `data[starts[i] : starts[i] + lengths[i]]`. Each step hashes one word of all rows that have this word."""
+    """Row i is `data[starts[i] : starts[i] + lengths[i]]`.
+
+    Each step hashes one word of all rows that have this word, as long as these are many; the rest of the longest rows is hashed
+    row by row. So the cost grows with the bytes: a step over few rows would cost as much as one over a hundred.
+    """
     word_at = np.ndarray((max(0, len(data) - 3),), "<u4", data, strides=(1,))  # the word starting at any byte
-    hashes, words, rows = seeds.copy(), lengths // 4, np.arange(len(lengths))
+    hashes, words, rows, step = seeds.copy(), lengths // 4, np.arange(len(lengths)), 0
     shortest = words.min()
-    for i in range(shortest):
-        hashes = round_(hashes, word_at[starts + 4 * i])
-    for i in range(shortest, words.max()):
-        rows = rows[words[rows] > i]
-        hashes[rows] = round_(hashes[rows], word_at[starts[rows] + 4 * i])
+    while step < shortest and len(rows) > _FEW:
+        hashes = round_(hashes, word_at[starts + 4 * step])
+        step += 1
+    while len(rows := rows[words[rows] > step]) > _FEW:
+        hashes[rows] = round_(hashes[rows], word_at[starts[rows] + 4 * step])
+        step += 1
+    for row in rows:
+        rest = word_at[starts[row] + 4 * step : starts[row] + 4 * words[row] : 4]
+        hashes[row] = _in_turn(int(hashes[row]), _mixed(rest).tolist())
     return finished(tail(hashes, data, starts + 4 * words, lengths % 4), lengths.astype(np.uint32))
+
+
+def _in_turn(hash_: int, mixed: list[int]) -> int:
+    """The rounds of one row. Each needs the result of the one before, so no array operation can do them together."""
+    for word in mixed:
+        hash_ ^= word
+        hash_ = (((hash_ << 13) | (hash_ >> 19)) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    return hash_
 
 
 def hash_text(values: pa.LargeBinaryArray, seeds: np.ndarray, tail: Tail) -> np.ndarray:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 TEXT = pa.large_string()  # the text of one batch may have more than 2 GiB
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _CONTROL = [chr(code) for code in range(32)]
-_ESCAPED_IN_JSON = '["\\\\\\x00-\\x1f]'
+_ESCAPED_IN_JSON = np.array([byte < 32 or byte in b'"\\' for byte in range(256)])
 _SPECIAL_IN_CSV = '[",\r\n]|^$'
 _NOT_A_TIME = "<"  # Arrow prints <value out of range: ...> for what no calendar has
 
@@ -46,8 +46,10 @@ def json(column: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         finite = pc.is_finite(column)
         found = pc.if_else(finite, found, quoted(found)) if pc.all(finite).as_py() is False else found
-    elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_nested(kind)):
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         found = quoted(found)
+    elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_nested(kind)):
+        found = joined('"', found, '"')  # dates, decimals and the like have nothing to escape
     return found.fill_null("null") if found.null_count else found
 
 
@@ -71,12 +73,22 @@ def _cells(column: pa.Array) -> pa.Array:
 
 def quoted(text: pa.Array) -> pa.Array:
     """Text as strings of JSON. Null stays null."""
-    if pc.any(pc.match_substring_regex(text, _ESCAPED_IN_JSON)).as_py():
+    if _ESCAPED_IN_JSON[_bytes_of(text)].any():
         text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
         if pc.any(pc.match_substring_regex(text, "[\\x00-\\x1f]")).as_py():
             for character in _CONTROL:
                 text = pc.replace_substring(text, character, standard.dumps(character)[1:-1])
     return joined('"', text, '"')
+
+
+def _bytes_of(text: pa.Array) -> np.ndarray:
+    """All bytes of the texts, one after the other."""
+    text = text.cast(TEXT)
+    _, places, held = text.buffers()
+    if held is None or not len(text):
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(places, np.int64)[[text.offset, text.offset + len(text)]]
+    return np.frombuffer(held, np.uint8)[slice(*ends)]
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -38,7 +38,7 @@ from lsmlake.interop.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.interop.imports.layout import is_whole, shape_key
 from lsmlake.interop.imports.sources import Sources
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.merge.rules import check_new
 from lsmlake.lsm.pick import last_level_of
 from lsmlake.maintain.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
 from lsmlake.options.iceberg import FIRST_ROW_ID
@@ -125,7 +125,7 @@ def adopt(
         name,
         table.highest_field_id,
     )
-    rule_of(schema, name)  # refuses functions that do not fit their columns
+    check_new(schema, name)  # refuses functions that do not fit their columns
     meta = Metadata.of(env, TablePaths(root, schema.table_uuid))
     work = _Adoption(env, name, Sources(env, outside, table), schema, meta, link)
     undo.on_failure(work.give_up)

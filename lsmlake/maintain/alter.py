@@ -20,14 +20,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.commit import Succession, commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.commit import Succession
 from lsmlake.compact.bucket import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
-from lsmlake.errors import CommitConflict, CommitUnknown, InvalidOption, InvalidSchema, LakeError, SnapshotNotFound
-from lsmlake.format.files import CommitMessage
+from lsmlake.errors import InvalidOption, InvalidSchema, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.merge.rules import check_new
+from lsmlake.maintain.succession import succeed, versions
 from lsmlake.options.columns import PREFIX, SEQUENCE_GROUP
 from lsmlake.options.option import Change
 from lsmlake.options.renaming import columns_in
@@ -46,8 +45,6 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
-_ROUNDS = 5
-
 
 def alter(
     meta: Metadata,
@@ -65,14 +62,15 @@ def alter(
         compactions: returns the function that compacts buckets by a schema.
         only_if: returns further alterations, given the schema in effect; called again after a conflict.
     """
-    for _ in range(_ROUNDS):
-        version = Version.latest(meta)
+    attempts = versions(meta, name, "alter")
+    while True:
+        version = next(attempts)
         old = version.schema
         wanted = [*alterations, *(only_if(old) if only_if else ())]
         new = altered(old, wanted, meta.schemas.ids()[-1] + 1, meta.env.clock(), name)
         if replace(new, id=old.id, time_ms=old.time_ms, highest_field_id=old.highest_field_id) == old and _fields_equal(new, old):
             return None
-        rule_of(new, name)
+        check_new(new, name)
         _check_fixed(version, name, new)
         _check_partitions(version, name, new)
         settling = _settling(version, new, name, _check_no_nulls(version, name, new))
@@ -82,14 +80,8 @@ def alter(
         except SnapshotNotFound:  # other commits have expired it
             continue
         succession = Succession(new, version.number, settling is not None and settling.remade)
-        if published := _publish(version, messages, succession):
+        if published := succeed(version, messages, succession):
             return published
-    raise CommitConflict(
-        "other commits came first on every attempt",
-        where=name,
-        found=f"{_ROUNDS} attempts",
-        cure="pause the writers of the table and alter it again",
-    )
 
 
 def evolve(
@@ -237,24 +229,3 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
                 cure=f"upsert values for the rows where {old.name} IS NULL",
             )
     return superseded
-
-
-def _publish(version: Version, messages: Sequence[CommitMessage], succession: Succession) -> Snapshot | None:
-    """Store and publish the new schema; returns None if another commit or alteration came first."""
-    stored, meta = False, version.meta
-    try:
-        stored = meta.schemas.put(succession.schema)
-    finally:
-        if not stored:
-            meta.files.discard(messages)
-    if not stored:
-        return None
-    try:
-        return commit(version, messages, Identity(meta.env.ids()), succession=succession).snapshot
-    except CommitUnknown:
-        raise
-    except LakeError as failed:
-        meta.files.delete_quietly([meta.paths.schema(succession.schema.id)])
-        if isinstance(failed, CommitConflict):
-            return None
-        raise

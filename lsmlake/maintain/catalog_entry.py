@@ -19,6 +19,7 @@ from lsmlake.interop.iceberg.patience import waiting_for
 from lsmlake.interop.iceberg.published import is_published, uri_of
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
+from lsmlake.undo import pass_interruption
 
 _log = logging.getLogger("lsmlake")
 
@@ -47,6 +48,7 @@ class CatalogEntry:
             with waiting_for(found.catalog, found.clock) as seconds:
                 return found if catalog.has(found.catalog, found.name, *own, seconds) else None
         except Exception as failed:
+            pass_interruption(failed)
             _warn(meta.paths.root, "the table may remain in a catalog of Iceberg; then drop it there, without its files", failed)
             return None
 
@@ -56,6 +58,7 @@ class CatalogEntry:
             with waiting_for(self.catalog, self.clock) as seconds:
                 catalog.remove(self.catalog, self.name, seconds)
         except Exception as failed:
+            pass_interruption(failed)
             _warn(
                 self.root, f"the table remains in the catalog {self.catalog} of Iceberg; drop it there, without its files", failed
             )
@@ -66,6 +69,7 @@ def publish_moved(meta: Metadata) -> None:
     try:
         mirror.bring_up_to_date(meta)
     except Exception as failed:
+        pass_interruption(failed)
         _warn(meta.paths.root, "Iceberg metadata was not brought up to date after the table was renamed", failed)
 
 

@@ -164,7 +164,9 @@ def _origin(branch: BranchInfo) -> tuple[str | None, int]:
 
 
 def _all_branches(meta: Metadata) -> list[_Listed]:
-    return list(_listed(meta, meta.branches.names(), meta.branches.read))
+    rows = list(_listed(meta, meta.branches.names(), meta.branches.read))
+    known = meta.branches.by_new_name({row.name: row.found for row in rows if row.found is not None})
+    return [row for row in rows if row.found is None or row.name in known]
 
 
 def branches(meta: Metadata) -> pa.Table:

@@ -20,7 +20,7 @@ from lsmlake.options.columns import FUNCTION, PREFIX
 from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.statistics import statistics_of
@@ -124,7 +124,7 @@ def aggregation_fields(schema: Schema) -> pa.Table:
     return pa.table(
         {
             "field_name": pa.array(schema.columns.names, pa.string()),
-            "field_type": pa.array([format_type(field.type) for field in schema.columns], pa.string()),
+            "field_type": pa.array([format_type_of(field) for field in schema.columns], pa.string()),
             "function": pa.array([functions.get(name) for name in schema.columns.names], pa.string()),
             "function_options": pa.array(options, pa.map_(pa.string(), pa.string())),
             "comment": pa.array([_comment(field) for field in schema.columns], pa.string()),

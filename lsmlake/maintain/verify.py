@@ -32,10 +32,11 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.finding import Finding, finding, merged
 from lsmlake.maintain.iceberg_check import iceberg_findings
 from lsmlake.maintain.index_check import IndexCheck
-from lsmlake.schema.schema import Schema
+from lsmlake.schema.rowkind import INSERT
+from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.checksum import checksum_of
-from lsmlake.store.data_reader import Chunk, live_rows, reading
+from lsmlake.store.data_reader import Chunk, DataReader, live_rows, reading
 from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.statistics import statistics_of
@@ -262,6 +263,8 @@ class _Checker:
         last, ends_of_chunks = None, []
         with BucketFiles(self.meta, schema, state.bucket).open(file) as reader:
             names = [name for name in schema.columns.names if name not in schema.key]
+            if (deletes := _not_inserted(reader)) != file.delete_rows:
+                yield Finding(path, f"{deletes} rows are no inserts, the manifest says {file.delete_rows}")
             for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
                 ends_of_chunks += ends(chunk.table)
@@ -324,6 +327,13 @@ class _Checker:
         joined = np.sort(np.concatenate(comparable(keys)))
         if twice := int((joined[1:] == joined[:-1]).sum()):
             yield Finding(where, f"I2: {twice} keys are live in more than one file at deeper levels")
+
+
+def _not_inserted(reader: DataReader) -> int:
+    """The number of rows of other kinds than +I."""
+    if not reader.has_row_kind:
+        return 0
+    return sum(pc.sum(pc.not_equal(chunk.table[ROW_KIND], INSERT)).as_py() or 0 for chunk in reader.chunks([ROW_KIND]))
 
 
 def _differing(indexed: IndexCheck, chunk: Chunk, path: str) -> Iterator[Finding]:

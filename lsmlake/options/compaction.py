@@ -13,7 +13,7 @@ TIERED, UNIVERSAL = "tiered", "universal"
 RADICAL, GENTLE = "radical", "gentle"
 
 _TIERED = (When("compaction.strategy", (TIERED,)),)
-_UNIVERSAL = (When("compaction.strategy", (UNIVERSAL,)),)
+UNIVERSAL_ONLY = (When("compaction.strategy", (UNIVERSAL,)),)
 _LOOKING_UP = When("deletion-vectors.enabled", (True,)), When("changelog-producer", (LOOKUP,))
 """With either, a compaction looks up level-0 keys in older files; without waiting level-0 files, reads need not merge."""
 
@@ -35,7 +35,7 @@ class CompactionOptions:
         "compaction.strategy",
         one_of(TIERED, UNIVERSAL),
         TIERED,
-        "which sorted runs a compaction takes; default without deletion vectors: universal",
+        "which sorted runs a compaction takes; default without deletion vectors, and with an option of universal: universal",
         own=True,
         derived=lambda values: TIERED if values["deletion-vectors.enabled"] else UNIVERSAL,
     )
@@ -69,7 +69,11 @@ class CompactionOptions:
         only=(_TIERED,),
     )
     sorted_run_trigger: int = option(
-        "num-sorted-run.compaction-trigger", integer(1), 5, "number of sorted runs that start a compaction", only=(_UNIVERSAL,)
+        "num-sorted-run.compaction-trigger",
+        integer(1),
+        5,
+        "number of sorted runs that start a compaction",
+        only=(UNIVERSAL_ONLY,),
     )
     stop_trigger: int | None = option(
         "num-sorted-run.stop-trigger",
@@ -82,27 +86,27 @@ class CompactionOptions:
         integer(0),
         200,
         "a full compaction starts when all other runs have more than this percentage of the bytes of the oldest run",
-        only=(_UNIVERSAL,),
+        only=(UNIVERSAL_ONLY,),
     )
     size_ratio: int = option(
         "compaction.size-ratio",
         integer(0),
         1,
         "percentage by which the next older run may be larger than the newer runs together and still join them",
-        only=(_UNIVERSAL,),
+        only=(UNIVERSAL_ONLY,),
     )
     optimization_interval_ms: int | None = option(
-        "compaction.optimization-interval", duration, None, "longest time between full compactions", only=(_UNIVERSAL,)
+        "compaction.optimization-interval", duration, None, "longest time between full compactions", only=(UNIVERSAL_ONLY,)
     )
     total_size_threshold_bytes: int | None = option(
-        "compaction.total-size-threshold", size, None, "buckets smaller than this are compacted in full", only=(_UNIVERSAL,)
+        "compaction.total-size-threshold", size, None, "buckets smaller than this are compacted in full", only=(UNIVERSAL_ONLY,)
     )
     incremental_size_threshold_bytes: int | None = option(
         "compaction.incremental-size-threshold",
         size,
         None,
         "a full compaction starts when more bytes than this are outside of the last level",
-        only=(_UNIVERSAL,),
+        only=(UNIVERSAL_ONLY,),
     )
     lookup_compact: str | None = option(
         "lookup-compact",
@@ -110,7 +114,7 @@ class CompactionOptions:
         RADICAL,
         "radical: every compaction takes level 0; gentle: the size rules decide, and level 0 is taken at least every"
         " lookup-compact.max-interval commits",
-        only=(_UNIVERSAL, _LOOKING_UP),
+        only=(UNIVERSAL_ONLY, _LOOKING_UP),
         derived=lambda values: RADICAL if any(when.holds(values) for when in _LOOKING_UP) else None,
     )
     lookup_max_interval: int = option(
@@ -122,13 +126,13 @@ class CompactionOptions:
         derived=lambda values: 2 * values["num-sorted-run.compaction-trigger"],
     )
     offpeak_start_hour: int | None = option(
-        "compaction.offpeak.start.hour", hour, None, "first hour of the off-peak time, in UTC", only=(_UNIVERSAL,)
+        "compaction.offpeak.start.hour", hour, None, "first hour of the off-peak time, in UTC", only=(UNIVERSAL_ONLY,)
     )
     offpeak_end_hour: int | None = option(
-        "compaction.offpeak.end.hour", hour, None, "first hour after the off-peak time, in UTC", only=(_UNIVERSAL,)
+        "compaction.offpeak.end.hour", hour, None, "first hour after the off-peak time, in UTC", only=(UNIVERSAL_ONLY,)
     )
     offpeak_ratio: int = option(
-        "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio at off-peak times", only=(_UNIVERSAL,)
+        "compaction.offpeak-ratio", integer(0, 100), 0, "added to compaction.size-ratio at off-peak times", only=(UNIVERSAL_ONLY,)
     )
 
     # constants, not options; `bench/tiers.py` measures other values

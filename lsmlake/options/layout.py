@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lsmlake.options.changelog import FULL_COMPACTION
 from lsmlake.options.option import Change, When, option
-from lsmlake.options.types import boolean, directory_name, integer, names
+from lsmlake.options.types import boolean, directory_name, integer, names, only_true
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,9 @@ class LayoutOptions:
         " full-compaction, and always in Paimon: false",
         change=Change.REWRITES,
         derived=lambda values: values["changelog-producer"] != FULL_COMPACTION,
+    )
+    wide_vectors: bool = option(
+        "deletion-vectors.bitmap64", only_true, True, "vectors have 64-bit positions, as Iceberg's; there are no others"
     )
     vector_files: int = option(
         "deletion-vectors.merge-min-count",

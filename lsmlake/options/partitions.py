@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsmlake.options.option import When, option
-from lsmlake.options.types import Type, duration, integer, one_of, text
+from lsmlake.options.types import Type, duration, integer, one_of, only_true, text
 
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 _DIRECTIVES = {
@@ -71,6 +71,12 @@ formatter = Type("pattern", "a pattern of yyyy, yy, MM, dd, HH, mm, ss and SSS, 
 
 @dataclass(frozen=True)
 class PartitionOptions:
+    dynamic_overwrite: bool = option(
+        "dynamic-partition-overwrite",
+        only_true,
+        True,
+        "an overwrite that names no partition replaces the partitions of its rows, and no others",
+    )
     expiration_ms: int | None = option(
         "partition.expiration-time", duration, None, "a partition expires when its time is older than this; default: never"
     )

@@ -5,8 +5,8 @@ The conditions under which one option has an effect are part of its declaration 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from lsmlake.errors import InvalidOption
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT
@@ -28,7 +28,7 @@ class Excludes(NamedTuple):
 
 
 class AtMost(NamedTuple):
-    """The value of option `low` is at most that of `high`, unless one of them is off."""
+    """The value of option `low` is at most that of `high`, unless one of them is off. A default follows a given value."""
 
     low: str
     high: str
@@ -92,6 +92,18 @@ RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
     AtMost("commit.min-retry-wait", "commit.max-retry-wait"),
     Below("tag.creation-delay", "tag.creation-period", PERIODS_MS),
 )
+
+
+def adjusted(values: Values, given: Collection[str]) -> dict[str, Any]:
+    """The values, in which a default gives way to the given value of the option that it is compared with."""
+    made = dict(values)
+    for rule in RULES:
+        if isinstance(rule, AtMost) and is_set(made[rule.low]) and is_set(made[rule.high]) and made[rule.low] > made[rule.high]:
+            if rule.low not in given:
+                made[rule.low] = made[rule.high]
+            elif rule.high not in given:
+                made[rule.high] = made[rule.low]
+    return made
 
 
 def check(

@@ -18,7 +18,7 @@ from lsmlake.options.appends import AppendOptions
 from lsmlake.options.changelog import ChangelogOptions
 from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.commit import CommitOptions
-from lsmlake.options.compaction import CompactionOptions
+from lsmlake.options.compaction import UNIVERSAL, UNIVERSAL_ONLY, CompactionOptions
 from lsmlake.options.files import FileOptions
 from lsmlake.options.iceberg import IcebergOptions
 from lsmlake.options.index import NOT_BUILT, IndexOptions
@@ -78,7 +78,7 @@ class Options:
             raise _of_other_tables(named, Tables.KEYED, where)
         single = tuple(parse_column_option(name, value, where) for name, value in given.items() if name.startswith(PREFIX))
         found: dict[str, Any] = {}
-        for name in (name for name in given if not name.startswith(PREFIX)):
+        for name in (name for name in given if not (name.startswith(PREFIX) or _is_default(name, given[name], keyed))):
             option = _named(name, where)
             if option.name in found:
                 raise InvalidOption(
@@ -87,11 +87,14 @@ class Options:
             if not option.tables.include(keyed):
                 raise _of_other_tables(name, option.tables, where)
             found[option.name] = option.type.parse(name, given[name], where, _CURES.get(name, CURE))
-        values = {name: option.default for name, option in OPTIONS.items()} | found
+        if any(UNIVERSAL_ONLY in OPTIONS[name].only for name in found):
+            found.setdefault("compaction.strategy", UNIVERSAL)
+        values = rules.adjusted({name: option.default for name, option in OPTIONS.items()} | found, found)
         for name, option in OPTIONS.items():
             if option.derived and name not in found:
                 values[name] = option.derived(values)
-        rules.check(((name, _conditions(name)) for name in given), values, OPTIONS, where, keyed=keyed)
+        named = (name for name in given if not _is_default(name, given[name], keyed))
+        rules.check(((name, _conditions(name)) for name in named), values, OPTIONS, where, keyed=keyed)
         made = {
             group: of(**{attribute: values[name] for attribute, name in _MEMBERS[group].items()}) for group, of in _GROUPS.items()
         }
@@ -116,6 +119,11 @@ def check_name(name: object, where: str) -> None:
     """Raises InvalidOption if no option has that name."""
     if not (isinstance(name, str) and name.startswith(PREFIX)):
         _named(str(name), where)
+
+
+def _is_default(name: str, value: object, keyed: bool) -> bool:
+    """Whether a value says how a table without a primary key is laid out anyway: Paimon's `bucket = -1`."""
+    return name == "bucket" and not keyed and str(value).strip() == "-1"
 
 
 def _named(name: str, where: str) -> Option:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from lsmlake.errors import InvalidOption
@@ -87,6 +87,12 @@ def _boolean(value: object) -> bool:
     return text == "true"
 
 
+def _true(value: object) -> bool:
+    if not _boolean(value):
+        raise ValueError
+    return True
+
+
 def _hour(value: object) -> int | None:
     number = _HOUR.read(value)
     return None if number == -1 else number
@@ -133,8 +139,33 @@ def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[i
     return Type(name, takes, read, units)
 
 
+_ISO = re.compile(r"P(?!$)(?:(\d+)D)?(?:T(?!$)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII | re.IGNORECASE)
+
+
+def _or_iso(of: Type[int]) -> Type[int]:
+    """Also takes durations as ISO 8601 writes them, such as PT1H."""
+
+    def read(value: object) -> int:
+        found = _ISO.fullmatch(str(value).strip())
+        if found is None:
+            return of.read(value)
+        return sum(
+            int(number or 0) * factor
+            for number, factor in zip(found.groups(), (86_400_000, 3_600_000, 60_000, 1_000), strict=True)
+        )
+
+    return replace(of, read=read)
+
+
+def _positive(value: object) -> int:
+    if not (found := size.read(value)):
+        raise ValueError
+    return found
+
+
 _HOUR = integer(-1, 23)
 boolean = Type("boolean", "true or false", _boolean)
+only_true = Type("boolean", "true", _true)
 hour = Type("integer", "an hour from 0 to 23, or -1 to disable", _hour)
 text = Type("text", "a name", _text)
 qualified_name = Type("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)
@@ -152,13 +183,16 @@ size = _quantity(
     (1 << 10, "k"),
     (1, ""),
 )
-duration = _quantity(
-    "duration",
-    "a duration such as '10 min'",
-    {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000, "ms": 1},
-    (86_400_000, "day,days"),
-    (3_600_000, "hour,hours"),
-    (60_000, "m,minute,minutes"),
-    (1_000, "sec,second,seconds"),
-    (1, "milli,millis"),
+positive_size = replace(size, takes="a size such as '128 mb', greater than 0", read=_positive)
+duration = _or_iso(
+    _quantity(
+        "duration",
+        "a duration such as '10 min' or 'PT10M'",
+        {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1_000, "ms": 1},
+        (86_400_000, "day,days"),
+        (3_600_000, "hour,hours"),
+        (60_000, "m,minute,minutes"),
+        (1_000, "sec,second,seconds"),
+        (1, "milli,millis"),
+    )
 )

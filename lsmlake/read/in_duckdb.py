@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lsmlake.dialect.condition import value
 from lsmlake.dialect.types import duck_name, quoted, text
 from lsmlake.extras import need
+from lsmlake.interruption import exported
 from lsmlake.predicate.expression import matching, needed_columns
 from lsmlake.read.native import Direct, Source, Stored, Stream
 from lsmlake.read.scan import output_schema
@@ -87,6 +88,9 @@ class _Scanner(NamedTuple):
     filter: pc.Expression | None
 
     def to_reader(self) -> pa.RecordBatchReader:
+        return exported(self._reader())
+
+    def _reader(self) -> pa.RecordBatchReader:
         if self.filter is None:
             return self.stream.to_batches(self.columns)
         schema, columns = self.stream.schema, self.columns

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
+from lsmlake.interruption import as_stream
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
 from lsmlake.schema.adapt import is_evolved
@@ -104,7 +105,7 @@ class Stream:
         return self.read(tuple(self.schema.names if columns is None else columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_batches().__arrow_c_stream__(requested_schema)
+        return as_stream(self.to_batches(), requested_schema)
 
 
 def _batches(plan: Plan) -> pa.RecordBatchReader:

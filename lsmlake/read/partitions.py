@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -17,10 +19,30 @@ from lsmlake.schema.schema import Schema
 def partition_matches(predicate: Predicate, schema: Schema, bucket: Bucket) -> bool | None:
     """Returns whether `predicate` is true of all rows of a partition (True) or of none (False), as far as its values tell; None
     if it may be true of some of them."""
-    fields = list(zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True))
-    exact = {field.column: pa.array([value], field.type) for field, value in fields if field.transform.is_identity}
-    if exact and predicate.columns <= exact.keys():
-        return bool(np.asarray(evaluate(predicate, pa.table(exact)))[0])
+    return partitions_match(predicate, schema, [bucket])[0]
+
+
+def partitions_match(predicate: Predicate, schema: Schema, buckets: Sequence[Bucket]) -> list[bool | None]:
+    """As `partition_matches`, for many partitions: a predicate on columns that are partition fields is evaluated once."""
+    found: dict[int, bool | None] = {}
+    for spec in {bucket.spec for bucket in buckets}:
+        places = [place for place, bucket in enumerate(buckets) if bucket.spec == spec]
+        fields = list(enumerate(schema.partition_columns_of(spec)))
+        exact = {
+            field.column: pa.array([buckets[place].partition[number] for place in places], field.type)
+            for number, field in fields
+            if field.transform.is_identity
+        }
+        if exact and predicate.columns <= exact.keys():
+            found |= zip(places, evaluate(predicate, pa.table(exact)).tolist(), strict=True)
+        else:
+            found |= {place: _matches(predicate, schema, buckets[place]) for place in places}
+    return [found[place] for place in range(len(buckets))]
+
+
+def _matches(predicate: Predicate, schema: Schema, bucket: Bucket) -> bool | None:
+    """By the bounds that the values of a partition give."""
+    fields = zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True)
     bounds: dict[str, ColumnBounds] = {}
     one = np.ones(1, np.int64)
     for field, value in fields:

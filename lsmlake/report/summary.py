@@ -21,7 +21,7 @@ from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_columns, format_type
+from lsmlake.schema.type_text import format_columns, format_type_of
 from lsmlake.schema.types import COMMENT
 
 _LABEL = Style(dim=True)
@@ -157,7 +157,7 @@ class Summary:
 
 def _column_record(column: pa.Field) -> dict[str, object]:
     comment = (column.metadata or {}).get(COMMENT, b"").decode() or None
-    return {"name": column.name, "type": format_type(column.type), "nullable": column.nullable, "comment": comment}
+    return {"name": column.name, "type": format_type_of(column), "nullable": column.nullable, "comment": comment}
 
 
 def _snapshot_record(snapshot: Snapshot | None) -> dict[str, object] | None:

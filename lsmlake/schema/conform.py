@@ -22,6 +22,8 @@ from lsmlake.kernels.chunks import filled
 from lsmlake.schema import lossless, omitted, types
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import TooLong, fitting
+from lsmlake.schema.type_text import format_type_of
 
 _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
@@ -56,7 +58,8 @@ def conform(
 ) -> pa.Table:
     """Converts `data` to exactly `columns` in canonical types. Does not copy columns that have the right type.
 
-    The key and partition columns of the result have no NaN, and 0.0 instead of -0.0; the key columns have no nulls.
+    The key and partition columns of the result have no NaN, and 0.0 instead of -0.0; the key columns have no nulls. Texts have
+    the form of their VARCHAR(n) or CHAR(n).
 
     Args:
         data: The rows of the user.
@@ -74,10 +77,10 @@ def conform(
     check_names(data.schema.names, needed)
     place, missing = _Place(first_row), omitted.as_null if combines_rows(schema) else omitted.with_default
     arrays = [
-        _convert(_completed(data[field.name], field, missing), plain, cast, place)
+        _convert(_completed(data[field.name], field, missing), schema.typed_columns.field(field.name), cast, place)
         if field.name in needed
-        else missing(field, data.num_rows).cast(plain.type)
-        for field, plain in ((field, schema.plain_columns.field(field.name)) for field in wanted)
+        else missing(field, data.num_rows).cast(schema.plain_columns.field(field.name).type)
+        for field in wanted
     ]
     columns_of = pa.schema([schema.plain_columns.field(field.name) for field in wanted])
     return clean_keys(pa.table(arrays, schema=columns_of), schema)
@@ -126,7 +129,7 @@ def _check_type(found: pa.DataType, field: pa.Field, cast: Cast | None) -> None:
     raise InvalidData(
         "type does not fit",
         where=f"column {field.name!r}",
-        expected=types.type_name(field.type),
+        expected=format_type_of(field),
         found=found,
         cure=_CAST_CURE if castable else "convert the column before writing",
     )
@@ -199,8 +202,8 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
 
 
 def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.ChunkedArray:
-    """Converts `column` to the type of `field`, inner fields nullable. Raises InvalidData naming the first value that does not
-    fit."""
+    """Converts `column` to the type of `field`, inner fields nullable, with the lengths of its texts. Raises InvalidData naming
+    the first value that does not fit."""
     _check_type(column.type, field, cast)
     return _all_chunks(column, field, cast, _Place(None))
 
@@ -208,10 +211,11 @@ def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.Chunke
 def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
     wanted = nested.nullable(field.type)
     make = partial(_strict, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
+    fit = fitting(field)
 
     def checked(chunk: pa.Array) -> pa.Array:
         chunk.validate(full=True)
-        return make(chunk)
+        return make(chunk) if fit is None else fit(make(chunk))
 
     made, start = [], 0
     for chunk in column.chunks:
@@ -222,9 +226,9 @@ def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, pla
             raise InvalidData(
                 "a value does not fit",
                 where=place.of(field, start + row),
-                expected=types.type_name(field.type),
+                expected=format_type_of(field),
                 found=f"{shown(chunk, row)} ({column.type}): {refused}",
-                cure=_ROUNDED_CURE if isinstance(refused, _Rounded) else "correct the value",
+                cure=_CURES.get(type(refused), "correct the value"),
             ) from refused
         start += len(chunk)
     return pa.chunked_array(made, wanted)
@@ -241,6 +245,16 @@ def shown(array: pa.Array | pa.ChunkedArray, row: int) -> str:
 
 class _Rounded(pa.ArrowInvalid):
     """A DOUBLE is not exactly a FLOAT."""
+
+
+_CURES = {
+    _Rounded: _ROUNDED_CURE,
+    TooLong: Wording(
+        "shorten the value, or give the column a longer VARCHAR(n) or STRING: alter(change_type(...))",
+        command="shorten the value, or give the column a longer VARCHAR(n) or STRING: lsmlake alter --type",
+        sql="shorten the value, or write ALTER TABLE ... ALTER COLUMN ... TYPE with a longer VARCHAR(n) or STRING",
+    ),
+}
 
 
 def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -20,6 +20,9 @@ from sqlglot.tokens import TokenType
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema import types
 from lsmlake.schema.dialect import SparkTypes
+from lsmlake.schema.intervals import KINDS, interval_in
+from lsmlake.schema.sized_text import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
+from lsmlake.schema.spelling import spelled
 
 DECIMAL_PRECISION_MAX = 38
 _TEXT_SHOWN_MAX = 200
@@ -41,21 +44,26 @@ _PLAIN = {
     _Type.TIMESTAMPLTZ: pa.timestamp("us", tz="UTC"),
     _Type.TIMESTAMPNTZ: pa.timestamp("us"),
 }
-_SIZED_TEXT = (_Type.VARCHAR, _Type.CHAR, _Type.NVARCHAR, _Type.NCHAR)
+_SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")
 """What the parser sets of a type, and this module reads."""
 TYPES = (
-    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, "
+    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, VARCHAR(n), CHAR(n), BINARY, DATE, TIMESTAMP, "
+    "TIMESTAMP_NTZ, "
     "ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
 )
 _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
 
 
-def parse_columns(text: str) -> pa.Schema:
+def parse_columns(text: str, *, intervals: bool = False) -> pa.Schema:
     """Parses a column list in Spark's DDL into an Arrow schema.
 
     TIMESTAMP and TIMESTAMP_LTZ are `timestamp('us', 'UTC')`, TIMESTAMP_NTZ is `timestamp('us')`; DECIMAL without parameters is
-    (10,0). Comments become field metadata `b"comment"`.
+    (10,0). Comments become field metadata `b"comment"`, VARCHAR(n) and CHAR(n) `b"text_type"`.
+
+    Args:
+        text: The columns.
+        intervals: Whether columns can be INTERVALs, as those of views; those of tables cannot.
 
     Raises:
         InvalidSchema: The text is not a list of names and types with NOT NULL and COMMENT.
@@ -68,7 +76,7 @@ def parse_columns(text: str) -> pa.Schema:
         raise InvalidSchema("the columns cannot be read", where=_shown(text), expected=_GRAMMAR) from error
     if not parsed.expressions:
         raise InvalidSchema("the list of columns is empty", where=_shown(text), expected=_GRAMMAR)
-    return columns_of(parsed.expressions)
+    return columns_of(parsed.expressions, intervals=intervals)
 
 
 def requoted(text: str) -> str:
@@ -84,24 +92,59 @@ def requoted(text: str) -> str:
     return "".join(characters)
 
 
-def columns_of(definitions: Iterable[exp.Expression]) -> pa.Schema:
+def columns_of(definitions: Iterable[exp.Expression], *, intervals: bool = False) -> pa.Schema:
     """Returns the Arrow schema of column definitions parsed by sqlglot (dialect `SparkTypes`), as in a CREATE TABLE."""
-    return pa.schema([_field(definition, "") for definition in definitions])
+    fields = [_field(definition, "") for definition in definitions]
+    for field in fields:
+        _check_interval(field.type, f"column {field.name}", intervals)
+    return pa.schema(fields)
 
 
-def type_of(kind: exp.DataType, where: str = "") -> pa.DataType:
-    """Returns the Arrow type of a parsed Spark type; `where` names the column in messages."""
+def type_of(kind: exp.DataType, where: str = "", *, intervals: bool = False) -> pa.DataType:
+    """Returns the Arrow type of a parsed Spark type, in which VARCHAR(n) and CHAR(n) are STRING.
+
+    Args:
+        kind: The type.
+        where: Names the column in messages.
+        intervals: Whether the type can be an INTERVAL, or have one inside.
+
+    Raises:
+        InvalidSchema: There is no such type.
+    """
+    found = _typed("", kind, where).type
+    _check_interval(found, where, intervals)
+    return found
+
+
+def _check_interval(kind: pa.DataType, where: str, intervals: bool) -> None:
+    if not intervals and (found := interval_in(kind)) is not None:
+        cure = "store intervals as STRING or as numbers"
+        raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=str(found), cure=cure)
+
+
+def _typed(name: str, kind: exp.DataType, where: str) -> pa.Field:
+    """A field of a parsed type."""
+    if kind.this is _Type.INTERVAL or isinstance(kind.this, exp.Interval):
+        return pa.field(name, _interval(kind, where))
     if any(value and name not in _UNDERSTOOD for part in (kind, *_parameters(kind)) for name, value in part.args.items()):
-        raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=kind.sql("spark"))
+        raise _unknown(kind, where)
     nested = {_Type.ARRAY: _array, _Type.MAP: _map, _Type.STRUCT: _struct}
     if kind.this in nested:
-        return nested[kind.this](kind, where)
+        return pa.field(name, nested[kind.this](kind, where))
     if kind.this is _Type.DECIMAL:
-        return _decimal(kind, where)
+        return pa.field(name, _decimal(kind, where))
+    if kind.this in _SIZED_TEXT:
+        return with_sized_text(pa.field(name, pa.string()), _sized_text(kind, where))
     if kind.this in _PLAIN and not kind.expressions:
-        return _PLAIN[kind.this]
-    cure = "use STRING, it has no length" if kind.this in _SIZED_TEXT else ""
-    raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=kind.sql("spark"), cure=cure)
+        return pa.field(name, _PLAIN[kind.this])
+    raise _unknown(kind, where)
+
+
+def _unknown(kind: exp.DataType, where: str) -> InvalidSchema:
+    if kind.this is _Type.TIME:  # sqlglot writes TIMESTAMP for it
+        cure = "use STRING or TIMESTAMP: Spark refuses TIME, too, unless a setting allows it"
+        return InvalidSchema("unknown column type", where=where, expected=TYPES, found="TIME", cure=cure)
+    return InvalidSchema("unknown column type", where=where, expected=TYPES, found=spelled(kind))
 
 
 def _parameters(kind: exp.DataType) -> list[exp.Expression]:
@@ -124,50 +167,49 @@ def _unreadable(text: str, error: ParseError) -> InvalidSchema:
 
 def _field(definition: exp.Expression, parent: str) -> pa.Field:
     if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.args.get("kind"), exp.DataType):
-        found = definition.sql("spark")
+        found = spelled(definition)
         raise InvalidSchema(
             "not a column definition", where=parent, expected=_GRAMMAR, found=found, cure="pass the primary key separately"
         )
     name = definition.name
     where = f"{parent}.{name}" if parent else f"column {name}"
-    nullable, metadata, seen = True, None, set()
+    made, seen = _typed(name, definition.args.get("kind"), where), set()
     for constraint in definition.args.get("constraints") or ():
         kind = constraint.args.get("kind")
         if type(kind) in seen:
-            raise InvalidSchema(
-                "a column attribute is given twice", where=where, expected=_GRAMMAR, found=constraint.sql("spark")
-            )
+            raise InvalidSchema("a column attribute is given twice", where=where, expected=_GRAMMAR, found=spelled(constraint))
         seen.add(type(kind))
         if isinstance(kind, exp.NotNullColumnConstraint):
-            nullable = bool(kind.args.get("allow_null"))
+            made = made.with_nullable(bool(kind.args.get("allow_null")))
         elif isinstance(kind, exp.CommentColumnConstraint):
-            metadata = {types.COMMENT: kind.this.this.encode()}  # `name` lacks the text of r'...'
+            comment = kind.this.this.encode()  # `name` lacks the text of r'...'
+            made = made.with_metadata({**(made.metadata or {}), types.COMMENT: comment})
         else:
-            found = constraint.sql("spark")
+            found = spelled(constraint)
             raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=found, cure="remove it")
-    return pa.field(name, type_of(definition.args.get("kind"), where), nullable, metadata)
+    return made
 
 
 def _array(kind: exp.DataType, where: str) -> pa.DataType:
     (element,) = _inner(kind, where, 1, "ARRAY<type>")
-    return pa.list_(pa.field("element", type_of(element, where)))
+    return pa.list_(_typed("element", element, where))
 
 
 def _map(kind: exp.DataType, where: str) -> pa.DataType:
     key, value = _inner(kind, where, 2, "MAP<key type, value type>")
-    return pa.map_(type_of(key, where), type_of(value, where))
+    return pa.map_(_typed("key", key, where).with_nullable(False), _typed("value", value, where))
 
 
 def _struct(kind: exp.DataType, where: str) -> pa.DataType:
     if not kind.expressions:
-        raise InvalidSchema("a struct needs fields", where=where, expected="STRUCT<name: type, ...>", found=kind.sql("spark"))
+        raise InvalidSchema("a struct needs fields", where=where, expected="STRUCT<name: type, ...>", found=spelled(kind))
     return pa.struct([_field(definition, where) for definition in kind.expressions])
 
 
 def _inner(kind: exp.DataType, where: str, count: int, expected: str) -> list[exp.DataType]:
     inner = kind.expressions
     if len(inner) != count or not all(isinstance(part, exp.DataType) for part in inner):
-        raise InvalidSchema("the type is not complete", where=where, expected=expected, found=kind.sql("spark"))
+        raise InvalidSchema("the type is not complete", where=where, expected=expected, found=spelled(kind))
     return inner
 
 
@@ -178,4 +220,22 @@ def _decimal(kind: exp.DataType, where: str) -> pa.DataType:
         if 1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision:
             return pa.decimal128(precision, scale)
     expected = f"DECIMAL(precision, scale) with scale <= precision <= {DECIMAL_PRECISION_MAX}"
-    raise InvalidSchema("invalid decimal type", where=where, expected=expected, found=kind.sql("spark"))
+    raise InvalidSchema("invalid decimal type", where=where, expected=expected, found=spelled(kind))
+
+
+def _interval(kind: exp.DataType, where: str) -> pa.DataType:
+    unit = None if kind.this is _Type.INTERVAL else kind.this.args.get("unit")
+    ends = [] if unit is None else [unit.this, unit.expression] if isinstance(unit, exp.IntervalSpan) else [unit]
+    name = f"INTERVAL {' TO '.join(one.name for one in ends)}".rstrip()
+    if name not in KINDS:
+        raise InvalidSchema("unknown column type", where=where, expected=f"one of {', '.join(KINDS)}", found=name)
+    return KINDS[name]
+
+
+def _sized_text(kind: exp.DataType, where: str) -> SizedText:
+    numbers = [part.name for part in kind.expressions]
+    if len(numbers) == 1 and numbers[0].isdecimal() and int(numbers[0]) <= LENGTH_MAX:
+        return SizedText(_SIZED_TEXT[kind.this], int(numbers[0]))
+    name = _SIZED_TEXT[kind.this]
+    cure = "write its length, or STRING, which has none"
+    raise InvalidSchema(f"{name} has one length", where=where, expected=f"{name}(n)", found=spelled(kind), cure=cure)

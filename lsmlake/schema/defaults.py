@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema, LakeError
 from lsmlake.schema import lossless, types
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.sized_text import fitting
+from lsmlake.schema.type_text import format_type_of
 
 INITIAL, WRITE = DEFAULTS = types.DEFAULTS
 
@@ -75,12 +76,13 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
         return pa.scalar(None, types.plain(of.type))
     _no_default_of_nested(of.type, of.name)
     try:
-        return lossless.convert(pa.array([value]), of.type, "UTC")[0]
+        made = lossless.convert(pa.array([value]), of.type, "UTC")
+        return (made if (fit := fitting(of)) is None else fit(made))[0]
     except (lossless.Unfit, LakeError, pa.ArrowException, ValueError, OverflowError, TypeError) as unfit:
         raise InvalidSchema(
             "the default does not fit the type",
             where=f"{where}, column {of.name!r}",
-            expected=format_type(of.type),
+            expected=format_type_of(of),
             found=repr(value),
             cure="correct the default",
         ) from unfit

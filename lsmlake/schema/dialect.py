@@ -21,6 +21,8 @@ _NAMES = {
     TokenType.DOUBLE: {"DOUBLE"},
     TokenType.DECIMAL: {"DECIMAL", "DEC", "NUMERIC"},
     TokenType.TEXT: {"STRING"},
+    TokenType.VARCHAR: {"VARCHAR"},
+    TokenType.CHAR: {"CHAR", "CHARACTER"},
     TokenType.BINARY: {"BINARY"},
     TokenType.DATE: {"DATE"},
     TokenType.TIMESTAMPTZ: {"TIMESTAMP"},

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from lsmlake.errors import Corrupt, UnsupportedFormat
 
 VERSION = 1
+_NEWEST = {"schema": 2}
+"""The newest version of a kind of file, if it is another one: a file has the oldest version that has all it says."""
 _MAGIC = b"LSMK"
 _HEAD = struct.Struct(">4s4sH")
 _TAIL = struct.Struct(">I")
@@ -42,14 +44,14 @@ def unwrap(kind: str, data: bytes, where: str) -> bytes:
             cure=_RESTORE,
         )
     checksum, found = _TAIL.unpack_from(data, len(data) - _TAIL.size)[0], zlib.crc32(memoryview(data)[: -_TAIL.size])
-    _check_version(version, where)
+    _check_version(version, where, VERSION)
     if checksum != found:
         raise Corrupt("checksum does not match", where=where, expected=f"{checksum:#010x}", found=f"{found:#010x}", cure=_RESTORE)
     return data[_HEAD.size : -_TAIL.size]
 
 
-def wrap_json(kind: str, content: Mapping[str, object]) -> bytes:
-    content = {"format": f"lsmlake-{kind}", "version": VERSION, **content}
+def wrap_json(kind: str, content: Mapping[str, object], version: int = VERSION) -> bytes:
+    content = {"format": f"lsmlake-{kind}", "version": version, **content}
     return json.dumps({**content, "checksum": _json_checksum(content)}, indent=2, ensure_ascii=False).encode()
 
 
@@ -67,7 +69,7 @@ def unwrap_json(kind: str, data: bytes, where: str) -> dict:
         raise Corrupt(
             "file is of another kind", where=where, expected=f"lsmlake-{kind}", found=content.get("format"), cure=_RESTORE
         )
-    _check_version(content.get("version"), where)
+    _check_version(content.get("version"), where, _NEWEST.get(kind, VERSION))
     checksum = content.pop("checksum", None)
     try:
         found = _json_checksum(content)
@@ -84,14 +86,14 @@ def _json_checksum(content: Mapping[str, object]) -> str:
     return f"{zlib.crc32(text.encode(errors='surrogatepass')):08x}"  # a damaged file may hold surrogates
 
 
-def _check_version(version: object, where: str) -> None:
+def _check_version(version: object, where: str, newest: int) -> None:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise Corrupt("file has no valid format version", where=where, expected=f"1 to {VERSION}", found=version, cure=_RESTORE)
-    if version > VERSION:
+        raise Corrupt("file has no valid format version", where=where, expected=f"1 to {newest}", found=version, cure=_RESTORE)
+    if version > newest:
         raise UnsupportedFormat(
             "file has a newer format version",
             where=where,
-            expected=f"version {VERSION} or older",
+            expected=f"version {newest} or older",
             found=f"version {version}",
             cure="upgrade lsmlake",
         )

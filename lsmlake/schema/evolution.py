@@ -11,7 +11,8 @@ from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.schema import RESERVED, Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.sized_text import widens_text
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.schema.types import FIELD_ID, field_id, inner_fields, with_inner_fields
 from lsmlake.schema.widening import widens
 
@@ -118,7 +119,7 @@ def unfit(written: Schema, now: Schema) -> str | None:
     before = {field_id(field): field for field in written.columns}
     for field in now.columns:
         if (old := before.get(field_id(field))) is not None:
-            if not _holds(old, field):
+            if not _holds(old, field) or not _holds_texts(old, field):
                 return f"whose column {field.name!r} cannot hold every written value"
             continue
         value = default_of(field, INITIAL)
@@ -138,7 +139,7 @@ def lost_column(followed: Schema, later: Schema) -> str | None:
         if found is None:
             return f"column {field.name!r} was dropped"
         if not _readable_as(found, field):
-            return f"column {field.name!r} changed from {format_type(field.type)} to {format_type(found.type)}"
+            return f"column {field.name!r} changed from {format_type_of(field)} to {format_type_of(found)}"
     return None
 
 
@@ -149,7 +150,7 @@ def wider_column(earlier: Schema, now: Schema) -> str | None:
     for field in now.columns:
         old = before.get(field_id(field))
         if old is not None and not _holds(old.with_nullable(field.nullable), field):
-            return f"column {old.name!r} was {format_type(old.type)}"
+            return f"column {old.name!r} was {format_type_of(old)}"
     return None
 
 
@@ -175,3 +176,10 @@ def _holds(old: pa.Field, new: pa.Field) -> bool:
     if not theirs:
         return widens(old.type, new.type)
     return all(_holds(theirs[number], field) for field in inner_fields(new.type) if (number := field_id(field)) in theirs)
+
+
+def _holds_texts(old: pa.Field, new: pa.Field) -> bool:
+    """Whether every text of a field, or inside of it, has a length that the same field in another schema allows."""
+    theirs = {field_id(field): field for field in inner_fields(old.type)}
+    inside = (field for field in inner_fields(new.type) if field_id(field) in theirs)
+    return widens_text(old, new) and all(_holds_texts(theirs[field_id(field)], field) for field in inside)

@@ -7,6 +7,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import nested
 from lsmlake.schema import types
+from lsmlake.schema.sized_text import sized_text, with_sized_text
 
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -18,12 +19,12 @@ _WIDER = {
 
 
 def schema_from(found: pa.Schema) -> pa.Schema:
-    """Returns the columns of a table for data with schema `found`, all nullable.
+    """Returns the columns of a table for data with schema `found`, all nullable. A VARCHAR(n) or CHAR(n) stays one.
 
     Nanoseconds become microseconds, dictionaries are decoded, unsigned integers become the next wider signed type. Raises
     InvalidSchema naming the column for an unsupported type.
     """
-    return pa.schema([pa.field(field.name, _column_type(field)) for field in found])
+    return pa.schema([with_sized_text(pa.field(field.name, _column_type(field)), sized_text(field)) for field in found])
 
 
 def _column_type(field: pa.Field) -> pa.DataType:
@@ -44,7 +45,7 @@ def _widened(type_: pa.DataType) -> pa.DataType:
     if t.is_struct(type_):
         return pa.struct([field.with_type(_widened(field.type)) for field in type_])
     if t.is_map(type_):
-        return pa.map_(_widened(type_.key_type), _widened(type_.item_type))
+        return pa.map_(*(field.with_type(_widened(field.type)) for field in (type_.key_field, type_.item_field)))
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
-        return pa.list_(_widened(type_.value_type))
+        return pa.list_(type_.value_field.with_type(_widened(type_.value_type)))
     return _WIDER.get(type_, type_)

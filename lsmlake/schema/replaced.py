@@ -18,6 +18,7 @@ from lsmlake.schema import types
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_type, format_type_of
 
 _CURE = "write DROP TABLE, then CREATE TABLE: the older snapshots then go with the table"
 
@@ -51,11 +52,16 @@ def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str)
 def _column(field: pa.Field, now: Schema, ids: Iterator[int]) -> pa.Field:
     """A column with the ids of the one that it was, or with new ones."""
     known = next((one for one in now.columns if one.name == field.name), None)
-    if known is None or types.plain(known.type) != types.plain(field.type):
+    same = known is not None and types.plain(known.type) == types.plain(field.type)
+    if not same or (pa.types.is_nested(field.type) and _inner_lengths(known) != _inner_lengths(field)):
         return types.number_fields(pa.schema([field]), ids).field(0)
     metadata = {**(field.metadata or {}), types.FIELD_ID: known.metadata[types.FIELD_ID]}
     made = pa.field(field.name, known.type, field.nullable, metadata)
     return made if (value := default_of(known, INITIAL)) is None else with_default(made, INITIAL, value)
+
+
+def _inner_lengths(field: pa.Field) -> str:
+    return format_type(types.with_lengths(field).type)
 
 
 def _check_kept(now: Schema, columns: pa.Schema, where: str) -> None:
@@ -67,7 +73,7 @@ def _check_kept(now: Schema, columns: pa.Schema, where: str) -> None:
         raise InvalidSchema(
             "a table that is replaced keeps the columns of its key and partitions, with their types",
             where=where,
-            expected=", ".join(f"{field.name} {types.type_name(types.plain(field.type))}" for field in gone),
+            expected=", ".join(f"{field.name} {format_type_of(field)}" for field in gone),
             cure=_CURE,
         )
 

@@ -21,6 +21,8 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4
 ERASE = 8 | ERASES | DELETE
 NAMES = ("+I", "-U", "+U", "-D")
+STORED = (*range(8), ERASE)
+"""The values in data files."""
 
 
 class Source(NamedTuple):

@@ -27,8 +27,11 @@ from lsmlake.schema.partitioning import (
 )
 from lsmlake.schema.row_text import value_text
 from lsmlake.schema.shape import FLAG, NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.schema.sized_text import has_sized_text
 from lsmlake.schema.transform import IDENTITY, Transform
 
+_VERSION_WITH_LENGTHS = 2
+"""The version of a schema file with a VARCHAR(n) or CHAR(n)."""
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
 UNPARTITIONED = Wording(
@@ -94,7 +97,7 @@ class Schema:
         terms = [Term.parse(text, columns.names, where) for text in partition_by]
         keys = (*primary_key, *(term.column for term in terms))
         columns = _with_write_defaults(types.canonical_schema(columns), columns, keys, where)
-        _check_names(columns, where)
+        _check_new_names(columns, where)
         check_are_columns("partition", [term.column for term in terms], columns, where)
         identity = [term.column for term in terms if term.transform.is_identity]
         key = [name for name in primary_key if name not in identity]
@@ -132,7 +135,7 @@ class Schema:
         `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
         types.canonical_schema(columns)  # refuses types that no column has
-        _check_names(columns, where)
+        _check_new_names(columns, where)
         if not all(0 < id <= types.FIELD_ID_MAX for id in types.field_ids(columns)):
             expected = f"1 to {types.FIELD_ID_MAX}"
             raise InvalidSchema("a column has a field id that no column can have", where=where, expected=expected)
@@ -162,7 +165,7 @@ class Schema:
     ) -> Schema:
         """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
-        _check_names(columns, where)
+        _check_new_names(columns, where)
         made = replace(
             self,
             id=id,
@@ -270,8 +273,13 @@ class Schema:
 
     @cached_property
     def plain_columns(self) -> pa.Schema:
-        """The columns without ids and comments: the schema of query results."""
+        """The columns without ids, comments and lengths: the schema of query results."""
         return pa.schema([pa.field(f.name, types.plain(f.type), f.nullable) for f in self.columns])
+
+    @cached_property
+    def typed_columns(self) -> pa.Schema:
+        """The columns without ids and comments, with the lengths of their texts: what statements and conditions see."""
+        return pa.schema([types.with_lengths(f) for f in self.columns])
 
     @cached_property
     def row_columns(self) -> pa.Schema:
@@ -291,7 +299,8 @@ class Schema:
     def encode(self) -> bytes:
         return envelope.wrap_json(
             "schema",
-            {
+            version=_VERSION_WITH_LENGTHS if any(map(has_sized_text, self.columns)) else 1,
+            content={
                 "id": self.id,
                 "table_uuid": self.table_uuid,
                 "fields": [types.to_json(field) for field in self.columns],
@@ -380,6 +389,13 @@ def _with_write_defaults(columns: pa.Schema, given: pa.Schema, keys: Sequence[st
                 raise InvalidSchema("null is no default of a NOT NULL column", where=where, found=field.name)
         fields.append(field)
     return pa.schema(fields)
+
+
+def _check_new_names(columns: pa.Schema, where: str) -> None:
+    """The checks of a schema that is being made; older tables may have what only this refuses."""
+    _check_names(columns, where)
+    if (name := next((name for name in columns.names if "\0" in name), None)) is not None:  # DuckDB ends a name there
+        raise InvalidSchema("a column name has a NUL character", where=where, found=repr(name), cure="rename the column")
 
 
 def _check_names(columns: pa.Schema, where: str) -> None:

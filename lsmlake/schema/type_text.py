@@ -7,6 +7,8 @@ import re
 import pyarrow as pa
 
 from lsmlake.schema import types
+from lsmlake.schema.intervals import interval_of
+from lsmlake.schema.sized_text import sized_text
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A name that needs no quotes, unless it is a keyword."""
@@ -20,12 +22,17 @@ def backticked(name: str) -> str:
 def format_type(kind: pa.DataType) -> str:
     """Returns the Spark name of an Arrow type, such as `MAP<STRING, DECIMAL(10,2)>`; for a non-canonical type Arrow's name."""
     if pa.types.is_list(kind):
-        return f"ARRAY<{format_type(kind.value_type)}>"
+        return f"ARRAY<{format_type_of(kind.value_field)}>"
     if pa.types.is_map(kind):
-        return f"MAP<{format_type(kind.key_type)}, {format_type(kind.item_type)}>"
+        return f"MAP<{format_type_of(kind.key_field)}, {format_type_of(kind.item_field)}>"
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(_format_field(field, ': ') for field in kind)}>"
     return types.type_name(kind)
+
+
+def format_type_of(field: pa.Field) -> str:
+    """As `format_type`, with the length of a VARCHAR(n) or CHAR(n), and the fields of an INTERVAL."""
+    return str(sized_text(field) or interval_of(field) or format_type(field.type))
 
 
 def format_columns(schema: pa.Schema) -> str:
@@ -37,7 +44,7 @@ def _format_field(field: pa.Field, colon: str) -> str:
     plain = PLAIN_NAME.fullmatch(field.name) and not _is_keyword(field.name)
     name = field.name if plain else backticked(field.name)
     comment = (field.metadata or {}).get(types.COMMENT)
-    words = [f"{name}{colon}{format_type(field.type)}"]
+    words = [f"{name}{colon}{format_type_of(field)}"]
     if not field.nullable:
         words.append("NOT NULL")
     if comment is not None:

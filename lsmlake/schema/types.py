@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.schema.shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.schema.sized_text import TEXT_TYPE, SizedText, sized_text, with_sized_text
 
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"
@@ -111,6 +112,7 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
     )
 
 
+_NO_INTERVALS = "tables do not hold INTERVALs: cast them to STRING or BIGINT"
 _CURES = {
     "uint8": "use int16: Spark has no unsigned integers",
     "uint16": "use int32: Spark has no unsigned integers",
@@ -118,16 +120,27 @@ _CURES = {
     "uint64": "use decimal(20, 0): Spark has no unsigned integers",
     "halffloat": "use float",
     "null": "give the column a type",
+    "duration[us]": _NO_INTERVALS,
+    "month_day_nano_interval": _NO_INTERVALS,
 }
 
 
 def _canonical_field(field: pa.Field, column: str) -> pa.Field:
-    metadata = {k: v for k, v in (field.metadata or {}).items() if k == COMMENT}
-    return pa.field(field.name, canonical(field.type, column), field.nullable, metadata or None)
+    type_ = canonical(field.type, column)
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k in (COMMENT, TEXT_TYPE)}
+    if TEXT_TYPE in metadata and not (pa.types.is_string(type_) and sized_text(field)):
+        raise InvalidSchema(
+            "the metadata text_type of a field is not the type of its texts",
+            where=f"column {column!r}",
+            expected="VARCHAR(n) or CHAR(n), for a string",
+            found=f"{metadata[TEXT_TYPE]!r}, for {type_}",
+            cure="correct the metadata, or leave it out",
+        )
+    return pa.field(field.name, type_, field.nullable, metadata or None)
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:
-    """Converts all columns to canonical types; keeps comments, drops other metadata. Raises InvalidSchema."""
+    """Converts all columns to canonical types; keeps comments and lengths, drops other metadata. Raises InvalidSchema."""
     for field in schema:
         _check_depth(field)
     return pa.schema([_canonical_field(field, field.name) for field in schema])
@@ -149,7 +162,7 @@ def _check_depth(field: pa.Field) -> None:
 
 
 def plain(type_: pa.DataType) -> pa.DataType:
-    """Returns `type_` without the ids and comments of nested fields, for comparisons and casts."""
+    """Returns `type_` without the ids, comments and lengths of nested fields, for comparisons and casts."""
     t = pa.types
     if t.is_struct(type_):
         return pa.struct([pa.field(f.name, plain(f.type), f.nullable) for f in type_])
@@ -160,6 +173,21 @@ def plain(type_: pa.DataType) -> pa.DataType:
     if t.is_list(type_):
         return pa.list_(pa.field("element", plain(type_.value_type), type_.value_field.nullable))
     return type_
+
+
+def with_lengths(field: pa.Field) -> pa.Field:
+    """Returns `field` with no other metadata, at any level, than the lengths of texts."""
+    metadata = {k: v for k, v in (field.metadata or {}).items() if k == TEXT_TYPE}
+    inside = inner_fields(field.type)
+    type_ = with_inner_fields(field.type, [with_lengths(one) for one in inside]) if inside else field.type
+    return pa.field(field.name, type_, field.nullable, metadata or None)
+
+
+def with_lengths_of(field: pa.Field, declared: pa.Field) -> pa.Field:
+    """Returns `field` with the lengths of the texts of `declared`, which has an equal type but for them."""
+    inside = [with_lengths_of(*both) for both in zip(inner_fields(field.type), inner_fields(declared.type), strict=True)]
+    made = field.with_type(with_inner_fields(field.type, inside)) if inside else field
+    return with_sized_text(made, sized_text(declared))
 
 
 def has_field_id(field: pa.Field) -> bool:
@@ -247,14 +275,18 @@ def to_json(field: pa.Field) -> dict:
     elif t.is_list(type_):
         described = {"type": "list", "element": to_json(type_.value_field)}
     else:
-        described = type_name(type_)
+        described = str(sized_text(field) or type_name(type_))
     out = {"id": field_id(field), "name": field.name, "type": described, "nullable": field.nullable}
     if comment := field.metadata.get(COMMENT):
         out["comment"] = comment.decode()
     return out | {name.decode(): json.loads(text) for name in DEFAULTS if (text := field.metadata.get(name)) is not None}
 
 
-_TYPE = Kind("the name of a type, or an object", lambda value: is_name_of_type(value) or isinstance(value, dict))
+def _is_described(value: object) -> bool:
+    return is_name_of_type(value) or isinstance(value, dict) or (isinstance(value, str) and SizedText.parse(value) is not None)
+
+
+_TYPE = Kind("the name of a type, or an object", _is_described)
 _VALUE = Kind("a value", lambda value: value is None or isinstance(value, (bool, int, str)))
 _FIELD = {"id": integer(1, FIELD_ID_MAX), "name": TEXT, "type": _TYPE, "nullable": FLAG, "comment": TEXT} | {
     name.decode(): _VALUE for name in DEFAULTS
@@ -271,7 +303,10 @@ def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
     """Converts the result of `to_json` to a field. Raises Corrupt naming `where`."""
     check("field", content, _FIELD, where, may_lack=["comment", *(name.decode() for name in DEFAULTS)])
     described = content["type"]
-    if isinstance(described, str):
+    text = SizedText.parse(described) if isinstance(described, str) else None
+    if text is not None:
+        type_ = pa.string()
+    elif isinstance(described, str):
         type_ = type_of(described)
     else:
         name = described.get("type")
@@ -286,6 +321,8 @@ def from_json(content: dict, where: str, depth: int = 0) -> pa.Field:
     metadata = {FIELD_ID: str(content["id"]).encode()}
     if "comment" in content:
         metadata[COMMENT] = content["comment"].encode()
+    if text is not None:
+        metadata[TEXT_TYPE] = str(text).encode()
     metadata |= {name: json.dumps(content[name.decode()]).encode() for name in DEFAULTS if name.decode() in content}
     return pa.field(content["name"], type_, content["nullable"], metadata)
 

@@ -39,7 +39,7 @@ def by_file(splits: Sequence[Split]) -> list[Split]:
 
 
 def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
-    return pa.schema([plan.schema.row_columns.field(name) for name in names])
+    return pa.schema([plan.schema.typed_columns.field(name).with_nullable(True) for name in names])
 
 
 def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -69,8 +69,11 @@ def _lists_task(key: tuple[str, ...], schema: pa.Schema, batches: Iterator[pa.Re
 
 
 def changes_fields(like: Projection) -> pa.Schema:
-    """Returns the schema of changes for Spark: all columns nullable."""
-    return pa.schema([field.with_nullable(True) for field in changes_schema(like)])
+    """Returns the schema of changes for Spark: all columns nullable, with the lengths of texts."""
+    kind, *fields = changes_schema(like)
+    return pa.schema(
+        [field.with_nullable(True) for field in (kind, *(like.schema.typed_columns.field(one.name) for one in fields))]
+    )
 
 
 def _changes_task(

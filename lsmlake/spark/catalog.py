@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery
+from lsmlake.schema.sized_text import has_sized_text
 from lsmlake.schema.type_text import backticked
 from lsmlake.spark.datasource.options import PATH, table_options
 from lsmlake.spark.datasource.portable import portable_source
@@ -84,7 +85,7 @@ def _entry(name: str) -> str:
 def _put(spark, table: Table, given: dict[str, str]) -> None:
     """Creates the entry of a table, unless it is there."""
     database = table.name.partition(".")[0]
-    entry, columns = _entry(table.name), to_spark(table.version.schema.plain_columns)
+    entry, columns = _entry(table.name), to_spark(table.version.schema.typed_columns)
     _check_place(spark, database, table)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {backticked(_CATALOG)}.{backticked(database)}")
     if (found := _columns(spark, entry)) is not None:
@@ -95,7 +96,8 @@ def _put(spark, table: Table, given: dict[str, str]) -> None:
                 found=found.simpleString(),
                 cure="drop it, or rename one of them",
             )
-        if there == given and found.simpleString() == columns.simpleString():
+        sized = any(map(has_sized_text, table.version.schema.columns))  # Spark does not show the lengths that it knows
+        if there == given and found.simpleString() == columns.simpleString() and not sized:
             return
         spark.sql(f"DROP TABLE {entry}")
     spark.sql(f"CREATE TABLE {entry} USING {'.'.join(map(backticked, _source(table.name).split('.')))}")

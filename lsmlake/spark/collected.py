@@ -29,6 +29,7 @@ from lsmlake.lsm.pick import Compaction
 from lsmlake.spark.types import is_connect
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
+from lsmlake.undo import pass_interruption
 
 _LOOKUP_ROWS = 50_000_000  # of a table: a batch with random keys reads the whole key column, about 0.2 s
 _LOOKUP_FILES = 256
@@ -108,7 +109,8 @@ def rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
     numbered = df.selectExpr(*columns, f"monotonically_increasing_id() as {_ORDER}")
     try:  # one row beyond the limit shows that there are more
         found = numbered.where(f"({row} - 1) * ({partition} + 1) < {limit}").toArrow()
-    except Exception:  # over spark.driver.maxResultSize, or an error of the batch, which the tasks will report
+    except Exception as error:  # over spark.driver.maxResultSize, or an error of the batch, which the tasks will report
+        pass_interruption(error)
         return None
     order = found[_ORDER]
     place = pc.bit_wise_and(order, (1 << _PARTITION_BITS) - 1)

@@ -18,6 +18,7 @@ from lsmlake.read.plan import Plan
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import is_connect
 from lsmlake.store.storage import Storage
+from lsmlake.undo import pass_interruption
 
 FILE = "file"
 _CASES = (
@@ -89,6 +90,7 @@ def _tries(spark, plan: Plan, scheme: str) -> str | None:
     try:
         reader.parquet(uri).limit(1).collect()
     except Exception as error:  # of PySpark or Py4J, by the kind of session
+        pass_interruption(error)
         return _reason(error, scheme)
     return None
 

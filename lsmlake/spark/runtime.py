@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -96,6 +96,16 @@ class SparkRuntime(Runtime):
         from lsmlake.spark.statements import execute  # loads sqlglot
 
         return execute.changing(self, statement)
+
+    def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
+        from lsmlake.spark.statements import explained  # loads sqlglot
+
+        return explained.change(self, statement, version, name, mode)
+
+    def explained_merge(self, version: Version, source: MergeSource, statement: Statement, name: str, mode: str) -> Iterator[str]:
+        from lsmlake.spark.statements import explained  # loads sqlglot
+
+        return explained.merge(source, statement, version, name, mode)
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         if self.owns(data):

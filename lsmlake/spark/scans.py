@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import has_sized_text
 from lsmlake.schema.type_text import backticked
 from lsmlake.spark.evolved import Reading, reading
 from lsmlake.spark.settings import READER
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.types import lengths, to_spark
 from lsmlake.store.metadata import Metadata
 
 Place = tuple[Bucket, DataFile]
@@ -88,7 +89,7 @@ class Scans:
         """Scans all columns of the table. With `partitioned`, Spark reads the partition columns from directory names and, in
         files of the current schema, appends them. `extra`: returns further columns to select, given the scan of the stored
         columns."""
-        reader = self.spark.read.schema(to_spark(group.reading.columns)).options(**READER)
+        reader = self.spark.read.schema(to_spark(self._declared(group.reading))).options(**READER)
         if group.partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
         else:
@@ -96,10 +97,25 @@ class Scans:
         paths = [self.meta.paths.data(file) for _, file in group.places]
         self.meta.env.storage.refuse_links(paths)
         rows = reader.parquet(*map(self.meta.env.storage.uri, paths))
+        if group.partitioned:
+            for name in self._sized_partitions:  # Spark drops the metadata of columns that it reads from directory names
+                rows = rows.withMetadata(name, lengths(self.schema.typed_columns.field(name)))
         added = extra(rows)
         if group.reading.select is not None:
-            return rows.select(*map(F.expr, group.reading.select), *added)
+            named = zip(group.reading.select, self.schema.typed_columns, strict=True)
+            return rows.select(*(_named(sql, field) for sql, field in named), *added)
         return rows.select("*", *added) if added else rows
+
+    @property
+    def _sized_partitions(self) -> list[str]:
+        """The partition columns with a VARCHAR(n) or CHAR(n)."""
+        return [name for name in self.schema.identity_columns if has_sized_text(self.schema.typed_columns.field(name))]
+
+    def _declared(self, reading: Reading) -> pa.Schema:
+        """The columns that Spark reads; those of the table with the lengths of their texts."""
+        if reading.select is not None:
+            return reading.columns
+        return pa.schema([self.schema.typed_columns.field(one.name).with_nullable(True) for one in reading.columns])
 
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
         """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is
@@ -122,6 +138,12 @@ class Scans:
         return len(found) == len(expected) and all(
             name == column and _same(value, text) for (name, _, text), (column, value) in zip(found, expected, strict=True)
         )
+
+
+def _named(sql: str, field: pa.Field):
+    """An expression as a column of the table."""
+    made = F.expr(sql)
+    return made.alias(field.name, metadata=lengths(field)) if has_sized_text(field) else made
 
 
 def _same(value: object, text: str) -> bool:

@@ -28,9 +28,10 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
+from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.literals import values_in
 from lsmlake.dialect.reading import peek
-from lsmlake.dialect.text import PlainSpark, Text
+from lsmlake.dialect.text import Text
 from lsmlake.dialect.view_use import ViewUse
 from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
@@ -39,7 +40,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.spark.statements.clauses import converted
 from lsmlake.spark.statements.errors import translated
-from lsmlake.spark.types import is_connect
+from lsmlake.spark.types import is_connect, lengths
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.files import is_file
 from lsmlake.statements.part import Part, Replacement, spliced
@@ -75,6 +76,14 @@ class SparkEngine:
         return found
 
     def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> DataFrame:
+        return self.spark.sql(self._words(node, text, catalog))
+
+    def explained(self, node: exp.Expression, text: Text, catalog: Catalog, mode: str) -> list[str]:
+        found = self.spark.sql(f"EXPLAIN {mode} {self._words(node, text, catalog)}").collect()[0][0]
+        return [line for line in found.splitlines() if line]
+
+    def _words(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
+        """A query inside a statement as a text of its own, with views."""
         replaced = self.replacements(node, text, catalog)
         with_ = node.args.get("with_")
         whole = text.span(node) is not None  # otherwise it is SELECT * of one table
@@ -82,7 +91,7 @@ class SparkEngine:
         words = f"{'' if whole else 'SELECT * FROM '}{spliced(text.text, start, stop, replaced)}"
         if with_ is not None and not start <= (first := _span(with_, text))[0] < stop:  # it stands before INSERT or MERGE
             words = f"{spliced(text.text, *first, replaced)}\n{words}"
-        return self.spark.sql(words)
+        return words
 
     def assigned(
         self, rows: DataFrame, sources: Mapping[str, int | exp.Expression], schema: Schema
@@ -171,7 +180,10 @@ class SparkEngine:
         found = self.spark.sql(self._replaced(view.tree(), view.text, view.catalog))
         columns = zip(view.numbers(found.columns), view.columns, strict=True)
         plain = found.toDF(*(f"c{number}" for number in range(len(found.columns))))
-        return plain.selectExpr(*(f"CAST(c{at} AS {format_type(one.type)}) AS {backticked(one.name)}" for at, one in columns))
+        casts = ((F.expr(f"CAST(c{at} AS {format_type(one.type)})"), one) for at, one in columns)
+        return plain.select(
+            *(made.alias(one.name, metadata=lengths(one.declared) if one.declared else {}) for made, one in casts)
+        )
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import partial, wraps
 
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
 from lsmlake.commit.replay import Identity, replayed
-from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema import rowkind
@@ -27,11 +27,32 @@ from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
 from lsmlake.store.metadata import Metadata
+from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import Request
 
 _WRITTEN = Batches()
 
 
+def ends_query(kind: type) -> type:
+    """Raises an interruption of the calls of a class as an error: PySpark answers Spark only if a function for `foreachBatch`
+    returns or raises an Exception, and otherwise the query would wait for ever."""
+    call = kind.__call__
+
+    @wraps(call)
+    def called(self: object, df: object, batch_id: int) -> None:
+        try:
+            call(self, df, batch_id)
+        except BaseException as error:
+            if not is_interruption(error):
+                raise
+            what, found = f"batch {batch_id} was interrupted", f"{type(error).__name__}: {error}"
+            raise EngineFailed(what, where="sink", found=found, cure="start the query again: it writes the batch then") from error
+
+    kind.__call__ = called
+    return kind
+
+
+@ends_query
 @public
 @dataclass(frozen=True)
 class Sink:

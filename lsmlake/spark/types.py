@@ -6,8 +6,14 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema.types import COMMENT
+from lsmlake.kernels import nested
+from lsmlake.schema.sized_text import CHAR, VARCHAR, SizedText, has_sized_text, with_sized_text
+from lsmlake.schema.type_text import format_type_of
+from lsmlake.schema.types import COMMENT, plain, with_lengths, with_lengths_of
 
+LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
+"""Metadata of a column whose type has a VARCHAR(n) or CHAR(n): the type in DDL. To Spark the values are strings, of which it pads
+those of CHAR(n) for comparisons."""
 _PAIRS = (
     (st.BooleanType, pa.bool_()),
     (st.ByteType, pa.int8()),
@@ -32,8 +38,13 @@ def to_arrow(schema: st.StructType) -> pa.Schema:
 
 
 def to_spark(schema: pa.Schema) -> st.StructType:
-    """Converts an Arrow schema with canonical types."""
-    return st.StructType([st.StructField(field.name, _spark(field.type), field.nullable) for field in schema])
+    """Converts an Arrow schema with canonical types, with the lengths of its texts."""
+    return st.StructType([st.StructField(one.name, _spark(one.type), one.nullable, lengths(one) or None) for one in schema])
+
+
+def lengths(field: pa.Field) -> dict[str, str]:
+    """The metadata of a column with the lengths of its texts."""
+    return {LENGTHS: format_type_of(with_lengths(field))} if has_sized_text(field) else {}
 
 
 def is_connect(owner: object) -> bool:
@@ -42,14 +53,33 @@ def is_connect(owner: object) -> bool:
 
 
 def _arrow_field(field: st.StructField, column: str) -> pa.Field:
-    comment = (field.metadata or {}).get("comment")
-    metadata = {COMMENT: comment.encode()} if comment else None
-    return _field(field.name, _arrow(field.dataType, column), field.nullable).with_metadata(metadata)
+    metadata = field.metadata or {}
+    made = _declared(metadata[LENGTHS], field, column) if LENGTHS in metadata else None
+    made = made or _field(field.name, field.dataType, field.nullable, column)
+    if comment := metadata.get("comment"):
+        return made.with_metadata({**(made.metadata or {}), COMMENT: comment.encode()})
+    return made
 
 
-def _field(name: str, type_: pa.DataType, nullable: bool) -> pa.Field:
+def _declared(words: str, field: st.StructField, column: str) -> pa.Field | None:
+    """A field with the lengths of texts that its metadata say; None if these do not say its type."""
+    from lsmlake.schema.ddl import parse_columns  # loads sqlglot
+
+    try:
+        found = parse_columns(f"c {words}").field(0)
+    except InvalidSchema:  # Spark writes names without quotes
+        return None
+    made = _field(field.name, field.dataType, field.nullable, column)
+    return with_lengths_of(made, found) if plain(nested.nullable(found.type)) == plain(nested.nullable(made.type)) else None
+
+
+def _field(name: str, type_: st.DataType, nullable: bool, column: str) -> pa.Field:
     """Creates a field. Spark's `array()` has elements of type void that are not nullable, which Arrow does not allow."""
-    return pa.field(name, type_, nullable or pa.types.is_null(type_))
+    if isinstance(type_, (st.VarcharType, st.CharType)):
+        text = SizedText(VARCHAR if isinstance(type_, st.VarcharType) else CHAR, type_.length)
+        return with_sized_text(pa.field(name, pa.string(), nullable), text)
+    made = _arrow(type_, column)
+    return pa.field(name, made, nullable or pa.types.is_null(made))
 
 
 def _arrow(type_: st.DataType, column: str) -> pa.DataType:
@@ -58,10 +88,10 @@ def _arrow(type_: st.DataType, column: str) -> pa.DataType:
     if isinstance(type_, st.StructType):
         return pa.struct([_arrow_field(field, f"{column}.{field.name}") for field in type_.fields])
     if isinstance(type_, st.ArrayType):
-        return pa.list_(_field("element", _arrow(type_.elementType, f"{column}.element"), type_.containsNull))
+        return pa.list_(_field("element", type_.elementType, type_.containsNull, f"{column}.element"))
     if isinstance(type_, st.MapType):
-        key = _field("key", _arrow(type_.keyType, f"{column}.key"), False)
-        return pa.map_(key, _field("value", _arrow(type_.valueType, f"{column}.value"), type_.valueContainsNull))
+        key = _field("key", type_.keyType, False, f"{column}.key")
+        return pa.map_(key, _field("value", type_.valueType, type_.valueContainsNull, f"{column}.value"))
     if type(type_) in _TO_ARROW:
         return _TO_ARROW[type(type_)]
     raise InvalidSchema(

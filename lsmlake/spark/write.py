@@ -29,6 +29,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import CHAR, SizedText, sized_text
 from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import cast_rows, raise_error
@@ -149,8 +150,9 @@ def _placed(df, write: _Write, parallelism: int):
     schema, columns = write.base.schema, write.columns
     numbered = df.selectExpr(*_values(columns))
     if write.request.cast is not None:
-        fields = [schema.plain_columns.field(name) if name in schema.columns.names else None for name in columns]
+        fields = [schema.typed_columns.field(name) if name in schema.columns.names else None for name in columns]
         numbered = cast_rows(numbered, numbered.columns, fields, write.request.cast)
+    numbered = _as_stored(numbered, schema, columns)
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
     buckets = schema.parsed_options.layout.buckets
@@ -164,6 +166,21 @@ def _placed(df, write: _Write, parallelism: int):
     return placed.repartition(*partition, _BUCKET)
 
 
+def _as_stored(rows, schema: Schema, columns: Sequence[str]):
+    """Gives the texts that decide the place of a row the form of their VARCHAR(n) or CHAR(n). The writer refuses longer ones."""
+    placing = {*schema.bucket_key, *(field.column for field in schema.partition_columns)}
+    sized = {name: text for name in placing if name in columns and (text := sized_text(schema.columns.field(name)))}
+    made = {_numbered(columns.index(name)): text for name, text in sized.items()}
+    if not made:
+        return rows
+    return rows.selectExpr(*(f"{_stored_text(one, made[one])} as {one}" if one in made else one for one in rows.columns))
+
+
+def _stored_text(column: str, text: SizedText) -> str:
+    stored = f"rpad({column}, {text.length}, ' ')" if text.name == CHAR else f"substring({column}, 1, {text.length})"
+    return f"if(char_length(rtrim({column})) <= {text.length}, {stored}, {column})"
+
+
 def _numbered(column: int) -> str:
     return f"c{column}"
 
@@ -173,11 +190,12 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     outcome: object = messages
     try:
         messages.extend(_messages(write, _unplaced(write, batches)))
-    except BaseException as error:
+    except LakeError as error:
         write.base.meta.files.discard(messages)
-        if not isinstance(error, LakeError):
-            raise
         outcome = error
+    except BaseException:
+        write.base.meta.files.discard(messages)
+        raise
     yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the messages
 
 

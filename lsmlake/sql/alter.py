@@ -18,7 +18,7 @@ from lsmlake.schema.alterations.options import SetOption, SetTableComment
 from lsmlake.schema.alterations.partition_fields import AddPartitionField, DropPartitionField, ReplacePartitionField
 from lsmlake.schema.fields import field_at, resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked, format_type
+from lsmlake.schema.type_text import backticked, format_type_of
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.names import full_name
 from lsmlake.sql.words import Words
@@ -149,7 +149,7 @@ def _column(words: Words, zone: str) -> AddColumn:
         kind += " NOT NULL"
     default = comment = after = None
     if words.take("DEFAULT"):
-        default = _value(words.until("a value", "COMMENT", "FIRST", "AFTER"), zone, _type(kind.removesuffix(" NOT NULL")))
+        default = _value(words.until("a value", "COMMENT", "FIRST", "AFTER"), zone, _type(kind.removesuffix(" NOT NULL")).type)
     if words.take("COMMENT"):
         comment = words.literal("a comment")
     first = words.take("FIRST")
@@ -158,8 +158,9 @@ def _column(words: Words, zone: str) -> AddColumn:
     return AddColumn(path, kind, after, first, default, comment)
 
 
-def _type(text: str) -> pa.DataType:
-    return ddl.parse_columns(f"c {text}").field(0).type
+def _type(text: str) -> pa.Field:
+    """A field of the type that a text names."""
+    return ddl.parse_columns(f"c {text}").field(0)
 
 
 def _value(written: str, zone: str, kind: pa.DataType | None) -> object:
@@ -210,7 +211,7 @@ def _changed(words: Words, path: list[str], schema: Schema, zone: str) -> Altera
         kind = words.type()
         if words.follows("USING"):
             words.refuse("USING is not supported", cure="leave it out: a type can only widen, which needs no expression")
-        return ChangeType(path, format_type(_type(kind)))
+        return ChangeType(path, format_type_of(_type(kind)))
     if words.take("SET", "NOT", "NULL"):
         return SetNullable(path, False)
     if words.take("DROP", "NOT", "NULL"):
@@ -240,7 +241,7 @@ def _as_in_hive(words: Words, path: list[str]) -> list[Alteration]:
     name = words.identifier("the name of the column")
     new = [*path[:-1], name]
     found: list[Alteration] = [] if name == path[-1] else [RenameColumn(path, name)]
-    found.append(ChangeType(new, format_type(_type(words.type()))))
+    found.append(ChangeType(new, format_type_of(_type(words.type()))))
     if words.take("COMMENT"):
         found.append(SetComment(new, words.literal("a comment")))
     if words.take("FIRST"):

@@ -14,13 +14,16 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Readable
 from lsmlake.api.table import Table
 from lsmlake.dialect.reading import peek
+from lsmlake.dialect.scope import declared
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
 from lsmlake.dialect.view_use import ViewUse, Wanted
 from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.read.travel import Moment, resolve
+from lsmlake.schema import types
 from lsmlake.schema.ddl import type_of
+from lsmlake.schema.intervals import result_field
 from lsmlake.sql import information_schema
 from lsmlake.sql.files import is_file, opened
 from lsmlake.sql.names import cure_of, name_of
@@ -70,7 +73,7 @@ class Catalog:
         found = self.rows(node)
         if isinstance(found, ViewUse):
             return found
-        return found.schema.plain_columns if isinstance(found, Version) else found.schema
+        return found.schema.typed_columns if isinstance(found, Version) else found.schema
 
     def rows(self, node: exp.Table) -> Rows:
         """What a table in FROM stands for."""
@@ -156,7 +159,7 @@ class Catalog:
             if moment != Moment():
                 self.text.refuse(node, "only a table of the lake has versions")
             rows = pa.concat_tables(as_input(self.given[name], inferred=True).tables)
-            return rows.cast(pa.schema([pa.field(field.name, of_column(field), field.nullable) for field in rows.schema]))
+            return rows.cast(pa.schema([result_field(field.name, of_column(field), field.nullable) for field in rows.schema]))
         if "." not in name and (view := self._temporary_view(name)) is not None:
             return self._view(node, name, view, moment)
         if is_file(node):
@@ -189,7 +192,7 @@ class Catalog:
         text = Text(view.text)
         within = replace(self, text=text, given={}, temporary="." not in name, database=view.database, trail=(*self.trail, name))
         columns = tuple(
-            Wanted(field.name, field.type, column.source, column.place)
+            Wanted(field.name, types.plain(field.type), column.source, column.place, declared(types.with_lengths(field)))
             for field, column in zip(columns_of(view), view.columns, strict=True)
         )
         return ViewUse(name, text, within, columns)

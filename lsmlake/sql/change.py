@@ -22,7 +22,6 @@ from lsmlake.sql.explain import described
 from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, sources_of
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
-from lsmlake.statements.change import Change
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.part import Part, Replacement
 from lsmlake.statements.statement import Load, Queries, Reader, Statement
@@ -47,14 +46,11 @@ class Changes:
         evaluate = table.runtime.changing(version, statement)
         return lambda: _report(evaluated(version, evaluate))
 
-    def explained(self, node: exp.Delete | exp.Update) -> Iterator[str]:
-        """What a DELETE or UPDATE would read in this process, as lines."""
+    def explained(self, node: exp.Delete | exp.Update, mode: str) -> Iterator[str]:
+        """What a DELETE or UPDATE would read, and what would become of the rows, as lines."""
         statement, target = self._changing(node)
-        zone = self.catalog.table(target).runtime.zone
-        made = Change.of(statement, self.catalog.newest(target), zone)
-        yield from made.described(self.catalog.name(target))
-        if isinstance(made.reader, _Reader):
-            yield from described(made.reader.prepared(zone))
+        table, version = self.catalog.table(target), self.catalog.newest(target)
+        return table.runtime.explained(version, statement, table.name, mode)
 
     def _changing(self, node: exp.Delete | exp.Update) -> tuple[Statement, exp.Table]:
         target, where = self._target(node.this), node.args.get("where")
@@ -65,6 +61,21 @@ class Changes:
 
     def merge(self, node: exp.Merge) -> Report:
         """MERGE [WITH SCHEMA EVOLUTION] INTO table USING source ON condition WHEN ..."""
+        merging, version, source = self._merging(node)
+        act = merging.read(version, source)
+        return lambda: _report(act())
+
+    def explained_merge(self, node: exp.Merge, mode: str) -> Iterator[str]:
+        """What a MERGE would read, and what would become of the rows, as lines."""
+        prepared: list[Prepared] = []
+        merging, version, source = self._merging(node, prepared.append)
+        yield from merging.explained(version, source, mode)
+        for one in prepared[-1:]:
+            yield from described(one, mode)
+
+    def _merging(self, node: exp.Merge, note: Callable[[Prepared], object] = lambda _: None) -> tuple[Merging, Version, object]:
+        """The statement, the version that it begins with, and its source. `note`: is called with the source, if it is a query of
+        this process."""
         text, catalog = self.text, self.catalog
         target, using = self._target(node.this), node.args.get("using")
         table, version = catalog.table(target), catalog.newest(target)
@@ -76,6 +87,7 @@ class Changes:
             if self.engine is not None:
                 return self.engine.rows(query, text, catalog)
             prepared = prepare(query, text, catalog, self.now)
+            note(prepared)
             return Rows(schema_of_source(prepared.query.schema, now.schema.plain_columns), lambda: [run(prepared)])
 
         if self.engine is not None:
@@ -84,9 +96,7 @@ class Changes:
         on = self._part(node.args.get("on"))
         statement = Statement(clauses, on, self.now, None, self._names(target), self._names(using), queries)
         rows = OwnRows(source) if catalog.reads(query, target) else source(version)
-        merging = Merging(statement, table.runtime, table.name, bool(node.args.get("evolves")))
-        act = merging.read(version, rows)
-        return lambda: _report(act())
+        return Merging(statement, table.runtime, table.name, bool(node.args.get("evolves"))), version, rows
 
     def _queries(self, node: exp.Expression, target: exp.Table) -> Queries:
         with_ = node.args.get("with_")
@@ -205,6 +215,9 @@ class _Reader:
         """The tables of the queries, planned."""
         uses, of = self.translated.uses, self.queries
         return Prepared(Query("", ()), tuple(uses), planned(uses, of.node, of.text, of.catalog), zone)
+
+    def explained(self, zone: str, mode: str) -> Iterator[str]:
+        return described(self.prepared(zone), mode)
 
     @contextmanager
     def loading(self) -> Iterator[Load | None]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.replay import Identity
-from lsmlake.errors import CommitConflict, CommitUnknown, InvalidData
+from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.conform import Cast
 from lsmlake.sql.files import FORMATS, loaded, paths_of
@@ -162,15 +162,11 @@ def _copied(table: Table, copy: Copy) -> pa.Table:
         rows = Counted(loaded(copy.kind, wanted, version.schema.plain_columns, copy.header, copy.separator))
         try:
             snapshot = _written(table, version, rows, _identity(version, made, owner))
-        except CommitUnknown:
-            raise
-        except BaseException as error:
-            now = list_of(Version.latest(meta).snapshot)
-            if now != made.name:
-                meta.files.delete_quietly([meta.paths.copied(made.name)])
-            if isinstance(error, InvalidData) and now != owner:
-                continue  # another COPY INTO came first
-            raise
+        except InvalidData:
+            if list_of(Version.latest(meta).snapshot) == owner:
+                raise
+            meta.files.delete_quietly([meta.paths.copied(made.name)])  # another COPY INTO came first
+            continue
         if snapshot is None:
             meta.files.delete_quietly([meta.paths.copied(made.name)])
         return _report(rows.count, len(wanted), len(paths) - len(wanted), snapshot)

@@ -17,6 +17,8 @@ from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema import ddl
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import TEXT_TYPE
+from lsmlake.schema.spelling import spelled
 from lsmlake.schema.type_text import backticked
 from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import constant
@@ -138,9 +140,9 @@ def _like(lake: Lake, made: Definition, text: Text, node: exp.Create) -> Definit
 
 
 def _plain_field(column: pa.Field) -> pa.Field:
-    """A column with its comment and its default, as one of another table."""
-    comment = (column.metadata or {}).get(COMMENT)
-    made = pa.field(column.name, column.type, column.nullable, None if comment is None else {COMMENT: comment})
+    """A column with its comment, length and default, as one of another table."""
+    metadata = {key: value for key, value in (column.metadata or {}).items() if key in (COMMENT, TEXT_TYPE)}
+    made = pa.field(column.name, column.type, column.nullable, metadata or None)
     return with_default(made, WRITE, value) if (value := default_of(column, WRITE)) is not None else made
 
 
@@ -248,11 +250,11 @@ def _set_option(made: Definition, name: str, value: str, item: exp.Expression, t
 def option_of(item: exp.Expression) -> tuple[str, str]:
     """A table property: its name and value."""
     value = item.args.get("value")
-    return _dotted(item.this), str(value.this if isinstance(value, (exp.Literal, exp.Boolean)) else value.sql("spark"))
+    return _dotted(item.this), str(value.this if isinstance(value, (exp.Literal, exp.Boolean)) else spelled(value))
 
 
 def _dotted(node: exp.Expression) -> str:
-    return node.sql("spark").replace("`", "") if isinstance(node, (exp.Column, exp.Dot)) else node.name
+    return spelled(node).replace("`", "") if isinstance(node, (exp.Column, exp.Dot)) else node.name
 
 
 # -- columns ------------------------------------------------------------------------------------------------------------

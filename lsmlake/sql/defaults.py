@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.spelling import spelled
 from lsmlake.statements.assignments import default_of_column, is_default
 
 
@@ -29,7 +31,7 @@ def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | No
     if pa.types.is_nested(made.type):
         text.refuse(node, "a default is a value without fields or elements")
     query = f"SELECT {made.sql} AS value"
-    with connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
+    with spark_connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
         found = connection.sql(query).to_arrow_table()
     return as_schema(found, pa.schema([("value", made.type)]))["value"][0].as_py()
 
@@ -48,4 +50,4 @@ def described(columns: pa.Schema) -> Iterator[tuple[pa.Field, str]]:
     for field in columns:
         if (value := default_of(field, WRITE)) is not None:
             decimal = pa.types.is_decimal(field.type)
-            yield field, f"{value.as_py():f}" if decimal else default_of_column(field).sql("spark")
+            yield field, f"{value.as_py():f}" if decimal else spelled(default_of_column(field))

@@ -14,8 +14,10 @@ from lsmlake.api.table import Table
 from lsmlake.format.paths import database_dir
 from lsmlake.format.view import View
 from lsmlake.schema.fields import field_at, resolve
+from lsmlake.schema.intervals import sql_type
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.types import COMMENT
+from lsmlake.schema.type_text import format_type
+from lsmlake.schema.types import COMMENT, plain
 from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import texts, type_of
 from lsmlake.sql.names import full_name
@@ -45,7 +47,7 @@ def describe(lake: Lake, words: Words, analyse: Analyse) -> Callable[[], pa.Tabl
     query = words.take("QUERY") or any(map(words.follows, ("SELECT", "WITH", "VALUES", "FROM")))
     if query:
         columns = analyse(words.rest("a query"), True).columns
-        return lambda: texts(_COLUMNS, [(one.name, type_of(one.with_nullable(True)), None) for one in columns])
+        return lambda: texts(_COLUMNS, [(one.name, format_type(plain(sql_type(one))), None) for one in columns])
     words.take("TABLE")
     extended = bool(words.take_one("EXTENDED", "FORMATTED"))
     name = table_or_view_name(lake, words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from sqlglot import exp
@@ -22,6 +22,9 @@ class Engine(Protocol):
 
     def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> SparkDataFrame:
         """The rows of a query inside a statement."""
+
+    def explained(self, node: exp.Expression, text: Text, catalog: Catalog, mode: str) -> Iterable[str]:
+        """How it would find the rows of a query inside a statement, as lines."""
 
     def assigned(
         self, rows: SparkDataFrame, sources: Mapping[str, int | exp.Expression], schema: Schema

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from sqlglot import exp
@@ -11,18 +10,15 @@ from sqlglot import exp
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import DataFile
+from lsmlake.read.explained import ANALYZE, FORMATTED, PLAIN, contents, pruned
 from lsmlake.read.native import source_of
 from lsmlake.read.plan import Plan
+from lsmlake.schema.spelling import spelled
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.words import first_word
 
-PLAIN: Final = ""
-FORMATTED: Final = "FORMATTED"
-ANALYZE: Final = "ANALYZE"
 _OF_SPARK = ("EXTENDED", "CODEGEN", "COST")
-_FILES_SHOWN_MAX = 20
 
 
 def mode_of(text: str, behind: int, *, spark: bool) -> tuple[str, int]:
@@ -44,9 +40,6 @@ def mode_of(text: str, behind: int, *, spark: bool) -> tuple[str, int]:
 
 def explain(node: exp.Expression, text: Text, catalog: Catalog, mode: str, now: str) -> Callable[[], pa.Table]:
     """Reads EXPLAIN of a query."""
-    if not isinstance(node, (exp.Query, exp.Values)):
-        what = "EXPLAIN takes a query or, without Spark and without a further word, a DELETE or UPDATE"
-        text.refuse(node, what, cure="explain the query that gives the rows")
     clock = catalog.lake.env.clock
     start = clock()
     prepared = prepare(node, text, catalog, now)
@@ -59,9 +52,14 @@ def explain(node: exp.Expression, text: Text, catalog: Catalog, mode: str, now: 
             rows = run(prepared).num_rows
             lines.append(f"result: {rows:,} rows")
             lines.append(f"  time      planned in {planned:,} ms, executed in {clock() - start:,} ms")
-        return pa.table({"plan": pa.array(lines, pa.string())})
+        return as_rows(lines)
 
     return act
+
+
+def as_rows(lines: Iterable[str]) -> pa.Table:
+    """The result of EXPLAIN."""
+    return pa.table({"plan": pa.array(list(lines), pa.string())})
 
 
 def described(prepared: Prepared, mode: str = PLAIN) -> Iterator[str]:
@@ -77,21 +75,9 @@ def described(prepared: Prepared, mode: str = PLAIN) -> Iterator[str]:
 def _of_table(name: str, use: TableUse, found: Plan, mode: str) -> Iterator[str]:
     yield f"{name}: snapshot {found.snapshot.id if found.snapshot else 'none: the table is empty'}"
     yield f"  columns   {', '.join(found.columns)}"
-    yield f"  where     {' AND '.join(condition.sql('spark') for condition in use.conditions) or 'all rows'}"
+    yield f"  where     {' AND '.join(spelled(condition) for condition in use.conditions) or 'all rows'}"
     if use.limit is not None and not use.conditions:
         yield f"  limit     {use.limit}"
-    yield f"  files     {' -> '.join(f'{files} ({step})' for step, files in found.pruned)}"
+    yield pruned(found)
     yield from (f"  {line}" for line in source_of(found).describe("duckdb"))
-    if mode == PLAIN:
-        return
-    files = _files(found)
-    yield f"  reads     {sum(file.rows for file in files):,} rows, {sum(file.bytes for file in files):,} bytes in the files"
-    if mode == FORMATTED:
-        shown = files[:_FILES_SHOWN_MAX]
-        yield from (f"  file      {file.name}: level {file.level}, {file.rows:,} rows, {file.bytes:,} bytes" for file in shown)
-        if len(files) > len(shown):
-            yield f"  file      and {len(files) - len(shown):,} more"
-
-
-def _files(plan: Plan) -> list[DataFile]:
-    return [file for split in plan.splits for files in (split.files, split.level0, split.merged) for file in files]
+    yield from contents(found, mode)

@@ -10,7 +10,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import TableNotFound
 from lsmlake.format.view import View
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import Listed, tables_of, views_of
@@ -93,8 +93,8 @@ def _columns(lake: Lake) -> Iterator[_Row]:
                 "ordinal_position": place,
                 "column_default": defaults.get(field.name),
                 "is_nullable": "YES" if field.nullable else "NO",
-                "full_data_type": format_type(kind).lower(),
-                "data_type": format_type(kind).partition("(")[0].partition("<")[0],
+                "full_data_type": format_type_of(field).lower(),
+                "data_type": format_type_of(field).partition("(")[0].partition("<")[0],
                 "numeric_precision": kind.precision if decimal else None,
                 "numeric_scale": kind.scale if decimal else None,
                 "partition_index": partitions.index(field.name) + 1 if field.name in partitions else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -14,6 +14,7 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.api.writes import write
 from lsmlake.commit.replay import Identity
 from lsmlake.dialect.cast import assign
+from lsmlake.dialect.computed import predicate_from
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
@@ -22,7 +23,8 @@ from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.read.explained import contents, pruned
+from lsmlake.read.plan import plan
 from lsmlake.schema import types
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
@@ -30,7 +32,9 @@ from lsmlake.schema.type_text import format_type
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.engine import Engine
+from lsmlake.sql.explain import described
 from lsmlake.sql.select import Prepared, run
+from lsmlake.statements.explained import changed_table
 from lsmlake.store.version import Version
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, publish
@@ -39,16 +43,70 @@ Prepare = Callable[[exp.Expression], Prepared]
 
 
 @dataclass(frozen=True)
+class _Insertion:
+    """An INSERT whose words were read.
+
+    Attributes:
+        query: gives the rows.
+        given: the columns that they are for; None: the query names them itself.
+        static: the columns that PARTITION fixes.
+        replaces: what goes; None: nothing.
+    """
+
+    table: Table
+    version: Version
+    query: exp.Expression
+    given: Sequence[str] | None
+    static: Mapping[str, exp.Expression]
+    replaces: Replacement | None
+
+
+@dataclass(frozen=True)
 class Inserts:
-    """Reads the statements of one text that add or replace whole rows. `engine`: None: this process executes queries."""
+    """Reads the statements of one text that add or replace whole rows. `engine`: None: this process executes queries. `now`: the
+    time of the statement."""
 
     text: Text
     catalog: Catalog
     prepare: Prepare
     engine: Engine | None
+    now: str
 
     def insert(self, node: exp.Insert) -> Callable[[], pa.Table]:
         """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
+        made = self._insertion(node)
+        rows_of = self._rows_of(node, made)
+
+        def act() -> pa.Table:
+            rows, count = rows_of()
+            snapshot = _written(made.table, made.version, rows, made.replaces)
+            return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
+
+        return act
+
+    def explained(self, node: exp.Insert, mode: str) -> Iterator[str]:
+        """What an INSERT would read, and where its rows would go, as lines."""
+        made = self._insertion(node)
+        schema, engine = made.version.schema, self.engine
+        if engine is None:
+            prepared = self.prepare(made.query)
+            found, source = [name for name, _ in prepared.query.columns], described(prepared, mode)
+            sources = _sources(node, self.text, schema, found, made.given, made.static)
+            _ = _assigned(node, self.text, schema, prepared, sources)
+        else:
+            for part in (made.query, *made.static.values()):
+                passed_on(part)
+            rows = engine.rows(made.query, self.text, self.catalog)
+            source = engine.explained(made.query, self.text, self.catalog, mode)
+            sources = _sources(node, self.text, schema, rows.columns, made.given, made.static)
+            _ = engine.assigned(rows, sources, schema)
+        yield changed_table(made.table.name, made.version)
+        yield f"  columns   {', '.join(name for name in schema.columns.names if name in sources)}"
+        yield from _replaced(made, mode)
+        yield "  writes    rows by key: a row replaces that of its key" if schema.primary_key else "  writes    new rows"
+        yield from source
+
+    def _insertion(self, node: exp.Insert) -> _Insertion:
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
         if not isinstance(target, exp.Table):
@@ -67,14 +125,7 @@ class Inserts:
         if where is not None or overwrites:
             condition = where if where is not None else _condition(static)
             replaces = self._replacement(table, version, condition)
-        rows_of = self._rows_of(node, query, version.schema, given, static)
-
-        def act() -> pa.Table:
-            rows, count = rows_of()
-            snapshot = _written(table, version, rows, replaces)
-            return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
-
-        return act
+        return _Insertion(table, version, query, given, static, replaces)
 
     def truncate(self, node: exp.TruncateTable) -> Callable[[], object]:
         """TRUNCATE TABLE table [PARTITION (column = value)]"""
@@ -91,20 +142,20 @@ class Inserts:
 
     def _replacement(self, table: Table, version: Version, condition: exp.Expression | None) -> Replacement:
         """What is replaced: the partitions that satisfy the condition."""
-        zone, columns = table.runtime.zone, version.schema.plain_columns
-        where = None if condition is None else from_sqlglot(condition, columns, self.text.text, zone=zone)
+        zone, columns = table.runtime.zone, version.schema.typed_columns
+        where = None if condition is None else predicate_from(condition, self.text, columns, zone, self.now)
         return Replacement.of(version.schema, where, False, zone, table.name)
 
-    def _rows_of(
-        self,
-        node: exp.Insert,
-        query: exp.Expression,
-        schema: Schema,
-        given: Sequence[str] | None,
-        static: Mapping[str, exp.Expression],
-    ) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
+    def _rows_of(self, node: exp.Insert, made: _Insertion) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
         """Reads the query of an INSERT. What it returns gives the rows for the table, and their number once they are written."""
-        text, engine = self.text, self.engine
+        text, engine, query, schema, given, static = (
+            self.text,
+            self.engine,
+            made.query,
+            made.version.schema,
+            made.given,
+            made.static,
+        )
         if engine is None:
             prepared = self.prepare(query)
             found = [name for name, _ in prepared.query.columns]
@@ -123,6 +174,20 @@ class Inserts:
             return engine.assigned(frame, _sources(node, text, schema, frame.columns, given, static), schema)
 
         return there
+
+
+def _replaced(made: _Insertion, mode: str) -> Iterator[str]:
+    """What an overwrite replaces."""
+    replaces = made.replaces
+    if replaces is None:
+        return
+    if not replaces.everything and replaces.where is None:
+        yield "  replaces  the partitions of the new rows"
+        return
+    planned = plan(made.version, replaces.where)
+    yield f"  replaces  {'all rows' if replaces.everything else 'partitions'}"
+    yield pruned(planned)
+    yield from contents(planned, mode)
 
 
 def _written(table: Table, version: Version, rows: object, replaces: Replacement | None) -> Snapshot | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.sql.words import Words
 from lsmlake.store.databases import Databases
 from lsmlake.store.views import Views
@@ -69,7 +69,7 @@ def texts(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> pa.Tabl
 
 def type_of(field: pa.Field) -> str:
     """The type of a column, and whether it is NOT NULL."""
-    return format_type(field.type) + ("" if field.nullable else " NOT NULL")
+    return format_type_of(field) + ("" if field.nullable else " NOT NULL")
 
 
 def quoted_text(text: str) -> str:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.connection import connected, translated_errors
+from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import as_schema
+from lsmlake.dialect.interval_rows import stored
 from lsmlake.dialect.query import Query, QueryTranslator, run_sql
 from lsmlake.dialect.reading import peek
+from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
@@ -64,7 +66,7 @@ def opened(prepared: Prepared):  # the types belong to an optional package
     statement = run_sql(prepared.query)
     with ExitStack() as stack:
         sources = sources_of(prepared.plans, stack)
-        connection = stack.enter_context(connected(prepared.zone, "SQL in this process", statement))
+        connection = stack.enter_context(spark_connected(prepared.zone, "SQL in this process", statement))
         stack.enter_context(own_errors(prepared.plans))
         stack.enter_context(translated_errors())
         create_views(connection, prepared.uses, sources)
@@ -86,7 +88,7 @@ def create_views(connection, uses: Iterable[TableUse], sources: Iterable[Source 
         if isinstance(source, Source):
             connection.register(use.view, relation(connection, source))  # a view that goes with the connection
         else:
-            connection.register(use.view, source)
+            connection.register(use.view, stored(source) if isinstance(source, pa.Table) else source)
 
 
 def _names(node: exp.Expression) -> set[str] | None:
@@ -101,7 +103,7 @@ def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[
     if not isinstance(found, Version):
         return found
     schema = found.schema
-    predicates = [one for condition in use.conditions if (one := _predicate(condition, schema.plain_columns, text, zone))]
+    predicates = [one for condition in use.conditions if (one := _predicate(condition, schema.typed_columns, text, zone))]
     everything = names is None or use.renamed
     columns = None if everything else [name for name in schema.columns.names if name.lower() in names]
     if columns == []:

@@ -23,7 +23,7 @@ from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.change import Changes
 from lsmlake.sql.engine import Engine
-from lsmlake.sql.explain import PLAIN, explain, mode_of
+from lsmlake.sql.explain import ANALYZE, as_rows, explain, mode_of
 from lsmlake.sql.insert import Inserts
 from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.words import first_word
@@ -92,12 +92,29 @@ def execute(
             node = bind(tree, args, text)
             if mode is None:
                 action = _action(lake, node, text, catalog, engine, evaluate)
-            elif isinstance(node, (exp.Delete, exp.Update)) and mode == PLAIN and engine is None:
-                lines = list(Changes(text, catalog, moment_of(lake.env), engine).explained(node))
-                action = partial(_lines, lines)
             else:
-                action = explain(node, text, catalog, mode, moment_of(lake.env))
+                action = _explained(lake, node, text, catalog, engine, mode)
     return action()
+
+
+def _explained(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None, mode: str) -> Action:
+    """Reads EXPLAIN of a statement that Spark does not explain as a whole. Nothing is written."""
+    now = moment_of(lake.env)
+    if isinstance(node, (exp.Query, exp.Values)):
+        return explain(node, text, catalog, mode, now)
+    if mode == ANALYZE and isinstance(node, (exp.Insert, exp.Delete, exp.Update, exp.Merge)):
+        text.refuse(node, "EXPLAIN ANALYZE runs a statement, and this one changes a table", cure="write EXPLAIN FORMATTED")
+    match node:
+        case exp.Insert():
+            lines = Inserts(text, catalog, lambda query: prepare(query, text, catalog, now), engine, now).explained(node, mode)
+        case exp.Delete() | exp.Update():
+            lines = Changes(text, catalog, now, engine).explained(node, mode)
+        case exp.Merge():
+            lines = Changes(text, catalog, now, engine).explained_merge(node, mode)
+        case _:
+            cure = "explain the query that gives the rows"
+            text.refuse(node, "EXPLAIN takes a query, an INSERT, UPDATE, DELETE or MERGE", cure=cure)
+    return partial(as_rows, list(lines))
 
 
 def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None, evaluate: Callable) -> Action:
@@ -118,21 +135,17 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         case exp.Query() | exp.Values():
             return partial(evaluate, prepared(node)) if engine is None else rows_of(node)
         case exp.Insert():
-            return Inserts(text, catalog, prepared, engine).insert(node)
+            return Inserts(text, catalog, prepared, engine, now).insert(node)
         case exp.Delete() | exp.Update():
             return Changes(text, catalog, now, engine).change(node)
         case exp.Merge():
             return Changes(text, catalog, now, engine).merge(node)
         case exp.TruncateTable():
-            return _done(Inserts(text, catalog, prepared, engine).truncate(node))
+            return _done(Inserts(text, catalog, prepared, engine, now).truncate(node))
         case exp.Create():
             return _done(create.create(lake, node, text, rows_of))
     word, _ = first_word(text.text)
     text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
-
-
-def _lines(lines: list[str]) -> pa.Table:
-    return pa.table({"plan": pa.array(lines, pa.string())})
 
 
 def _done(action: Callable[[], object]) -> Action:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from threading import Event
 from types import ModuleType
 from typing import Protocol
 
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
+from lsmlake.beside import Threads, Work
 from lsmlake.border import public, through
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.extras import need
@@ -59,37 +58,30 @@ class _Connection(Protocol):
 
 
 class _Query:
-    """A query that DuckDB executes, in one thread, until another one interrupts it."""
+    """A query of DuckDB, whose batches one thread reads until another one ends it."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._connection: _Connection | None = None
         self.batches = self._executed(prepared)
 
-    def end(self) -> None:
-        """Ends the query, also while another thread is in it. An interruption meanwhile is raised when it has ended."""
-        ended, later = False, None
-        while not ended:
-            try:
-                ended = self._closed() or self._interrupted()
-            except KeyboardInterrupt as interrupted:
-                later = interrupted
-        if later is not None:
-            raise later
-
-    def _closed(self) -> bool:
+    def end(self, step: Work[pa.RecordBatch | None]) -> None:
+        """Ends the query and the last step of reading it, which another thread may be in. An interruption meanwhile is raised
+        when it has ended."""
+        step.give_up()
         try:
-            self.batches.close()
-        except ValueError:  # another thread is in it
-            return False
-        return True
+            self._stop(step)
+        except BaseException:
+            self._stop(step)
+            raise
 
-    def _interrupted(self) -> bool:
-        """False: a connection that does not execute anything yet ignores it."""
+    def _stop(self, step: Work[pa.RecordBatch | None]) -> None:
         duckdb: ModuleType = need("duckdb", "SQL")
-        if self._connection is not None:
-            with suppress(duckdb.ConnectionException):  # it has been closed meanwhile
-                self._connection.interrupt()
-        return Event().wait(_INTERRUPT_EVERY_SECONDS)
+        while not step.ended.given:
+            if self._connection is not None:  # a connection that does not execute anything yet ignores an interruption
+                with suppress(duckdb.ConnectionException):  # it has been closed meanwhile
+                    self._connection.interrupt()
+            step.ended.wait(_INTERRUPT_EVERY_SECONDS)
+        self.batches.close()
 
     def _executed(self, prepared: Prepared) -> Generator[pa.RecordBatch]:
         with opened(prepared) as (self._connection, rows):
@@ -110,21 +102,12 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _in_thread(query: _Query) -> Generator[pa.RecordBatch]:
-    """The batches of a query, which another thread reads, one ahead: Python interrupts only its main thread, and DuckDB would not
-    let it."""
-    pool = ThreadPoolExecutor(1)
-    try:
-        step = pool.submit(next, query.batches, None)
-        while (batch := _awaited(step)) is not None:
-            step = pool.submit(next, query.batches, None)
-            yield batch
-    finally:
-        query.end()
-        pool.shutdown()
-
-
-def _awaited(step: Future[pa.RecordBatch | None]) -> pa.RecordBatch | None:
-    """The result of a step. A thread that waits without end does not see an interruption that came just before."""
-    while not wait([step], _INTERRUPT_EVERY_SECONDS).done:
-        pass
-    return step.result()
+    """The batches of a query, which another thread reads, one ahead."""
+    with Threads(1) as threads:
+        step = threads.submit(next, query.batches, None)
+        try:
+            while (batch := step.result()) is not None:
+                step = threads.submit(next, query.batches, None)
+                yield batch
+        finally:
+            query.end(step)

@@ -13,7 +13,7 @@ from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFou
 from lsmlake.format.paths import table_dir
 from lsmlake.format.view import View, ViewColumn
 from lsmlake.schema import ddl
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.sql.names import full_name
 from lsmlake.sql.words import Words
 from lsmlake.store.databases import Databases
@@ -118,9 +118,9 @@ def _columns(found: pa.Schema, names: Sequence[tuple[str, str | None]], view: st
     seen: Counter[str] = Counter()
     made = []
     for column, (own, comment) in zip(found, names, strict=True):
-        type_text = format_type(column.type)
+        type_text = format_type_of(column)
         try:
-            ddl.parse_columns(f"c {type_text}")
+            ddl.parse_columns(f"c {type_text}", intervals=True)
         except InvalidSchema as unknown:
             raise InvalidQuery(
                 f"a view cannot have column {own}", where=f"view {view}", expected=ddl.TYPES, found=type_text, cure="cast it"
@@ -191,5 +191,6 @@ def _rename(lake: Lake, name: str, new_name: str, view: View, head: _Head) -> No
 def columns_of(view: View) -> Iterator[pa.Field]:
     """The columns of a view."""
     for column in view.columns:
-        comment = None if column.comment is None else {b"comment": column.comment.encode()}
-        yield pa.field(column.name, ddl.parse_columns(f"c {column.type}").field(0).type, True, comment)
+        comment = {} if column.comment is None else {b"comment": column.comment.encode()}
+        found = ddl.parse_columns(f"c {column.type}", intervals=True).field(0).with_name(column.name)
+        yield found.with_metadata({**(found.metadata or {}), **comment})

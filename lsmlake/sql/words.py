@@ -13,7 +13,8 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
-from lsmlake.dialect.text import PlainSpark, shown
+from lsmlake.dialect.grammar import PlainSpark
+from lsmlake.dialect.text import shown
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.ddl import requoted
 

@@ -9,11 +9,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
-from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.scope import Column, Scope
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import char_length, sized_text, with_sized_text
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.clause import DELETE, MATCHED, Clause
 from lsmlake.statements.part import Part
@@ -68,7 +69,7 @@ def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, re
     """
     check_clauses(statement.clauses)
     statement.check_conditions()
-    target = schema.plain_columns
+    target = schema.typed_columns
     scopes = statement.joined(target, source)
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
 
@@ -98,7 +99,7 @@ def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
             return of_target.get(field.name.lower(), pa.string())
         return types.plain(types.canonical(field.type, field.name))
 
-    return pa.schema([pa.field(field.name, type_of(field)) for field in found])
+    return pa.schema([with_sized_text(pa.field(field.name, type_of(field)), sized_text(field)) for field in found])
 
 
 def repeats_allowed(clauses: Iterable[Clause[Part] | Checked]) -> bool:
@@ -125,8 +126,8 @@ def check_clauses(clauses: Sequence[Clause[Part]]) -> None:
 
 
 def equal_columns(on: exp.Expression, scope: Scope, *, nulls: bool = False) -> tuple[tuple[str, str], ...]:
-    """The pairs of columns of the target and the source that the condition of a merge requires to be equal. `scope`: of joined
-    rows. `nulls`: also pairs that may both be null."""
+    """The pairs of columns of the target and the source that the condition of a merge requires to be equal, as they are stored.
+    `scope`: of joined rows. `nulls`: also pairs that may both be null."""
     return tuple(_equal(on, scope, (exp.EQ, exp.NullSafeEQ) if nulls else (exp.EQ,)))
 
 
@@ -138,16 +139,22 @@ def _equal(node: exp.Expression, scope: Scope, signs: tuple[type[exp.Expression]
     elif isinstance(node, signs):
         for left, right in ((node.left, node.right), (node.right, node.left)):
             ours, theirs = _column(left, TARGET, scope), _column(right, SOURCE, scope)
-            if ours and theirs:
-                yield ours, theirs
+            if ours and theirs and _is_compared_as_stored(ours, theirs):
+                yield ours.name, theirs.name
 
 
-def _column(node: exp.Expression, side: str, scope: Scope) -> str | None:
-    """The name of the column of a side that a node is."""
+def _is_compared_as_stored(ours: Column, theirs: Column) -> bool:
+    """Whether no text is padded for the comparison."""
+    lengths = {char_length(ours.known.declared), char_length(theirs.known.declared)}
+    return len(lengths) == 1 or None in lengths
+
+
+def _column(node: exp.Expression, side: str, scope: Scope) -> Column | None:
+    """The column of a side that a node is."""
     if not isinstance(node, exp.Column):
         return None
     path = [part.name for part in node.parts]
     found = scope.found(path)
     if len(found) != 1 or found[0][1] != len(path) or not found[0][0].sql.startswith(f'"{side}'):
         return None
-    return found[0][0].name
+    return found[0][0]

@@ -23,6 +23,7 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import Bound, Checked
 from lsmlake.statements.clause import DELETE, MATCHED, UPDATE
 from lsmlake.statements.delete import delete
+from lsmlake.statements.explained import change_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.part import Part
@@ -55,7 +56,7 @@ class Change:
     def of(statement: Statement, version: Version, zone: str) -> Change:
         """Checks a statement. Raises InvalidQuery."""
         statement.check_conditions()
-        (clause,), columns = statement.clauses, version.schema.plain_columns
+        (clause,), columns = statement.clauses, version.schema.typed_columns
         reader, where = statement.reader(version), statement.on
         parts = assigned(statement, clause, version.schema, None)
         scope = statement.alone(columns, TARGET)
@@ -70,13 +71,6 @@ class Change:
         typed = {name: (reader.translator(part.text, scope), part.node) for name, part in parts.items()}
         values = None if clause.action == DELETE else columns_from(typed, columns, zone)
         return Change(version, condition if joins else None, predicate, values, reader, statement.level(version), zone)
-
-    def described(self, name: str) -> Iterator[str]:
-        """What would be read to find the rows, as lines. `name`: of the table."""
-        found = plan(self.version, self.predicate)
-        yield f"{name}: snapshot {self.version.number or 'none: the table is empty'}, to be changed"
-        yield f"  rows      found by {'Arrow' if self.condition is None else 'DuckDB'}"
-        yield f"  files     {' -> '.join(f'{files} ({step})' for step, files in found.pruned)}"
 
     def run(self) -> DmlReport:
         """Changes the rows.
@@ -112,3 +106,12 @@ def known_of(where: Part, statement: Statement, columns: pa.Schema, zone: str) -
     parts = conditions(where.node, statement.alone(columns))
     found = [one for part in parts if (one := predicate_of(Part(part, where.text), columns, (), zone)) is not None]
     return and_(*found) if found else None
+
+
+def explained(statement: Statement, version: Version, zone: str, name: str, mode: str) -> Iterator[str]:
+    """What EXPLAIN says of a DELETE or UPDATE in this process."""
+    made, (clause,) = Change.of(statement, version, zone), statement.clauses
+    values = assigned(statement, clause, version.schema, None)
+    by = "Arrow" if made.condition is None else "DuckDB"
+    yield from change_lines(name, plan(version, made.predicate), clause, statement.on, values, by, mode)
+    yield from made.reader.explained(zone, mode)

@@ -12,8 +12,9 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.dialect.connection import connected, memory_limit, registered, translated_errors
+from lsmlake.dialect.connection import memory_limit, registered, translated_errors
 from lsmlake.dialect.evaluate import as_schema
+from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.statements.bound import Bound, Checked
@@ -45,7 +46,7 @@ class Join:
     def __enter__(self) -> Join:
         with ExitStack() as exits:
             exits.enter_context(translated_errors())
-            self._connection = exits.enter_context(connected(self._zone, "merge"))
+            self._connection = exits.enter_context(spark_connected(self._zone, "merge"))
             self._connection.execute(f"SET memory_limit = '{memory_limit(self._memory_bytes)}'")
             self._load(self._source)
             self._exits = exits.pop_all()

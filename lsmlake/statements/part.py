@@ -11,7 +11,8 @@ from itertools import chain
 
 from sqlglot import exp
 
-from lsmlake.dialect.text import PlainSpark, Text
+from lsmlake.dialect.grammar import PlainSpark
+from lsmlake.dialect.text import Text
 from lsmlake.schema.type_text import backticked
 
 TARGET_SIDE, SOURCE_SIDE = "#target", "#source"

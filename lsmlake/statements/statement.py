@@ -46,6 +46,9 @@ class Reader(Protocol):
     def loading(self) -> AbstractContextManager[Load | None]:
         """What makes the tables of the queries on a connection; None without queries."""
 
+    def explained(self, zone: str, mode: str) -> Iterator[str]:
+        """What EXPLAIN says of the tables of the queries that were translated."""
+
 
 class Queries(Protocol):
     """The queries in the expressions of a statement."""
@@ -74,6 +77,9 @@ class _Plain:
     @contextmanager
     def loading(self) -> Iterator[None]:
         yield None
+
+    def explained(self, zone: str, mode: str) -> Iterator[str]:
+        yield from ()
 
 
 @dataclass(frozen=True)

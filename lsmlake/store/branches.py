@@ -7,13 +7,14 @@ only create files whose numbers do not count any more. `commit.branch_work` has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from lsmlake.errors import StorageFailed, TableNotFound
-from lsmlake.format.branch import FORWARD, BranchInfo, Work
+from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, Work
 from lsmlake.format.paths import Branch, TablePaths, is_branch, numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.store.storage import read_bytes
@@ -51,7 +52,7 @@ class Branches:
         found = self.read(name)
         if found is None:
             self.files.first_schema()
-            near = get_close_matches(name, self.names(), n=3)
+            near = get_close_matches(name, [one for one in self.names() if one != name], n=3)  # its remains may be there
             cure = f"did you mean {' or '.join(map(repr, near))}?" if near else LIST_BRANCHES
             raise TableNotFound(f"there is no branch {name!r}", where=self.files.paths.root, cure=cure)
         return found
@@ -71,7 +72,15 @@ class Branches:
 
     def all(self) -> dict[str, BranchInfo]:
         """Name -> branch. Raises Corrupt if one cannot be read."""
-        return {name: found for name in self.names() if (found := self.read(name)) is not None}
+        return self.by_new_name({name: found for name in self.names() if (found := self.read(name)) is not None})
+
+    def by_new_name(self, found: Mapping[str, BranchInfo]) -> dict[str, BranchInfo]:
+        """Branches without the old names of those that are being renamed and have their new names already."""
+        counts = Counter(info.uuid for info in found.values())
+        twice = {info.uuid: info for info in found.values() if counts[info.uuid] > 1}
+        works = (self.state(info).work for info in twice.values())
+        old = {work.old_name for work in works if work is not None and work.work == RENAME}
+        return {name: info for name, info in found.items() if not (name in old and info.uuid in twice)}
 
     def place(self, name: str) -> Branch:
         """What the paths of a branch are made of. Raises TableNotFound."""

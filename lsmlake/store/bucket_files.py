@@ -22,7 +22,7 @@ from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
 from lsmlake.schema.by_name import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
-from lsmlake.store.data_reader import DataReader, reading
+from lsmlake.store.data_reader import DataReader, checked_kinds, reading
 from lsmlake.store.data_writer import DATA, Origin, write_run
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.page_reader import PageReader, Place
@@ -142,6 +142,8 @@ class BucketFiles:
             places = pages.places(positions)
             with reading(path), self.meta.env.storage.read_from_end(path, file.bytes, 0) as source:
                 found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
+            if ROW_KIND in found:
+                checked_kinds(found[ROW_KIND], path)
             found.update(zip(self.schema.key, self._keys_at(file, places, pages, opened), strict=True))
         fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
         return pa.Table.from_arrays([found[name] for name in columns], schema=pa.schema(fields).remove_metadata())

@@ -30,22 +30,32 @@ class Sums(NamedTuple):
 
 
 class SummingSink:
-    """A file for `pa.PythonFile` that writes to `sink` and computes checksums."""
+    """A file for `pa.PythonFile` that writes to `sink` and computes checksums. A context manager: after an error, what Arrow has
+    buffered is dropped when it arrives."""
 
     closed = False
 
     def __init__(self, sink: pa.NativeFile) -> None:
-        self.sink, self.sum = sink, 0
+        self.sink, self.sum, self._dropped = sink, 0, False
         self.ending: list[bytes] | None = None
 
+    def __enter__(self) -> SummingSink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._dropped = kind is not None
+
     def write(self, data: bytes) -> int:
+        if self._dropped:
+            return len(data)
         self.sum = zlib.crc32(data, self.sum)
         if self.ending is not None:
             self.ending.append(bytes(data))
         return self.sink.write(data)
 
     def flush(self) -> None:
-        self.sink.flush()
+        if not self._dropped:
+            self.sink.flush()
 
     def close(self) -> None:
         self.closed = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lsmlake import undo
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import envelope
@@ -58,12 +59,14 @@ def files_of(meta: Metadata, newest: Copied | None) -> set[str]:
 
 
 def put_copied(meta: Metadata, newest: Copied | None, files: list[str]) -> Copied:
-    """Stores a list of files after `newest`. It counts once a snapshot names it."""
+    """Stores a list of files after `newest`. It counts once a snapshot names it; it goes if the public call fails before."""
     found, before = dict.fromkeys(files), [] if newest is None else [*newest.before, (newest.name, len(newest.files))]
     while before and before[-1][1] <= len(found):
         name, _ = before.pop()
         found |= dict.fromkeys(newest.files if name == newest.name else read_copied(meta, name).files)
     made = Copied(meta.env.ids(), tuple(found), tuple(before))
     content = {"files": list(made.files), "before": [list(one) for one in made.before]}
-    meta.env.storage.put_if_absent(meta.paths.copied(made.name), envelope.wrap_json("copied", content))
+    path = meta.paths.copied(made.name)
+    undo.made(meta.env.storage.delete_all, [path])
+    meta.env.storage.put_if_absent(path, envelope.wrap_json("copied", content))
     return made

@@ -24,6 +24,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.schema import types
 from lsmlake.schema.adapt import adapted, constant, is_evolved
+from lsmlake.schema.rowkind import STORED
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.store.checksum import RESTORE, TAIL_BYTES, read_footer
 from lsmlake.store.env import Env
@@ -227,7 +228,8 @@ class DataReader:
         stored = self.columns[types.field_id(wanted)].field
         with self._converting():
             if column in self.encoded or not is_evolved(stored.type, wanted.type):
-                return read.cast(field.type)
+                made = read.cast(field.type)
+                return made if column != ROW_KIND else checked_kinds(made, self.path)
             return adapted(read, stored, wanted, f"{self.path}, column {column!r}")
 
     @contextmanager
@@ -301,6 +303,16 @@ class DataReader:
                 run.append(group)
             wanted = wanted[len(run) :]
             yield run
+
+
+def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa.ChunkedArray:
+    """The row kinds of a data file. Raises Corrupt if a value is none."""
+    found = pc.is_in(kinds, value_set=pa.array(STORED, pa.int8()))
+    if not pc.all(found).as_py() and len(kinds):
+        value = kinds[pc.index(found, False).as_py()].as_py()
+        what, expected = "data file has a row without a row kind", ", ".join(map(str, STORED))
+        raise Corrupt(what, where=path, expected=expected, found=f"{ROW_KIND} {'null' if value is None else value}", cure=RESTORE)
+    return kinds
 
 
 class _Stored(NamedTuple):

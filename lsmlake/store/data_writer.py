@@ -77,8 +77,9 @@ def write_run(
                     if writer is None:
                         name = f"{prefix}-{env.ids()}.parquet"
                         sink = stack.enter_context(write_unnamed(env.storage, paths.new_data(directory, name)))
+                        sums = stack.enter_context(SummingSink(sink))
                         least = env.limits.row_group_rows
-                        writer = _FileWriter(directory, name, schema, sink, table, nan_columns, least, indexed=prefix == DATA)
+                        writer = _FileWriter(directory, name, schema, sums, table, nan_columns, least, indexed=prefix == DATA)
                         stack.push(writer.discard_on_error)
                     table = writer.add(table)
                     key_ends = not (schema.key and table.num_rows) or _row(table.select(schema.key), 0) != writer.max_key
@@ -120,22 +121,21 @@ class _FileWriter:
         directory: str,
         name: str,
         schema: Schema,
-        sink: pa.NativeFile,
+        sums: SummingSink,
         first: pa.Table,
         nan_columns: Collection[str],
         group_rows_min: int,
         *,
         indexed: bool,
     ) -> None:
-        self.directory, self.name, self.schema, self.sink = directory, name, schema, sink
+        self.directory, self.name, self.schema, self.sums = directory, name, schema, sums
         self.group_rows = _row_group_rows(first, schema, group_rows_min)
         self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options
         places = positions(self.arrow)
         chosen = layout(self.arrow, schema.key, first, nan_columns)
-        self.sums = SummingSink(sink)
-        self.buffered = pa.BufferedOutputStream(pa.PythonFile(self.sums, mode="w"), _SINK_BYTES)
+        self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
         self.writer = pq.ParquetWriter(
             self.buffered,
             self.arrow,
@@ -204,7 +204,7 @@ class _FileWriter:
         return DataFile(
             self.name,
             self.directory,
-            self.sink.tell(),
+            self.sums.sink.tell(),
             self.rows,
             self.delete_rows,
             self.min_key,

@@ -29,7 +29,7 @@ def sorted_rows(
         EngineFailed: The memory or the local disk does not suffice.
     """
     batches = (batch for table in tables for batch in table.to_batches())
-    with connected("UTC", what, "") as connection, registered(connection, "rows", schema, batches):
+    with connected("UTC", what) as connection, registered(connection, "rows", schema, batches):
         connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'; SET preserve_insertion_order = false")
         order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in by)
         held: list[pa.RecordBatch] = []

@@ -1,9 +1,11 @@
-"""Reads JSON files, one object per line, without losing digits of numbers.
+"""Reads JSON files, one object per line, without losing digits of numbers or zones of times.
 
 PyArrow infers BIGINT for a column, or DOUBLE if a number has a fraction or exceeds 64 bits; a double rounds. So:
 
 1. read the file with PyArrow's inference, but STRING columns as text;
 2. read columns again as decimals if they were inferred as doubles, at any depth, but the table has an integer or decimal type;
+   read times again as text, since PyArrow makes instants of UTC of texts with and without a zone, and of dates
+   (`schema.lossless` reads them as it reads those of CSV files);
 3. compare both results: PyArrow's decimals are wrong for some large exponents, its doubles are not;
 4. in DOUBLE and FLOAT columns, refuse an integer that a double would round: it may be an id.
 
@@ -30,6 +32,13 @@ _WHOLE = pa.decimal128(_DIGITS, 0)
 _DOUBLE_EXACT_MAX = 2.0**53
 """A double holds every integer up to this one."""
 _INT64_MAX = 2**63 - 1
+_DATE, _TIME = r"^\s*\d{4}-\d{2}-\d{2}", r"[ T]\d{2}(:\d{2}){0,2}(\.\d+)?"
+_TIMES = (
+    (rf"{_DATE}\s*$", pa.date32()),
+    (rf"{_DATE}{_TIME}(Z|[+-]\d{{2}}(:?\d{{2}})?)\s*$", pa.timestamp("us", "UTC")),
+    (rf"{_DATE}({_TIME})?\s*$", pa.timestamp("us")),
+)
+"""The texts of a column -> its type; the first pattern that all of them match decides."""
 _RELATIVE_ERROR = 1e-9
 """Much greater than the rounding error of a double, much less than a shift by one digit."""
 
@@ -55,7 +64,8 @@ def read(path: str, schema: pa.Schema | None) -> pa.Table:
 def inferred(path: str) -> pa.Schema:
     """The columns of a file with inferred types. Raises pa.ArrowException.
 
-    Integers that PyArrow infers as doubles, because some exceed 64 bits or end in ".0", are BIGINT or DECIMAL(38,0).
+    Integers that PyArrow infers as doubles, because some exceed 64 bits or end in ".0", are BIGINT or DECIMAL(38,0). Times are
+    DATE, TIMESTAMP if all have a zone, TIMESTAMP_NTZ if none has; STRING if they differ in that.
     """
     found = _read(path, {})
     fields = []
@@ -63,6 +73,8 @@ def inferred(path: str) -> pa.Schema:
         leaves = _leaves(column)
         if any(_may_be_rounded(leaf) for leaf in leaves):
             field = field.with_type(_type_of_integers(path, field, leaves))
+        if any(pa.types.is_timestamp(leaf.type) for leaf in leaves):
+            field = field.with_type(_type_of_times(path, field))
         fields.append(field)
     return pa.schema(fields)
 
@@ -94,7 +106,7 @@ def _exact_type(found: pa.DataType, wanted: pa.DataType, exactly: Is) -> pa.Data
         )
     if t.is_list(found) and (t.is_list(wanted) or t.is_large_list(wanted)):
         return pa.list_(found.value_field.with_type(_exact_type(found.value_type, wanted.value_type, exactly)))
-    if t.is_timestamp(found) and types.is_text(wanted):
+    if t.is_timestamp(found) and (types.is_text(wanted) or t.is_temporal(wanted)):
         return pa.string()
     return _EXACT if t.is_float64(found) and exactly(wanted) else found
 
@@ -190,6 +202,25 @@ def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray])
         return _integer_type(decimal) or type_ if _may_be_rounded(leaf) else type_
 
     return _with_leaf_types(field.type, decided)
+
+
+def _type_of_times(path: str, field: pa.Field) -> pa.DataType:
+    """The type of a column in which PyArrow has found times, by their texts."""
+    as_text = _with_leaf_types(field.type, lambda type_: pa.string() if pa.types.is_timestamp(type_) else type_)
+    texts = iter(_leaves(_read(path, {field.name: as_text})[field.name]))
+
+    def decided(type_: pa.DataType) -> pa.DataType:
+        leaf = next(texts)
+        return _time_type(leaf) if pa.types.is_timestamp(type_) else type_
+
+    return _with_leaf_types(field.type, decided)
+
+
+def _time_type(texts: pa.ChunkedArray) -> pa.DataType:
+    for pattern, type_ in _TIMES:
+        if pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False:
+            return type_
+    return pa.string()
 
 
 def _integer_type(decimals: pa.ChunkedArray) -> pa.DataType | None:

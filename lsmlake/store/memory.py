@@ -29,6 +29,13 @@ class MemoryStorage(Storage):
     def __repr__(self) -> str:
         return f"MemoryStorage({self.root!r})"
 
+    def __reduce__(self) -> tuple:
+        raise InvalidQuery(
+            "tables in the memory of a process cannot be pickled",
+            where=self.root,
+            cure="connect to a folder or an object store, which other processes can read",
+        )
+
     def read(self, path: str) -> pa.NativeFile:
         with self._lock:
             content, _ = self._files.get(checked(path), (None, 0))

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from lsmlake.errors import InvalidOption, LakeError
 from lsmlake.extras import need
 from lsmlake.store.address import AZURE, GCS, S3, Address
+from lsmlake.undo import pass_interruption
 
 _CLIENT = {
     "allow_http",
@@ -72,6 +73,7 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
     except LakeError:
         raise
     except Exception as error:  # the text can hold values
+        pass_interruption(error)
         unknown = re.search(r"[Cc]onfiguration key: '(\w+)'", str(error))
         found = f"{unknown[1]!r}" if unknown else type(error).__name__
     raise InvalidOption(

@@ -9,6 +9,7 @@ from lsmlake.extras import need
 from lsmlake.store.address import Address
 from lsmlake.store.object_client import client_of
 from lsmlake.store.object_errors import Refusal, refusal
+from lsmlake.undo import pass_interruption
 
 Result = TypeVar("Result")
 
@@ -34,6 +35,7 @@ class ObjectRequests:
         except MemoryError:
             raise
         except Exception as error:
+            pass_interruption(error)
             return refusal(error)
 
     def patiently(self, request: Callable[[], Result]) -> Result | Refusal:

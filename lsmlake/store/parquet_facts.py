@@ -63,6 +63,7 @@ def read_footer(place: Place, size: int, where: str) -> tuple[bytes, pq.FileMeta
                 parsed = pq.ParquetFile(pa.BufferReader(footer)).metadata
                 if len(footer) - _LENGTH_AND_MAGIC - parsed.serialized_size == _SIGNATURE_BYTES:
                     raise _encrypted(where)  # PyArrow ends the process when it is asked about an encrypted column
+                _check_total(parsed, where)
                 return footer, parsed
     except FileNotFoundError as missing:
         raise Corrupt("a data file is missing", where=where, cure=RESTORE) from missing
@@ -79,6 +80,19 @@ def _encrypted(where: str) -> InvalidData:
     return InvalidData(
         "a data file is encrypted", where=where, expected="files without encryption", cure="decrypt the file there"
     )
+
+
+def _check_total(parsed: pq.FileMetaData, where: str) -> None:
+    """Readers count on the total, or on the row groups: a file in which they differ has different rows for each of them."""
+    counted = sum(parsed.row_group(i).num_rows for i in range(parsed.num_row_groups))
+    if parsed.num_rows != counted:
+        raise Corrupt(
+            "the footer of a data file contradicts itself",
+            where=where,
+            expected=f"a total of {counted} rows, as the row groups have",
+            found=f"a total of {parsed.num_rows}",
+            cure="write the file anew",
+        )
 
 
 def _ending(source: pa.NativeFile, size: int) -> bytes:

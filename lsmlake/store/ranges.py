@@ -8,11 +8,12 @@ from __future__ import annotations
 import io
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from threading import Thread
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from lsmlake.beside import Work, begin
 
 _LEAST_BYTES = 1 << 16  # a request takes as long as the transfer of some hundred kilobytes
 _GAP_BYTES = 1 << 20  # as much as a request costs
@@ -63,14 +64,13 @@ class Ranges:
         self._fetch, self._size, self._at = fetch, size, 0
         self._ending = (size - len(ending), ending) if ending else None
         self._held: list[tuple[int, memoryview]] = []
-        self._coming: tuple[list[Range], Future[Sequence[memoryview]]] | None = None
+        self._coming: tuple[list[Range], Work[Sequence[memoryview]]] | None = None
 
     def expect(self, wanted: Sequence[Range]) -> None:
         """Begin to fetch ranges, in another thread, that a later `load` will ask for."""
-        missing, coming = self._missing(wanted), Future()
+        missing = self._missing(wanted)
         if missing:
-            self._coming = missing, coming
-            Thread(target=_run, args=(coming, self._fetch, missing), daemon=True).start()
+            self._coming = missing, begin(partial(self._fetch, missing))
 
     def load(self, wanted: Sequence[Range]) -> None:
         """Fetch these ranges, unless they are at hand; forget those of the last request."""
@@ -124,13 +124,6 @@ class Ranges:
 
     def close(self) -> None:
         self.closed, self._held, self._ending = True, [], None
-
-
-def _run(coming: Future[Sequence[memoryview]], fetch: Fetch, wanted: Sequence[Range]) -> None:
-    try:
-        coming.set_result(fetch(wanted))
-    except BaseException as error:
-        coming.set_exception(error)
 
 
 class RangedFile(pa.PythonFile):

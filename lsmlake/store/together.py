@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import Generic, TypeVar
 
-from lsmlake.beside import Threads
+from lsmlake.beside import Threads, taken
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
 _STEP = 2  # so that a stream with a single item is known to have ended without a second step
@@ -47,12 +47,12 @@ def _spread(one: Callable[[Item], None], items: Iterable[Item], workers: int) ->
     with Threads(workers) as threads:
         for item in items:
             if running == workers:
-                ended.get().result()
+                taken(ended).result()
                 running -= 1
             threads.submit(one, item, end=ended.put)
             running += 1
         for _ in range(running):
-            ended.get().result()
+            taken(ended).result()
 
 
 def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Result]:

@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.table_options import Options
@@ -17,6 +18,9 @@ from lsmlake.schema.schema import Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.live import Selection
 from lsmlake.store.metadata import Metadata
+
+EXPIRED = "EXPIRED"
+"""Stands for the kind of a snapshot that cannot be read any more: its commit may have changed anything."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,14 @@ class Version:
         return self.meta.snapshots.unless_expired(self.snapshot)
 
     def kinds_until(self, later: Version) -> set[str]:
-        """The kinds of the snapshots after this one, until that of a later version."""
-        return {self.meta.snapshots.get(number).kind for number in range(self.number + 1, later.number + 1)}
+        """The kinds of the snapshots after this one, until that of a later version; EXPIRED for those that have expired."""
+        return {self._kind(number) for number in range(self.number + 1, later.number + 1)}
+
+    def _kind(self, number: int) -> str:
+        try:
+            return self.meta.snapshots.get(number).kind
+        except SnapshotNotFound:
+            return EXPIRED
 
     def live(self, selection: Selection | None = None) -> pa.Table:
         """The live files, as manifest entries; or those that a selection needs."""

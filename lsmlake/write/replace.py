@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
+from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate, evaluate
-from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.read.partitions import is_of_partitions, lies_in, partition_matches
+from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
@@ -44,8 +44,10 @@ class Replacement:
     where: Predicate | None = None
 
     @staticmethod
-    def of(schema: Schema, where: str | Predicate | None, truncate: bool, zone: str, name: str) -> Replacement:
-        """The arguments of `Table.overwrite` as a value. Raises InvalidQuery."""
+    def of(
+        schema: Schema, where: str | Predicate | None, truncate: bool, zone: str, name: str, now: str | None = None
+    ) -> Replacement:
+        """The arguments of `Table.overwrite` as a value. `now`: the time of the call. Raises InvalidQuery."""
         if where is None:
             return Replacement(everything=truncate or not schema.partition_columns)
         if truncate:
@@ -64,7 +66,7 @@ class Replacement:
                 found=where,
                 cure="leave out where: all rows of the table are replaced; or use delete_keys and upsert for some rows",
             )
-        return Replacement(where=partition_predicate(schema, where, zone))
+        return Replacement(where=partition_predicate(schema, where, zone, now))
 
     def chosen(self, schema: Schema, messages: Sequence[CommitMessage], there: Collection[Bucket]) -> list[Bucket]:
         """Those of the buckets that are replaced. `messages`: what was written."""
@@ -80,20 +82,9 @@ class Replacement:
         if self.where is None:
             chosen = {key for key, bucket in partitions.items() if _is_replaced(bucket, written, schema)}
         else:
-            chosen = {key for key, bucket in partitions.items() if self._is_chosen(bucket, schema)}
+            found = partitions_match(self.where, schema, list(partitions.values()))
+            chosen = {key for (key, bucket), one in zip(partitions.items(), found, strict=True) if _decided(one, bucket, schema)}
         return [bucket for bucket in there if bucket.partition_key in chosen]
-
-    def _is_chosen(self, bucket: Bucket, schema: Schema) -> bool:
-        """Raises InvalidQuery if `where` is true of some rows of the partition only."""
-        found = partition_matches(self.where, schema, bucket)
-        if found is None:
-            raise InvalidQuery(
-                "where divides a partition",
-                expected="a condition that is true of all rows of a partition or of none",
-                found=f"partition {schema.partition_text(bucket.spec, bucket.partition)}",
-                cure=_DIVIDED,
-            )
-        return found
 
     def check(self, rows: pa.Table, schema: Schema, kept: np.ndarray | None, first_row: int | None) -> None:
         """Raises InvalidData for a row outside of the replaced partitions. `kept`: the numbers of the rows in the data, as
@@ -114,6 +105,18 @@ class Replacement:
         )
 
 
+def _decided(found: bool | None, bucket: Bucket, schema: Schema) -> bool:
+    """Raises InvalidQuery if the condition is true of some rows of the partition only."""
+    if found is None:
+        raise InvalidQuery(
+            "where divides a partition",
+            expected="a condition that is true of all rows of a partition or of none",
+            found=f"partition {schema.partition_text(bucket.spec, bucket.partition)}",
+            cure=_DIVIDED,
+        )
+    return found
+
+
 def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema) -> bool:
     """Whether new rows replace a partition. It may be one of an older spec, if it lies inside of a partition that was written.
     Raises InvalidQuery if it lies partly inside."""
@@ -131,9 +134,10 @@ def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema
     return bool(found)
 
 
-def partition_predicate(schema: Schema, where: str | Predicate, zone: str) -> Predicate:
-    """A predicate on partition columns. `zone`: the time zone of times in `where` that name none. Raises InvalidQuery."""
-    predicate = parse(where, schema.plain_columns, zone=zone) if isinstance(where, str) else where
+def partition_predicate(schema: Schema, where: str | Predicate, zone: str, now: str | None) -> Predicate:
+    """A predicate on partition columns. `zone`: the time zone of times in `where` that name none; `now`: the time of the call.
+    Raises InvalidQuery."""
+    predicate = predicate_of(where, schema.typed_columns, zone, now) if isinstance(where, str) else where
     if not is_of_partitions(predicate, schema):
         columns = dict.fromkeys(field.column for field in schema.all_partition_columns)
         other = sorted(predicate.columns - columns.keys())

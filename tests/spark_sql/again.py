@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_sql.golden import ZONE, Statement, statements
-from spark_sql.hive import lines, type_name
+from spark_sql.hive import lines
 from spark_sql.shared import SHARED, shared
 from spark_sql.verdict import FOREIGN, WRONG, Outcome
 
@@ -39,10 +39,11 @@ def asked_again(spark: SparkSession, outcomes: Iterable[Outcome]) -> dict[str, S
 
 def _answered(session: SparkSession, statement: Statement) -> Statement:
     try:
-        rows = session.sql(statement.bare).toArrow()
+        frame = session.sql(statement.bare)
+        rows = frame.toArrow()
     except PySparkException as error:
         return replace(statement, schema="struct<>", output=f"{type(error).__module__}.{type(error).__name__}\n{error}"[:600])
-    schema = ",".join(f"{field.name}:{type_name(field.type)}" for field in rows.schema)
+    schema = ",".join(f"{field.name}:{field.dataType.simpleString()}" for field in frame.schema)
     return replace(statement, schema=f"struct<{schema}>", output="\n".join("\t".join(row) for row in lines(rows, ZONE)))
 
 

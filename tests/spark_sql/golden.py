@@ -17,6 +17,9 @@ _RESULTS, _INPUTS = "sql-tests/results/", "sql-tests/inputs/"
 _OTHER_SESSIONS = ("nonansi/", "timestampNTZ/", "udf/", "udaf/", "udtf/", "scripting/")
 """Folders of files that were made with another session: without ANSI mode, with another type of timestamps, with functions of the
 suite's own; and scripts."""
+_OF_LEGACY = "postgreSQL/"
+"""The folder of files whose session makes every INTERVAL a calendar interval (spark.sql.legacy.interval.enabled)."""
+_CALENDAR = re.compile(r":interval[,>]")
 _SETTINGS = re.compile(r"^--(?:SET|CONFIG_DIM\d) (.*)$", re.MULTILINE)
 _HARMLESS = re.compile(
     r"spark\.sql\.(codegen|optimizeNullAware|optimizer\.(windowGroup|enableJson|decorrelateInnerQuery\.)|autoBroadcast|adaptive"
@@ -24,6 +27,8 @@ _HARMLESS = re.compile(
     r"|files|parquet|statistics|crossJoin|inMemory|constraintPropagation)"
 )
 """Settings that change how Spark executes a statement, not what it means."""
+_ON = ("viewschemabindingmode", "viewschemacompensation")
+"""Switches that are on by default; others with `legacy` in their names bring the meaning of an older Spark back, and are off."""
 _IMPORT = re.compile(r"^--IMPORT (.*)$", re.MULTILINE)
 _PART = re.compile(r"(.*?)\n-- !query schema\n(.*?)\n-- !query output\n(.*)", re.DOTALL)
 _COMMENT = re.compile(r"\s*(--[^\n]*(\n|$)|/\*.*?\*/)|\s+", re.DOTALL)
@@ -31,6 +36,7 @@ _CHANGES = ("INSERT", "DELETE", "UPDATE", "MERGE", "TRUNCATE")
 _CHANGE_AFTER = re.compile(r"[\s)](INSERT\s+(INTO|OVERWRITE)|DELETE\s+FROM|MERGE\s+INTO|UPDATE\s+\w+\s+SET)\s", re.IGNORECASE)
 _EXCEPTION = re.compile(r"(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\w*")
 _SET = re.compile(r"SET\s+([\w.]+)\s*=\s*(.*)", re.IGNORECASE | re.DOTALL)
+_SET_ZONE = re.compile(r"SET\s+TIME\s+ZONE\b.*", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,11 @@ class Statement:
         return found[1].upper() if found else ""
 
     @property
+    def is_of_other_session(self) -> bool:
+        """Whether a new session answers otherwise: it has types of INTERVAL with fields."""
+        return self.file.startswith(_OF_LEGACY) and bool(_CALENDAR.search(self.schema))
+
+    @property
     def is_query(self) -> bool:
         return self.first in ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE") and not self.changes_rows
 
@@ -95,7 +106,19 @@ def statements(file: str) -> list[Statement]:
 def setting(statement: Statement) -> tuple[str, str] | None:
     """What a SET statement sets, if it may change what others mean."""
     found = _SET.fullmatch(statement.bare)
-    return None if found is None or _HARMLESS.match(found[1]) else (found[1].lower(), found[2].strip())
+    return None if found is None or _HARMLESS.match(found[1]) else (found[1].lower(), found[2].strip().lower())
+
+
+def zone_set(statement: Statement) -> str | None:
+    """The time zone from here on, if this statement sets it."""
+    return None if statement.failed or not _SET_ZONE.fullmatch(statement.bare) else statement.output.split("\t")[-1]
+
+
+def default(name: str, value: str) -> str | None:
+    """What a setting is by default, given its name and a value of it; None: it is not known."""
+    if ".legacy." not in name or value not in ("true", "false"):
+        return None
+    return "true" if name.endswith(_ON) else "false"
 
 
 def _plain(file: str) -> bool:

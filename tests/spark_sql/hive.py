@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.schema.intervals import SIZES, interval_of, is_calendar
+
 _EPOCH = dt.datetime(1970, 1, 1)
 _CYCLE_DAYS, _CYCLE = 146_097, 146_097 * 86_400_000_000
 """After 400 years the calendar is the same again."""
@@ -21,27 +23,26 @@ _PLAIN_LEAST, _PLAIN_MOST = Decimal("0.001"), Decimal(10_000_000)
 
 def lines(rows: pa.Table, zone: str) -> list[tuple[str, ...]]:
     """The cells of the rows."""
-    columns = [[_top(value, column.type, zone) for value in _values(column)] for column in rows.columns]
+    fields = zip(rows.columns, rows.schema, strict=True)
+    columns = [[_top(value, field, zone) for value in _values(column)] for column, field in fields]
     return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
 
 
-def type_name(kind: pa.DataType) -> str:
-    """A type as the schema of a golden file names it."""
-    t = pa.types
+def type_name(field: pa.Field) -> str:
+    """The type of a column as the schema of a golden file names it."""
+    kind, t = field.type, pa.types
     if t.is_list(kind):
-        return f"array<{type_name(kind.value_type)}>"
+        return f"array<{type_name(kind.value_field)}>"
     if t.is_map(kind):
-        return f"map<{type_name(kind.key_type)},{type_name(kind.item_type)}>"
+        return f"map<{type_name(kind.key_field)},{type_name(kind.item_field)}>"
     if t.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{type_name(field.type)}' for field in kind)}>"
+        return f"struct<{','.join(f'{inner.name}:{type_name(inner)}' for inner in kind)}>"
     if t.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if t.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
-    if t.is_duration(kind):
-        return "interval day to second"
-    if kind == pa.month_day_nano_interval():
-        return "interval"
+    if (interval := interval_of(field)) is not None:
+        return str(interval).lower()
     names = {
         "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float",
         "double": "double", "string": "string", "large_string": "string", "binary": "binary", "date32[day]": "date",
@@ -71,22 +72,22 @@ def _counted(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _top(value: object, kind: pa.DataType, zone: str) -> str:
+def _top(value: object, field: pa.Field, zone: str) -> str:
     if value is None:
         return "NULL"
-    return value if isinstance(value, str) else _text(value, kind, zone)
+    return value if isinstance(value, str) else _text(value, field, zone)
 
 
-def _text(value: object, kind: pa.DataType, zone: str) -> str:
+def _text(value: object, of: pa.Field, zone: str) -> str:
     """A value that is no NULL."""
-    t = pa.types
+    kind, t = of.type, pa.types
     if t.is_list(kind):
-        return f"[{','.join(_inner(one, kind.value_type, zone) for one in value)}]"
+        return f"[{','.join(_inner(one, kind.value_field, zone) for one in value)}]"
     if t.is_map(kind):
-        pairs = (f"{_inner(key, kind.key_type, zone)}:{_inner(one, kind.item_type, zone)}" for key, one in value)
+        pairs = (f"{_inner(key, kind.key_field, zone)}:{_inner(one, kind.item_field, zone)}" for key, one in value)
         return f"{{{','.join(sorted(pairs))}}}"
     if t.is_struct(kind):
-        parts = (f'"{field.name}":{_inner(one, field.type, zone)}' for field, one in zip(kind, value.values(), strict=True))
+        parts = (f'"{field.name}":{_inner(one, field, zone)}' for field, one in zip(kind, value.values(), strict=True))
         return f"{{{','.join(parts)}}}"
     if isinstance(value, bool):
         return str(value).lower()
@@ -101,15 +102,17 @@ def _text(value: object, kind: pa.DataType, zone: str) -> str:
     if t.is_timestamp(kind):
         return _moment(value, ZoneInfo(zone) if kind.tz else None)
     if t.is_duration(kind):
-        return _day_time(value)
+        return _day_time(_cut(value, _size(of)))
+    if isinstance(value, pa.MonthDayNano):
+        return _calendar(value) if is_calendar(interval_of(of)) else _year_month(_cut(value.months, _size(of)))
     return str(value)
 
 
-def _inner(value: object, kind: pa.DataType, zone: str) -> str:
+def _inner(value: object, field: pa.Field, zone: str) -> str:
     """A value inside another one."""
     if value is None:
         return "null"
-    return f'"{value}"' if isinstance(value, str) else _text(value, kind, zone)
+    return f'"{value}"' if isinstance(value, str) else _text(value, field, zone)
 
 
 def _double(value: float, kind: pa.DataType) -> str:
@@ -152,6 +155,38 @@ def _moment(micros: int, zone: ZoneInfo | None) -> str:
     moment = _EPOCH + dt.timedelta(microseconds=rest)
     fraction = f".{moment.microsecond:06}".rstrip("0") if moment.microsecond else ""
     return f"{_year(moment.year + 400 * cycles)}-{moment:%m-%d %H:%M:%S}{fraction}"
+
+
+def _size(field: pa.Field) -> int:
+    """Of the last field of an interval; seconds have a fraction."""
+    last = interval_of(field).last
+    return 1 if last == "SECOND" else SIZES[last]
+
+
+def _cut(number: int, size: int) -> int:
+    """What the last field of an interval shows of it."""
+    return number // size * size if number >= 0 else -(-number // size * size)
+
+
+def _year_month(months: int) -> str:
+    return f"{'-' if months < 0 else ''}{abs(months) // 12}-{abs(months) % 12}"
+
+
+def _calendar(value: pa.MonthDayNano) -> str:
+    """With a sign before each amount, and without the amounts that are 0."""
+
+    def parts(number: int, *sizes: int) -> list[int]:
+        sign, rest, found = -1 if number < 0 else 1, abs(number), []
+        for size in sizes:
+            found.append(sign * (rest // size))
+            rest %= size
+        return [*found, sign * rest]
+
+    years, months = parts(value.months, 12)
+    hours, minutes, micros = parts(value.nanoseconds // 1000, 3_600_000_000, 60_000_000)
+    seconds = f"{Decimal(micros).scaleb(-6).normalize():f}"
+    named = {"years": years, "months": months, "days": value.days, "hours": hours, "minutes": minutes, "seconds": seconds}
+    return " ".join(f"{amount} {name}" for name, amount in named.items() if amount not in (0, "0")) or "0 seconds"
 
 
 def _day_time(micros: int) -> str:

@@ -12,25 +12,27 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from lsmlake.dialect.text import PlainSpark
+from lsmlake.dialect.grammar import PlainSpark
 from spark_sql.golden import Statement
 from spark_sql.hive import lines, type_name
 
 _NEAR, _NEAR_FLOAT, _NEAREST = 1e-8, 1e-6, 1e-12
 """Sums and functions of floating-point numbers depend on the order of rows and on the library in their last digits."""
+_DAY_TIME, _ANY_DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to \w+)?"), "interval day to second"
+"""PySpark's rows do not tell which fields an interval has."""
 _FLOATS = re.compile(r"-?\d+\.\d+(?:E-?\d+)?|NaN|-?Infinity")
 
 
 def difference(statement: Statement, rows: pa.Table, zone: str) -> str:
     """In which way the rows differ from those of the file; "" if they are equal."""
-    kinds = [type_name(kind) for kind in rows.schema.types]
+    kinds = [type_name(field) for field in rows.schema]
     if not _same_types(statement.schema, kinds):
         return f"the types {', '.join(kinds)}"
     found = ["\t".join(row) for row in lines(rows, zone)]
-    found = "\n".join(found).rstrip().split("\n")
+    found = "\n".join(found).rstrip(" \t\n\v\f\r").split("\n")
     found = [re.sub(r"#\d+", "#x", line) for line in found]
     expected = statement.output.split("\n")
-    near = _NEAR_FLOAT if "float" in kinds else _NEAR
+    near = _NEAR_FLOAT if any("float" in kind for kind in kinds) else _NEAR
     if not _same(in_order(expected), in_order(found), near):
         return _shown(found)
     keys = _keys(statement.text, rows.column_names)
@@ -64,7 +66,8 @@ def _cells(rows: list[str], keys: list[int]) -> list[str]:
 
 def rows_differ(expected: pa.Table, found: pa.Table, zone: str) -> str:
     """In which way the rows of this process differ from those of Spark, in any order; "" if they are equal."""
-    wanted, kinds = ([type_name(kind).replace("void", "int") for kind in rows.schema.types] for rows in (expected, found))
+    wanted, kinds = ([_DAY_TIME.sub(_ANY_DAY_TIME, type_name(field)) for field in rows.schema] for rows in (expected, found))
+    wanted, kinds = ([kind.replace("void", "int") for kind in some] for some in (wanted, kinds))
     if wanted != kinds:
         return f"the types {', '.join(kinds)}, not {', '.join(wanted)}"
     a, b = (in_order("\t".join(row) for row in lines(rows, zone)) for rows in (expected, found))
@@ -89,7 +92,8 @@ def _same_types(schema: str, kinds: list[str]) -> bool:
 
 
 def _same(expected: list[str], found: list[str], near: float = _NEAR) -> bool:
-    return len(expected) == len(found) and all(a == b or _near(a, b, near) for a, b in zip(expected, found, strict=True))
+    pairs = ((a.rstrip(" "), b.rstrip(" ")) for a, b in zip(expected, found, strict=False))  # the file's last line has no blanks
+    return len(expected) == len(found) and all(a == b or _near(a, b, near) for a, b in pairs)
 
 
 def in_order(rows: Iterable[str]) -> list[str]:
@@ -128,3 +132,28 @@ def is_undetermined(text: str) -> bool:
         return False
     limited = (part for part in parts if part.args.get("limit") or part.args.get("offset"))
     return any(part.args.get("order") is None for part in limited) or bool(_MODE.search(text))
+
+
+_BY_TIES = (
+    *("first", "first_value", "last", "last_value", "any_value", "nth_value", "row_number", "ntile", "lag", "lead"),
+    *("collect_list", "array_agg"),
+)
+"""Window functions whose value depends on the order of rows that ORDER BY does not tell apart."""
+
+
+def peers(text: str) -> str | None:
+    """The query with other columns: for each window function that depends on ties, the number of rows that its ORDER BY does not
+    tell apart. None if SELECT has no such function."""
+    tree = sqlglot.parse_one(text, dialect=PlainSpark)
+    if not isinstance(tree, exp.Select):
+        return None
+    windows = [one for item in tree.expressions for one in item.find_all(exp.Window)]
+    counts = [one for one in windows if isinstance(one.this, exp.Anonymous) and one.this.name.lower() in _BY_TIES]
+    for window in (*windows, *(tree.args.get("windows") or ())):
+        if window.args.get("order") is not None:
+            window.set("spec", exp.WindowSpec(kind="RANGE", start="CURRENT ROW", end="CURRENT ROW"))
+    for window in counts:
+        window.set("this", exp.Anonymous(this="count", expressions=[exp.Star()]))
+    tree.set("expressions", counts)
+    tree.set("order", None)
+    return tree.sql("spark") if counts else None

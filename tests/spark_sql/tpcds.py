@@ -76,7 +76,7 @@ def _judged(views: Views, name: str, text: str, answers: Path) -> Outcome:
 
 
 def _shown(rows: pa.Table) -> str:
-    return f"{', '.join(f'{one.name} {type_name(one.type)}' for one in rows.schema)}\n{rows.num_rows} rows"
+    return f"{', '.join(f'{one.name} {type_name(one)}' for one in rows.schema)}\n{rows.num_rows} rows"
 
 
 def _unlimited(text: str) -> str:

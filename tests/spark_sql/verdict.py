@@ -13,7 +13,8 @@ EQUAL, REFUSED, BOTH, WRONG, FOREIGN = KINDS = ("equal", "refused", "error in bo
 _RUN = "the statement failed"
 """What an error says that is no refusal: the statement was understood, and failed on a value."""
 _FOREIGN = re.compile(
-    r"duckdb|binder error|catalog error|parser error|conversion error|invalid input error|out of range error|varchar|hugeint"
+    r"duckdb|binder error|catalog error|parser error|conversion error|invalid input error|out of range error|hugeint"
+    r"|varchar(?!\()"
     r"|volatile|candidate functions|explicit type casts|macro|#\d|\br\d+\b|\bcte\d+\b|lsmlake_\d|\bmemory\.main\b|\bblob\b"
     r"|must appear in the group by|not implemented|no function matches|syntax error at or near|referenced (table|column)"
     r"|cannot be cast because|can't be cast because|could not convert|insufficient padding|\bu?int(8|16|32|64|128)\b"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+import lsmlake
 from lsmlake import Lake
-from lsmlake.dialect.text import PlainSpark
+from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.errors import LakeError
-from spark_sql.golden import Statement
+from spark_sql.golden import ZONE, Statement
 from spark_sql.layouts import write
 from spark_sql.shared import SHARED, shared
 
@@ -48,6 +49,7 @@ class Views:
         missing: tables and views that could not be made, and why.
         rows_of: the rows of stored tables as they were given.
         dropped: tables that the file made or dropped; they are none of those that all files share.
+        zone: the time zone of the lake.
     """
 
     lake: Lake
@@ -59,6 +61,11 @@ class Views:
     fresh: set[str] = field(default_factory=set)
     rows_of: dict[str, pa.Table] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
+    zone: str = ZONE
+
+    def in_zone(self, zone: str) -> Views:
+        """The same tables and views, for statements of another time zone. Raises InvalidQuery: it is none of lsmlake's."""
+        return replace(self, lake=lsmlake.connect(self.lake.env.storage.root, time_zone=zone), zone=zone)
 
     def query(self, text: str) -> pa.Table:
         """The rows of a query over the tables. Raises NotMade, LakeError."""

@@ -17,7 +17,7 @@ from lsmlake.api.types import OptionValue, TableSchema
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
-from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.merge.rules import check_new
 from lsmlake.maintain.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.notebook import html_rows
 from lsmlake.schema.schema import Schema
@@ -151,7 +151,7 @@ class Catalog:
         root = databases.root(name)
         columns, clock, table_uuid = _columns(self.runtime, schema), self.env.clock(), self.env.ids()
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
-        rule_of(created, name)  # refuses functions that do not fit their columns
+        check_new(created, name)  # refuses functions that do not fit their columns
         if Views(self.env.storage).is_there(name):
             raise TableExists(f"a view has the name {name!r}", cure="choose another name, or drop the view")
         databases.clear(root)

@@ -13,7 +13,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.border import verbs_of
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
@@ -39,7 +39,7 @@ class Handle:
         title = f"{self.name}: {kind}"
         if schema.partition_by:
             title += f"; partitioned by {', '.join(schema.partition_by)}"
-        columns = [(field.name, format_type(field.type), "" if field.nullable else "NOT NULL") for field in schema.columns]
+        columns = [(field.name, format_type_of(field), "" if field.nullable else "NOT NULL") for field in schema.columns]
         return html_rows(title, ("column", "type", ""), columns) + html_pairs("options", schema.options.items())
 
     @property
@@ -50,7 +50,7 @@ class Handle:
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self.version.schema.plain_columns
+        return self.version.schema.typed_columns
 
     @property
     def primary_key(self) -> tuple[str, ...]:

@@ -52,8 +52,9 @@ class Reading(Handle):
         """Describe a read. Nothing is read until a method of the result is called, such as `to_arrow` or `count`.
 
         Args:
-            where: a predicate in Spark SQL, with Spark's semantics; or a pyarrow.compute.Expression, which Arrow evaluates after
-                the read and which therefore prunes no file.
+            where: a condition in Spark SQL, with Spark's semantics. One that is no predicate, such as "upper(name) = 'X'", is
+                evaluated by DuckDB (the extra `duckdb`), or by Spark. Or a pyarrow.compute.Expression, which Arrow evaluates
+                after the read and which therefore prunes no file.
             columns: the columns of the result, in this order. Default: all columns.
             mode: 'fresh' reads every committed row. 'raw' skips the rows that wait at level 0 for a compaction.
             snapshot: read the table as of this snapshot.
@@ -150,8 +151,9 @@ class Reading(Handle):
                 wrote, commit by commit; with the producers lookup and full-compaction these are the exact changes that the
                 compactions made visible. 'delta' returns the rows that the commits wrote, as +I and -D; of a -D row only the key
                 is reliable.
-            where: return only changes of rows that satisfy this predicate. In mode 'diff', a row that no longer satisfies it is
-                returned as a -D; in the other modes, only the -U of such an update is returned.
+            where: return only changes of rows that satisfy this condition in Spark SQL. In mode 'diff', a row that no longer
+                satisfies it is returned as a -D; in the other modes, only the -U of such an update is returned. A condition that
+                is no predicate, such as "upper(name) = 'X'", is evaluated by DuckDB (the extra `duckdb`), on Spark in its tasks.
             columns: the columns of the result after `_row_kind`, in this order. Default: all columns.
         """
         return Changes(self.meta, self.runtime, start, end, where, None if columns is None else tuple(columns), mode)
@@ -185,7 +187,7 @@ class Reading(Handle):
                 Without `start` it means 'from-timestamp'.
             mode: as in `changes`, commit by commit. Default: the changelog of each snapshot, or 'diff' for a snapshot that was
                 written without a changelog producer.
-            where: as in `changes`.
+            where: as in `changes`, but without the current time.
             columns: as in `changes`.
             consumer: a name under which the table remembers the progress. Snapshots that the consumer has not read do not expire,
                 and a stream without a checkpoint continues where the consumer stopped.

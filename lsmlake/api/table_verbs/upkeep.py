@@ -16,6 +16,7 @@ from lsmlake.maintain.analyze import analyze
 from lsmlake.read.partitions import partition_matches
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.schema import Schema
+from lsmlake.statements.attempts import moment_of
 from lsmlake.write.replace import partition_predicate
 
 
@@ -51,14 +52,14 @@ class Upkeep(Handle):
 
         Args:
             full: compact every bucket into one sorted run without deleted rows. Default: what the compaction strategy picks.
-            where: only the partitions that satisfy this predicate on partition columns.
+            where: only the partitions that satisfy this condition on partition columns.
             buckets: only the buckets with these numbers.
 
         Raises:
             CommitConflict: other commits overtook the compaction every time.
         """
         version = self.version
-        wanted = _wanted(version.schema, where, buckets, self.runtime.zone)
+        wanted = _wanted(version.schema, where, buckets, self.runtime.zone, moment_of(self.meta.env))
         return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
@@ -96,8 +97,9 @@ class Upkeep(Handle):
         return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
 
 
-def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str) -> Callable[[Bucket], bool]:
-    """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none."""
+def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
+    """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none; `now`: the
+    time of the call."""
     numbers = None if buckets is None else {int(number) for number in buckets}
     if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.layout.buckets)):
         raise InvalidQuery(
@@ -106,11 +108,15 @@ def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zo
             found=wrong,
             cure="correct the numbers",
         )
-    predicate = None if where is None else partition_predicate(schema, where, zone)
+    predicate, known = None if where is None else partition_predicate(schema, where, zone, now), {}
 
     def wanted(bucket: Bucket) -> bool:
-        return (numbers is None or bucket.number in numbers) and (
-            predicate is None or partition_matches(predicate, schema, bucket) is not False
-        )
+        if numbers is not None and bucket.number not in numbers:
+            return False
+        if predicate is None:
+            return True
+        if bucket.partition_key not in known:
+            known[bucket.partition_key] = partition_matches(predicate, schema, bucket)
+        return known[bucket.partition_key] is not False
 
     return wanted

@@ -20,6 +20,7 @@ from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
+from lsmlake.statements.attempts import moment_of
 from lsmlake.store.version import Version
 from lsmlake.write.append import check_append_only, check_keyed
 from lsmlake.write.prepare import Request
@@ -166,8 +167,8 @@ class Writing(Handle):
 
         Args:
             data: as in `upsert`.
-            where: a predicate on partition columns: replace all partitions that satisfy it, also those without new rows. Data
-                with a row elsewhere is refused, and so is a predicate that only some rows of a partition satisfy. Default: the
+            where: a condition on partition columns: replace all partitions that satisfy it, also those without new rows. Data
+                with a row elsewhere is refused, and so is a condition that only some rows of a partition satisfy. Default: the
                 partitions that `data` names; of a table without partitions, all rows. Partitions from before the table was
                 partitioned anew are replaced if they lie inside of those; if one lies partly inside, the overwrite is refused.
             truncate: replace all rows of the table.
@@ -189,7 +190,7 @@ class Writing(Handle):
             >>> orders.overwrite(corrected, where="dt = '2026-01-02'")
         """
         version = self.version
-        replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name)
+        replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name, moment_of(self.meta.env))
         if row_kind is not None:
             check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces)

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TooLate
 from contextlib import suppress
-from threading import Thread
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from lsmlake.beside import begin
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists, Wording
 from lsmlake.extras import need
 from lsmlake.interop.iceberg import kinds, updates
@@ -291,18 +289,16 @@ def _logged(table: Any) -> set[str]:
     return {one.metadata_file for one in table.metadata.metadata_log}
 
 
+class TooLate(Exception):
+    """The call has not come to an end."""
+
+
 def _within(seconds: float, call: Callable[[], Result]) -> Result:
     """Wait for a call in another thread, which goes on after an interruption. Raises TooLate."""
-    done: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(call())
-        except BaseException as error:
-            done.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return done.result(seconds)
+    work = begin(call)
+    if not work.ended.wait(seconds):
+        raise TooLate
+    return work.result()
 
 
 def _secrets(properties: Mapping[str, object]) -> set[str]:

@@ -81,14 +81,17 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
         attempt = _Attempt(meta, whole, anew)
         try:
             found = attempt.run()
-        except BaseException as failed:
+        except Corrupt as failed:
             meta.files.delete_quietly(attempt.written)
-            if anew or not isinstance(failed, Corrupt) or not published.is_of(meta, failed.where):
+            if anew or not published.is_of(meta, failed.where):
                 raise
             anew = attempt.is_newest()  # otherwise another publisher has deleted the file
             if anew:
                 _log.warning("%s: its Iceberg metadata is damaged, so all of it is made anew: %s", meta.paths.root, failed)
             continue
+        except BaseException:
+            meta.files.delete_quietly(attempt.written)
+            raise
         if found is not None:
             if attempt.options.catalog is not None:
                 name = name_in_catalog(meta, attempt.options)

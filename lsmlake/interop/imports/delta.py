@@ -31,6 +31,7 @@ from lsmlake.schema.shape import shown
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.store.object_errors import refusal
 from lsmlake.store.outside import Outside, joined
+from lsmlake.undo import pass_interruption
 
 _WHAT = "a table of Delta Lake"
 _TYPES = {
@@ -106,8 +107,8 @@ def _opened(outside: Outside, table: str, version: int | None) -> Any:
         try:
             found.load_as_version(version)
             return found
-        except Exception:  # of many kinds; their texts can hold secrets
-            pass
+        except Exception as error:  # of many kinds; their texts can hold secrets
+            pass_interruption(error)
     raise SnapshotNotFound(
         f"the Delta table has no version {version}",
         where=table,
@@ -122,6 +123,7 @@ def _reading(table: str, uri: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of many kinds
+        pass_interruption(error)
         found = shown(str(error)) if uri.startswith("file:") else refusal(error).found
     else:
         return

@@ -22,6 +22,7 @@ from lsmlake.lsm.aggregate.opaque import Union
 from lsmlake.lsm.aggregate.product import Product
 from lsmlake.lsm.aggregate.text import ListAgg
 from lsmlake.options.columns import SETTINGS, FieldSettings
+from lsmlake.schema.sized_text import sized_text
 
 Make = Callable[[pa.Field, FieldSettings, str], Function]
 _t = pa.types
@@ -82,6 +83,8 @@ def _product(field: pa.Field, settings: FieldSettings, where: str) -> Function:
 
 
 def _listagg(field: pa.Field, settings: FieldSettings, where: str) -> Function:
+    if (text := sized_text(field)) is not None:
+        raise InvalidOption(f"listagg makes texts longer than {text}", where=where, cure="make the column a STRING")
     if settings.distinct and not settings.list_agg_delimiter:
         raise InvalidOption(
             "distinct needs a delimiter between tokens", where=where, cure="set list-agg-delimiter, or distinct to false"

@@ -18,6 +18,7 @@ from lsmlake.lsm.aggregate.builtin import BUILTIN
 from lsmlake.lsm.aggregate.function import Function, Guarded, IgnoreRetract, NoRetract
 from lsmlake.lsm.aggregate.overflow import OverflowAsNull
 from lsmlake.options.columns import NULL, SETTINGS, FieldSettings
+from lsmlake.undo import pass_interruption
 
 Factory = Callable[[pa.Field, FieldSettings], Function]
 
@@ -71,6 +72,7 @@ def register(name: str, make: Factory) -> None:
     try:
         made = make(_TRIAL, FieldSettings())
     except Exception as error:
+        pass_interruption(error)
         if isinstance(error, TypeError) and "abstract" in str(error):
             raise _incomplete(name, "", error) from error
     else:
@@ -125,6 +127,12 @@ def _other(name: str, field: pa.Field, settings: FieldSettings, where: str) -> F
             found=f"{type(error).__name__}: {error}",
             cure="correct the function, or use another one",
         ) from error
+
+
+def check_name(name: str, where: str) -> None:
+    """Raises InvalidOption if there is no aggregate function of this name."""
+    if name not in NAMES:
+        _factory(name, where)
 
 
 def _factory(name: str, where: str) -> Factory:

@@ -12,4 +12,4 @@ def function_for(column: str, name: str, schema: Schema, where: str) -> Function
     """The function of that name for the column. Raises InvalidOption."""
     settings = schema.parsed_options.columns.settings(column)
     place = f"{where}, column {column!r}" if where else f"column {column!r}"
-    return function(name, schema.row_columns.field(column), settings, place)
+    return function(name, schema.typed_columns.field(column).with_nullable(True), settings, place)

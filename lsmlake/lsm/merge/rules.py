@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lsmlake.errors import InvalidOption, InvalidSchema
 from lsmlake.kernels.keys import check_orderable
+from lsmlake.lsm.aggregate.registry import check_name
 from lsmlake.lsm.merge.aggregation import Aggregation
 from lsmlake.lsm.merge.deduplicate import Deduplicate
 from lsmlake.lsm.merge.first_row import FirstRow
@@ -34,6 +35,18 @@ def rule_of(schema: Schema, where: str = "") -> MergeRule:
     for group in rule.groups:
         _check_sequence(schema, group.sequence.columns, "a sequence group", where)
     return rule
+
+
+def check_new(schema: Schema, where: str) -> None:
+    """As `rule_of`, for a schema that is being made: also refuses what older tables have and what does no harm there. Raises
+    InvalidOption."""
+    rule_of(schema, where)
+    options = schema.parsed_options
+    if options.columns.default_function is not None:
+        check_name(options.columns.default_function, where)
+    sequence = options.merge.sequence_field
+    if len(set(sequence)) < len(sequence):
+        raise InvalidOption("sequence.field names a column twice", where=where, found=list(sequence), cure="name it once")
 
 
 def _check_sequence(schema: Schema, names: tuple[str, ...], role: str, where: str) -> None:

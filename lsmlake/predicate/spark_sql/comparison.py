@@ -52,6 +52,19 @@ def compare(op: str, column: Column, value: object, zone: tzinfo) -> Predicate:
     return Compare(op, column, Literal(cast(value, kind, zone)))
 
 
+def compare_padded(op: str, column: Column, length: int, value: str) -> Predicate:
+    """Returns `column op value` for a column of CHAR(length): Spark pads the shorter text with blanks."""
+    fits, rest = value[:length].ljust(length), value[length:]
+    if rest.strip(" ") and op in ("=", "!="):
+        return never(column) if op == "=" else always(column)
+    if rest.strip(" "):  # a text that begins as `value` does is padded with blanks, which are less than `rest`, or greater
+        less = " " * len(rest) < rest
+        op = {"<": "<=" if less else "<", "<=": "<=" if less else "<", ">": ">" if less else ">=", ">=": ">" if less else ">="}[
+            op
+        ]
+    return not_(Compare("=", column, Literal(fits))) if op == "!=" else Compare(op, column, Literal(fits))
+
+
 def is_in(column: Column, values: Sequence[object], zone: tzinfo) -> Predicate:
     """Returns `column IN (values)`; Spark compares all values in one common type. Raises ValueError."""
     values = _unified(column.type, values, zone)

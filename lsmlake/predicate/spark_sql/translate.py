@@ -18,12 +18,14 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.predicate.order import common_type
-from lsmlake.predicate.spark_sql.comparison import compare, fold, is_in, like
+from lsmlake.predicate.spark_sql.comparison import compare, compare_padded, fold, is_in, like
 from lsmlake.predicate.spark_sql.literal import cast, number, show, zone_named
-from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, not_, or_
+from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, never, not_, or_
 from lsmlake.schema import types
 from lsmlake.schema.ddl import requoted, type_of
 from lsmlake.schema.dialect import SparkTypes
+from lsmlake.schema.sized_text import char_length
+from lsmlake.schema.spelling import spelled
 from lsmlake.schema.type_text import format_type
 
 SUPPORTED = (
@@ -112,26 +114,40 @@ class _Reader:
 
     def _flag(self, node: exp.Expression, column: Column) -> Predicate:
         if not pa.types.is_boolean(column.type):
-            found = f"{node.sql('spark')}, which is {format_type(column.type)}"
+            found = f"{spelled(node)}, which is {format_type(column.type)}"
             raise self._error(node, "only a BOOLEAN column is a condition by itself", expected="a comparison", found=found)
         return Compare("=", column, Literal(True))
 
-    def _comparison(self, node: exp.Expression, op: str, left: exp.Expression, right: exp.Expression) -> Predicate:
+    def _comparison(
+        self, node: exp.Expression, op: str, left: exp.Expression, right: exp.Expression, *, pads: bool = True
+    ) -> Predicate:
+        """`pads`: a CHAR(n) is compared as one."""
         a, b = self._operand(left), self._operand(right)
         if isinstance(a, Column) and isinstance(b, Column):
             zoned = _is_local(a.type) != _is_local(b.type)  # depends on the session's time zone
             found = f"{format_type(a.type)} and {format_type(b.type)}"
             if common_type(a.type, b.type) is None:
                 raise self._error(node, "columns of these types cannot be compared", found=found)
+            if pads and None not in (lengths := {self._char_length(a), self._char_length(b)}) and len(lengths) > 1:
+                found = " and ".join(f"CHAR({length})" for length in sorted(lengths))
+                raise Unsupported("columns of different lengths are not compared here", where=self._place(node), found=found)
             if zoned and self.zone is not timezone.utc:
                 what = "columns of these types are compared here in time zone UTC only"
                 raise Unsupported(what, where=self._place(node), found=f"{found} in {self.zone}")
             return Compare(op, a, b)
         if isinstance(a, Column):
-            return self._tried(node, lambda: compare(op, a, b, self.zone))
+            return self._tried(node, lambda: self._compare(op, a, b, pads))
         if isinstance(b, Column):
-            return self._tried(node, lambda: compare(_MIRRORED[op], b, a, self.zone))
+            return self._tried(node, lambda: self._compare(_MIRRORED[op], b, a, pads))
         return self._tried(node, lambda: fold(op, a, b))
+
+    def _compare(self, op: str, column: Column, value: object, pads: bool) -> Predicate:
+        length = self._char_length(column) if pads and isinstance(value, str) else None
+        return compare(op, column, value, self.zone) if length is None else compare_padded(op, column, length, value)
+
+    def _char_length(self, column: Column) -> int | None:
+        """The length of a column of CHAR(n). Fields of structs have none to Spark."""
+        return char_length(self.schema.field(column.path[0])) if len(column.path) == 1 else None
 
     def _null_safe(self, node: exp.Expression) -> Predicate:
         left, right = self._two(node)
@@ -156,13 +172,19 @@ class _Reader:
         if not values:
             raise self._unsupported(node)
         if isinstance(operand, Column):
+            length = self._char_length(operand)
+            if length is not None and all(isinstance(value, str) for value in values):
+                values = [value[:length].ljust(length) for value in values if not value[length:].strip(" ")]
+                if not values:
+                    return never(operand)
             return self._tried(node, lambda: is_in(operand, values, self.zone))
         return self._tried(node, lambda: or_(*(fold("=", operand, value) for value in values)))
 
     def _between(self, node: exp.Between) -> Predicate:
         self._check(node, "this", "low", "high")
         low, high = node.args.get("low"), node.args.get("high")
-        return and_(self._comparison(node, ">=", node.this, low), self._comparison(node, "<=", node.this, high))
+        parts = ((">=", low), ("<=", high))
+        return and_(*(self._comparison(node, op, node.this, side, pads=False) for op, side in parts))  # as Spark does
 
     def _like(self, node: exp.Like | exp.Escape) -> Predicate:
         escape = "\\"
@@ -170,7 +192,7 @@ class _Reader:
             node, character = self._two(node)
             escape = self._value(character)
             if not isinstance(node, exp.Like) or not isinstance(escape, str) or len(escape) != 1:
-                raise self._error(character, "ESCAPE takes one character", found=character.sql("spark"))
+                raise self._error(character, "ESCAPE takes one character", found=spelled(character))
         self._check(node, "this", "expression", "negate")
         column, pattern = self._operand(node.this), self._value(node.expression)
         if not isinstance(column, Column) or not isinstance(pattern, str | None):
@@ -191,7 +213,7 @@ class _Reader:
     def _value(self, node: exp.Expression) -> object:
         value = self._operand(node)
         if isinstance(value, Column):
-            raise self._error(node, "a column is not allowed here", expected="a literal", found=node.sql("spark"))
+            raise self._error(node, "a column is not allowed here", expected="a literal", found=spelled(node))
         return value
 
     def _literal(self, node: exp.Expression) -> object:
@@ -228,7 +250,7 @@ class _Reader:
         try:
             kind = type_of(node.to)
         except InvalidSchema as error:
-            raise self._error(node, "unknown type", expected=error.expected, found=node.args.get("to").sql("spark")) from error
+            raise self._error(node, "unknown type", expected=error.expected, found=spelled(node.args.get("to"))) from error
         return self._tried(node, lambda: cast(value, kind, self.zone))
 
     def _column(self, node: exp.Column | exp.Dot) -> Column:
@@ -282,7 +304,7 @@ class _Reader:
 
     def _unsupported(self, node: exp.Expression) -> Unsupported:
         what = "this is not supported in a predicate"
-        return Unsupported(what, where=self._place(node), expected=SUPPORTED, found=node.sql("spark"))
+        return Unsupported(what, where=self._place(node), expected=SUPPORTED, found=spelled(node))
 
     def _error(self, node: exp.Expression, what: str, **named: object) -> InvalidQuery:
         return InvalidQuery(what, where=self._place(node), **named)

@@ -12,6 +12,7 @@ from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.columns import AddColumn
 from lsmlake.schema.fields import Siblings, shown
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import sized_text, with_sized_text
 
 
 def additions(found: pa.Schema, schema: Schema, ignored: Collection[str] = ()) -> list[Alteration]:
@@ -27,7 +28,8 @@ def _additions(parent: tuple[str, ...], found: Sequence[pa.Field], known: Siblin
         path = (*parent, field.name)
         there = by_name.get(field.name.lower())
         if there is None:
-            yield AddColumn(path, nested.nullable(types.canonical(field.type, shown(path))), None, False, None, None)
+            type_ = nested.nullable(types.canonical(field.type, shown(path)))
+            yield AddColumn(path, with_sized_text(pa.field(field.name, type_), sized_text(field)), None, False, None, None)
         else:
             inside = types.inner_fields(there.type)
             yield from _additions((*parent, there.name), _found_inside(field.type, there.type, inside), inside)

@@ -13,7 +13,8 @@ from lsmlake.schema.alterations.draft import Draft
 from lsmlake.schema.alterations.given_type import field_of
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.fields import Path, shown
-from lsmlake.schema.type_text import format_type
+from lsmlake.schema.sized_text import widens_text
+from lsmlake.schema.type_text import format_type_of
 from lsmlake.schema.widening import widens
 
 _RETYPE = "add a column of the new type, copy the values by an upsert, and drop this one"
@@ -40,24 +41,27 @@ class ChangeType(Alteration):
                     sql="write ALTER COLUMN ... SET NOT NULL",
                 ),
             )
-        new = types.canonical(given.type, shown(self.path))
-        if types.plain(old.type) == types.plain(new):
+        given = types.canonical_schema(pa.schema([given])).field(0)
+        new = given.type
+        if format_type_of(old) == format_type_of(given):
             return draft
+        if types.plain(old.type) == types.plain(new) and _widens_texts(old, given):
+            return place.altered(lambda one: types.with_lengths_of(one, given))
         if place.role or place.in_map_key:
             raise InvalidSchema(
                 f"the type of a {place.role or 'map key'} column cannot change",
                 where=place.where,
-                expected=format_type(old.type),
-                found=format_type(new),
+                expected=format_type_of(old),
+                found=format_type_of(given),
                 cure="create a table with the new type and upsert the rows of this one into it"
                 + (": rows are placed by a hash of the value, which depends on its type" if place.role else ""),
             )
-        if pa.types.is_nested(old.type) or pa.types.is_nested(new) or not widens(old.type, new):
+        if pa.types.is_nested(old.type) or pa.types.is_nested(new) or old.type == new or not widens(old.type, new):
             raise InvalidSchema(
                 "the type cannot change without a possible loss",
                 where=place.where,
-                expected=f"a type that holds every value of {format_type(old.type)} and that Parquet readers convert to",
-                found=format_type(new),
+                expected=f"a type that holds every value of {format_type_of(old)} and that Parquet readers convert to",
+                found=format_type_of(given),
                 cure="alter the fields inside, by their paths" if pa.types.is_nested(old.type) else _RETYPE,
             )
         return place.altered(lambda one: _retyped(one, new))
@@ -112,6 +116,12 @@ class SetDefault(Alteration):
         if value is not None and not value.is_valid and not place.field.nullable:
             raise InvalidSchema("null is no default of a NOT NULL column", where=draft.where, found=shown(self.path))
         return place.altered(lambda one: with_default(one, WRITE, value))
+
+
+def _widens_texts(old: pa.Field, new: pa.Field) -> bool:
+    """Whether all texts in values of `old` are texts of `new`, of equal types but for lengths."""
+    inside = zip(types.inner_fields(old.type), types.inner_fields(new.type), strict=True)
+    return widens_text(old, new) and all(_widens_texts(*both) for both in inside)
 
 
 def _retyped(one: pa.Field, new: pa.DataType) -> pa.Field:

@@ -40,7 +40,7 @@ class AddColumn(Alteration):
             )
         given = field_of(name, self.type, draft.where)
         if self.comment is not None:
-            given = given.with_metadata({types.COMMENT: self.comment.encode()})
+            given = given.with_metadata({**(given.metadata or {}), types.COMMENT: self.comment.encode()})
         ids = itertools.count(draft.highest_field_id + 1)
         added = _with_defaults(types.number_fields(types.canonical_schema(pa.schema([given])), ids).field(0), self, draft.where)
         draft = replace(draft, highest_field_id=next(ids) - 1)

@@ -1,4 +1,4 @@
-"""The type that a user gives for a column: text in DDL, a type of PyArrow, or one of Spark."""
+"""The type that a user gives for a column: text in DDL, a type or field of PyArrow, or a type of Spark."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from lsmlake.errors import InvalidSchema
 
 
 def field_of(name: str, type_: object, where: str) -> pa.Field:
-    """Returns a field of a given type: text in DDL, a type of PyArrow, or one of Spark."""
+    """Returns a field of a given type: text in DDL, a type or field of PyArrow, or a type of Spark."""
     if isinstance(type_, pa.DataType):
         return pa.field(name, type_)
+    if isinstance(type_, pa.Field):
+        return type_.with_name(name)
     text = type_ if isinstance(type_, str) else type_.simpleString() if hasattr(type_, "simpleString") else None
     if text is None:
         raise InvalidSchema(

@@ -195,8 +195,8 @@ class Given:
                 cure="remove it" if other[0] not in (REPLACE_WHERE, OVERWRITE_MODE) else 'remove it, or use .mode("overwrite")',
             )
 
-    def replacement(self, schema: Schema, name: str) -> Replacement:
-        """What an overwrite of the table `name` replaces."""
+    def replacement(self, schema: Schema, name: str, now: str | None) -> Replacement:
+        """What an overwrite of the table `name` replaces. `now`: the time of the write; None: it is one of many."""
         where, mode = self.texts.get(REPLACE_WHERE), self.texts.get(OVERWRITE_MODE, "static").lower()
         if mode not in ("static", "dynamic") or (where is not None and mode == "dynamic"):
             raise InvalidOption(
@@ -206,7 +206,7 @@ class Given:
                 found=repr(self.texts[OVERWRITE_MODE]),
                 cure="remove it, or correct it",
             )
-        return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name)
+        return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name, now)
 
     def evolves(self, default: bool) -> bool:
         """Whether the write adds the columns that the table lacks. `default`: the option of the table."""

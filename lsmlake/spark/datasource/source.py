@@ -30,6 +30,7 @@ from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, S
 from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
 from lsmlake.spark.ship import Package
 from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.statements.attempts import moment_of
 from lsmlake.store.version import Version
 
 Writer = TypeVar("Writer", BatchWriter, StreamWriter)
@@ -108,7 +109,8 @@ class LakeSource(DataSource):
         given = self.given.recalled(schema)
         table, found = self._table(given), to_arrow(schema)
         version = table.version
-        replaces = given.replacement(version.schema, table.name) if overwrite else None
+        now = moment_of(table.meta.env) if kind is BatchWriter else None
+        replaces = given.replacement(version.schema, table.name, now) if overwrite else None
         if given.evolves(version.options.write.merge_schema):
             version = evolve(version, table.name, found, None, partial(table.runtime.compactions, table.meta))
         return kind(self.package, table, version.schema, found, replaces)
@@ -131,7 +133,7 @@ def _followed(given: Given, table: Table) -> Schema | None:
 
 
 def _fields(schema: Schema, names: Sequence[str], kind: Sequence[pa.Field] = ()) -> pa.Schema:
-    return pa.schema([*kind, *(schema.plain_columns.field(name).with_nullable(True) for name in names)])
+    return pa.schema([*kind, *(schema.typed_columns.field(name).with_nullable(True) for name in names)])
 
 
 def _check_asked(asked: pa.Schema, stored: Schema, where: str, cure: str) -> None:

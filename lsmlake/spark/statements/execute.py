@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 from sqlglot import exp
@@ -41,12 +42,27 @@ from lsmlake.write.changeable import check_deletable, check_updatable
 
 def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlReport]:
     """Reads a DELETE or UPDATE. The result evaluates it on a version."""
-    _pass_on(statement)
+    pass_on(statement)
     return lambda version: _change(runtime, statement, version)
 
 
+class Reading(NamedTuple):
+    """A DELETE or UPDATE that was read on a version. `values`: the new ones, by column. `in_driver`: it takes no Spark."""
+
+    executed: Executed
+    values: Mapping[str, Part]
+    in_driver: bool
+
+
 def _change(runtime: Runtime, statement: Statement, version: Version) -> DmlReport:
-    (clause,), where, columns = statement.clauses, statement.on, version.schema.plain_columns
+    made = reading_of(runtime, statement, version)
+    target = made.executed.target
+    return delete(version, target.predicate, target.isolation) if made.in_driver else _run(made.executed)
+
+
+def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Reading:
+    """Reads a DELETE or UPDATE on a version."""
+    (clause,), where, columns = statement.clauses, statement.on, version.schema.typed_columns
     sides = {TARGET_SIDE: statement.target[0] if statement.target else "t"}
 
     def words(part: Part) -> str:
@@ -54,17 +70,16 @@ def _change(runtime: Runtime, statement: Statement, version: Version) -> DmlRepo
 
     text = None if where is None else words(where)
     predicate, decides = (None, False) if where is None else _known(runtime, where, text, statement, columns)
-    level = statement.level(version)
+    level, in_driver = statement.level(version), False
     if clause.action == DELETE and (decides or where is None):
         planned = plan(version, predicate)
-        if is_small(planned) or decided_by_partitions(planned):
-            return delete(version, predicate, level)
+        in_driver = is_small(planned) or decided_by_partitions(planned)
     own = statement.queries is not None and statement.queries.own
     target = Target(runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, uneven=runtime.uneven)
     values = assigned(statement, clause, version.schema, None)
     texts = {name: words(value) for name, value in values.items()}
     made = Clauses.of(version.schema, target.name, [Clause(BY_SOURCE, clause.action, texts)], [texts])
-    return _run(Executed(target, made))
+    return Reading(Executed(target, made), values, in_driver)
 
 
 def _known(runtime: Runtime, where: Part, text: str, statement: Statement, columns: pa.Schema) -> tuple[Predicate | None, bool]:
@@ -81,30 +96,40 @@ def _known(runtime: Runtime, where: Part, text: str, statement: Statement, colum
 
 def merging(source: MergeSource, statement: Statement, uneven: set[str]) -> Callable[..., DmlReport]:
     """Reads a MERGE with a DataFrame. The result evaluates it on a version; `own`: the source is made of rows of this version."""
-    _pass_on(statement)
+    check_merge(source, statement)
+    return lambda version, own: _merge(source, statement, uneven, version, own)
+
+
+def check_merge(source: MergeSource, statement: Statement) -> None:
+    """Refuses what no version of the target allows."""
+    pass_on(statement)
     check_clauses(statement.clauses)
     if source.frame.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
-    return lambda version, own: _merge(source, statement, uneven, version, own)
+
+
+def merge_of(source: MergeSource, statement: Statement, version: Version, uneven: set[str], own: bool) -> Executed:
+    """Reads a MERGE on a version, without a look at the rows of its source."""
+    sides = {TARGET_SIDE: statement.target[0], SOURCE_SIDE: statement.source[0] if statement.source else "s"}
+    own = own or (statement.queries is not None and statement.queries.own)
+    target = Target(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
+    on, clauses = _clauses(statement, version.schema, source, sides, version)
+    return Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on)
 
 
 def _merge(source: MergeSource, statement: Statement, uneven: set[str], version: Version, own: bool) -> DmlReport:
     """If the files are not few, only those are read that can match."""
-    schema = version.schema
-    sides = {TARGET_SIDE: statement.target[0], SOURCE_SIDE: statement.source[0] if statement.source else "s"}
-    own = own or (statement.queries is not None and statement.queries.own)
-    target = Target(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
-    scope = statement.joined(schema.plain_columns, source.columns)[MATCHED]
-    on, clauses = _clauses(statement, schema, source, sides, version)
+    schema, made = version.schema, merge_of(source, statement, version, uneven, own)
+    scope = statement.joined(schema.typed_columns, source.columns)[MATCHED]
     equal = equal_columns(statement.on.node, scope)
-    few = None
+    target, few = made.target, None
     if equal and all(clause.when != BY_SOURCE for clause in statement.clauses):
-        few = few_rows(target, source, on, equal)
+        few = few_rows(target, source, made.on, equal)
         if not is_small(target.plan()):
             with translated():
                 known = candidates(schema, equal, source)
-            target = replace(target, predicate=known, ranges=as_text(known))
-    return _run(Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on, few))
+            target = replace(target, predicate=known, ranges=as_text(known, schema))
+    return _run(replace(made, target=target, source=source.frame, few=few))
 
 
 def _clauses(
@@ -112,7 +137,7 @@ def _clauses(
 ) -> tuple[str, Clauses]:
     """The condition of the join and the clauses, as text for Spark."""
 
-    scopes = statement.joined(schema.plain_columns, source.columns)
+    scopes = statement.joined(schema.typed_columns, source.columns)
 
     def words(part: Part, when: str = MATCHED) -> str:
         named = _qualified(part, scopes[when], sides[SOURCE_SIDE]) if when == NOT_MATCHED else []
@@ -146,7 +171,7 @@ def _qualified(part: Part, scope: Scope, source: str) -> list[Replacement]:
     return found
 
 
-def _pass_on(statement: Statement) -> None:
+def pass_on(statement: Statement) -> None:
     """Notes that Spark reads the expressions."""
     statement.check_conditions()
     for part in statement.parts:

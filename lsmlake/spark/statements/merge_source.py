@@ -21,6 +21,8 @@ from pyspark.sql import functions as F
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.sized_text import char_length
 from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected
 from lsmlake.spark.statements.target import Target
@@ -152,14 +154,14 @@ def small_source(spark, tables: Iterator[pa.Table], limit: int):
     return spark.createDataFrame(pa.concat_tables(held))
 
 
-def as_text(predicate: Predicate | None) -> str | None:
+def as_text(predicate: Predicate | None, schema: Schema) -> str | None:
     """The ranges of values that a predicate of `write.candidates` allows, as SQL by which Spark leaves out parts of files. None:
     no range can be written in SQL."""
     parts = predicate.children if isinstance(predicate, And) else (predicate,)
-    return " and ".join(text for part in parts if (text := _range(part)) is not None) or None
+    return " and ".join(text for part in parts if (text := _range(part, schema)) is not None) or None
 
 
-def _range(part: Predicate | None) -> str | None:
+def _range(part: Predicate | None, schema: Schema) -> str | None:
     match part:
         case In(Column((name,)), values):
             ends = (">=", min(values)), ("<=", max(values))
@@ -167,6 +169,8 @@ def _range(part: Predicate | None) -> str | None:
             ends = ((op, value),)
         case _:
             return None
+    if char_length(schema.columns.field(name)) is not None:  # Spark would pad the text
+        return None
     texts = [(op, _literal(value)) for op, value in ends]
     if any(text is None for _, text in texts):
         return None

@@ -1,0 +1,173 @@
+"""Spark's grammar, as sqlglot reads it, with the differences that sqlglot leaves out.
+
+Function calls keep the names of the text (`FUNCTIONS` is empty), because sqlglot would translate them to functions of its own,
+whose meaning for a dialect may change with its version. `functions` knows what each name means to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
+
+from lsmlake.dialect.interval_parser import interval
+from lsmlake.dialect.pipes import Pipes
+from lsmlake.schema.dialect import SparkTypes
+
+PLACE, SPAN = "start", "span"
+"""What nodes of the tree have in `meta`: where they start in the text; where they start and end."""
+_CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
+_BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
+_AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
+_BINDS = (TokenType.DCOLON, TokenType.DOT, TokenType.L_BRACKET)
+
+
+def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp.Expression | None]:
+    """A reader of parameters that notes their places: the order of `?` is the order of the text."""
+
+    def made(parser: Any) -> exp.Expression | None:
+        start = parser._prev.start
+        node = read(parser)
+        if node is not None:
+            node.meta[PLACE], node.meta[SPAN] = start, (start, parser._prev.end + 1)
+        return node
+
+    return made
+
+
+class PlainSpark(Spark):
+    class Tokenizer(SparkTypes.Tokenizer):
+        VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
+        SINGLE_TOKENS: ClassVar[Any] = {text: kind for text, kind in Spark.Tokenizer.SINGLE_TOKENS.items() if text != "$"}
+
+    class Parser(Pipes):
+        PLACEHOLDER_PARSERS: ClassVar[Any] = {kind: _placed(read) for kind, read in Spark.Parser.PLACEHOLDER_PARSERS.items()}
+        FUNCTIONS: ClassVar[Any] = {}
+        UNARY_PARSERS: ClassVar[Any] = {
+            **Spark.Parser.UNARY_PARSERS,
+            TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
+        }
+        NO_PAREN_FUNCTIONS: ClassVar[Any] = {}  # `names` looks for a column first
+        ID_VAR_TOKENS: ClassVar[Any] = {*Spark.Parser.ID_VAR_TOKENS, *Spark.Parser.NO_PAREN_FUNCTIONS}
+        SUPPORTS_TABLE_QUERY: ClassVar[bool] = True
+        FUNCTION_PARSERS: ClassVar[Any] = {
+            **{name: read for name, read in Spark.Parser.FUNCTION_PARSERS.items() if name in _CALLS_WITH_WORDS},
+            "SUBSTRING": lambda self: self._call_with_words("substring", "FROM", "FOR"),
+            "SUBSTR": lambda self: self._call_with_words("substr", "FROM", "FOR"),
+            "OVERLAY": lambda self: self._call_with_words("overlay", "PLACING", "FROM", "FOR"),
+        }
+
+        def _call_with_words(self, name: str, *words: str) -> exp.Anonymous:
+            """The arguments of a call, with commas or these words between them."""
+            arguments = self._parse_csv(self._parse_disjunction)
+            if len(arguments) == 1:
+                for _ in takewhile(self._match_text_seq, words):
+                    arguments.append(self._parse_bitwise())
+            return exp.Anonymous(this=name, expressions=arguments)
+
+        def _parse_bracket(self, this: Any = None) -> Any:
+            """`array(1, 2)[0]`: an element of the call; the parser would take `array[0]` for an array of 0."""
+            if not isinstance(this, exp.Anonymous):
+                return super()._parse_bracket(this)
+            call = exp.Paren(this=this)
+            found = super()._parse_bracket(call)
+            return this if found is call else found
+
+        def _is_table_query(self) -> bool:
+            """`TABLE name`. As sqlglot's, but the name may be quoted, and no `*` is overlooked behind it."""
+            if self._curr.token_type is not TokenType.TABLE or self._next is None:
+                return False
+            if self._next.token_type not in (*self.ID_VAR_TOKENS, TokenType.IDENTIFIER):
+                return False
+            rest = self._tokens[self._index + 2 :]
+            while len(rest) > 2 and rest[0].token_type is TokenType.DOT:
+                rest = rest[2:]
+            if rest and rest[0].token_type is TokenType.STAR:
+                self.raise_error("nothing stands behind the name of the table", rest[0])
+            return True
+
+        def _parse_interval(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return interval(self)
+
+        def _parse_statement(self) -> exp.Expression | None:
+            return self._noted(super()._parse_statement)
+
+        def _parse_disjunction(self) -> exp.Expression | None:
+            return self._noted(super()._parse_disjunction)
+
+        def _parse_ddl_select(self) -> exp.Expression | None:
+            return self._noted(super()._parse_ddl_select)
+
+        def _parse_derived_table_values(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return self._noted(partial(super()._parse_derived_table_values, *given, **named))
+
+        def _parse_with(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return self._noted(partial(super()._parse_with, *given, **named))
+
+        def _parse_table(self, *given: Any, **named: Any) -> exp.Expression | None:
+            return self._noted(partial(super()._parse_table, *given, **named))
+
+        def _noted(self, read: Callable[[], exp.Expression | None]) -> exp.Expression | None:
+            """Notes where in the text an expression, a query or a table stands, for an engine that reads a part of the text."""
+            start = self._curr.start if self._curr else 0
+            node = read()
+            if node is not None:
+                node.meta[SPAN] = (start, self._prev.end + 1)
+            return node
+
+        def _parse_merge(self) -> exp.Merge:
+            evolves = self._match_text_seq("WITH", "SCHEMA", "EVOLUTION")
+            node = super()._parse_merge()
+            node.set("evolves", bool(evolves))
+            return node
+
+        def _parse_projections(self) -> Any:
+            """As sqlglot's, but something must follow each comma: `SELECT a, FROM t` has lost a column."""
+            found = super()._parse_projections()
+            if self._prev is not None and self._prev.token_type is TokenType.COMMA:
+                self.raise_error("no column follows the comma", self._prev)
+            return found
+
+        def _parse_partition_by(self) -> Any:
+            found = super()._parse_partition_by()
+            if found and self._prev.token_type is TokenType.COMMA:
+                self.raise_error("nothing follows the comma", self._prev)
+            return found
+
+        def _parse_star_op(self, *keywords: str) -> list[exp.Expression] | None:
+            """Of the operators of `*` Spark has EXCEPT, with columns in parentheses."""
+            if "EXCEPT" not in keywords:
+                return None
+            keywords = ("EXCEPT",)
+            behind = self._next.token_type if self._next is not None else None
+            if self._match_texts(keywords, advance=False) and behind is not TokenType.L_PAREN:
+                self.raise_error(f"{self._curr.text} needs its columns in parentheses", self._next or self._curr)
+            return super()._parse_star_op(*keywords)
+
+        def _parse_is(self, this: exp.Expression | None) -> exp.Expression | None:
+            """As sqlglot's, but nothing binds to the word after IS: `a IS NULL :: INT` is not SQL to Spark."""
+            last = self._next if self._curr is not None and self._curr.token_type is TokenType.NOT else self._curr
+            behind = self._tokens[self._tokens.index(last) + 1 :][:1] if last is not None else []
+            if last is not None and last.text.upper() in _AFTER_IS and behind and behind[0].token_type in _BINDS:
+                self.raise_error("nothing can follow here", behind[0])
+            return super()._parse_is(this)
+
+        def _match(self, token_type: Any, advance: bool = True, expression: Any = None) -> Any:
+            """As sqlglot's, but ALL before a comma and the like is a name: `SELECT all, n` has two columns."""
+            if token_type is TokenType.ALL and self._next is not None and self._next.token_type in _BEHIND_A_NAME:
+                return None
+            return super()._match(token_type, advance, expression)
+
+        def _parse_as_command(self, start: Any) -> exp.Command:
+            """A statement that sqlglot does not know. Notes the place where it gave up, and logs no warning: it is refused."""
+            place = (self._curr or start).start
+            while self._curr:
+                self._advance()
+            node = exp.Command(this=start.text, expression=self._find_sql(start, self._prev)[len(start.text) :])
+            node.meta[PLACE] = place
+            return node

@@ -1,0 +1,44 @@
+"""Functions about the query rather than its values: the type of an expression, and assertions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.calling import Arguments, Function, counted
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.failures import refused
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import BOOLEAN, NULL, STRING, text
+from lsmlake.schema.spelling import spelled
+from lsmlake.schema.type_text import format_type
+
+
+def _type_name(kind: pa.DataType) -> str:
+    """As Spark's `typeof` writes it: in lower case without spaces, but for the names of fields."""
+    t = pa.types
+    if t.is_null(kind):
+        return "void"
+    if t.is_list(kind):
+        return f"array<{_type_name(kind.value_type)}>"
+    if t.is_map(kind):
+        return f"map<{_type_name(kind.key_type)},{_type_name(kind.item_type)}>"
+    if t.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{_type_name(field.type)}' for field in kind)}>"
+    return format_type(kind).lower()
+
+
+def _typeof(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    (made,) = counted(context, node, arguments, 1)
+    return Typed(text(_type_name(made.type)), STRING)
+
+
+def _assert_true(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    made, *message = counted(context, node, arguments, 1, 2)
+    condition = context.converted(arguments[0], made, BOOLEAN)
+    shown = context.converted(arguments[1], message[0], STRING) if message else text(f"'{spelled(arguments[0])}' is not true!")
+    failed = refused(f"coalesce({shown}, '') || '; correct the values'")
+    return Typed(f"CASE WHEN {condition} THEN CAST(NULL AS INTEGER) ELSE {failed} END", NULL)
+
+
+FUNCTIONS: dict[str, Function] = {"assert_true": _assert_true, "typeof": _typeof}

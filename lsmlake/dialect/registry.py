@@ -1,0 +1,123 @@
+"""The functions of one row, by name: those with fixed types, and those whose result depends on the types of the arguments."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect import (
+    arrays,
+    bases,
+    buckets,
+    draws,
+    encodings,
+    intervals,
+    json_reading,
+    json_writing,
+    lambdas,
+    maps,
+    nulls,
+    numbers,
+    patterns,
+    reflection,
+    rounding,
+    sequences,
+    several_arrays,
+    strings,
+    structs,
+    time_fields,
+    times,
+    type_names,
+    vectors,
+)
+from lsmlake.dialect.aggregates import AGGREGATES
+from lsmlake.dialect.context import Context
+from lsmlake.dialect.functions import FUNCTIONS, Function
+from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_number, is_time
+from lsmlake.schema.type_text import format_type
+
+_BY_TYPES = {
+    **nulls.FUNCTIONS,
+    **numbers.FUNCTIONS,
+    **rounding.FUNCTIONS,
+    **bases.FUNCTIONS,
+    **strings.FUNCTIONS,
+    **json_reading.FUNCTIONS,
+    **json_writing.FUNCTIONS,
+    **patterns.FUNCTIONS,
+    **encodings.FUNCTIONS,
+    **structs.FUNCTIONS,
+    **arrays.FUNCTIONS,
+    **sequences.FUNCTIONS,
+    **several_arrays.FUNCTIONS,
+    **vectors.FUNCTIONS,
+    **maps.FUNCTIONS,
+    **lambdas.FUNCTIONS,
+    **times.FUNCTIONS,
+    **time_fields.FUNCTIONS,
+    **intervals.FUNCTIONS,
+    **buckets.FUNCTIONS,
+    **type_names.FUNCTIONS,
+    **reflection.FUNCTIONS,
+    **draws.FUNCTIONS,
+}
+"""Functions whose result depends on the types of the arguments."""
+
+
+def function(context: Context, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
+    """A function of one row. `name`: in lower case."""
+    if any(isinstance(one, exp.Lambda) for one in arguments) and any(one.find(exp.Query) for one in arguments):
+        context.text.refuse(node, f"{name} with a lambda takes no queries", cure="join the query in FROM")
+    if name in _BY_TYPES:
+        return _BY_TYPES[name](context, node, list(arguments))
+    if name not in FUNCTIONS:
+        known = [*FUNCTIONS, *_BY_TYPES, *AGGREGATES]
+        near = difflib.get_close_matches(name, known, 1)
+        cure = f"did you mean {near[0]}? " if near else ""
+        context.text.refuse(
+            node, f"the function {name} is not supported in process", cure=f"{cure}attach Spark to use all its functions"
+        )
+    typed = [context.typed(argument) for argument in arguments]
+    costs = [(cost, place) for place, one in enumerate(FUNCTIONS[name]) if (cost := _cost(typed, one)) is not None]
+    if costs:
+        chosen = FUNCTIONS[name][min(costs)[1]]
+        converted = [context.converted(*three) for three in zip(arguments, typed, chosen.takes, strict=True)]
+        return Typed(f"({chosen.template.format(*converted)})", chosen.gives)
+    takes = " or ".join(f"{name}({', '.join(map(format_type, function.takes))})" for function in FUNCTIONS[name])
+    found = ", ".join(format_type(made.type) for made in typed) or "no arguments"
+    context.text.refuse(node, f"the arguments of {name} do not fit", expected=takes, found=found)
+
+
+def _cost(typed: Sequence[Typed], function: Function) -> int | None:
+    """How many arguments Spark converts to call the function; None if it cannot."""
+    if len(typed) != len(function.takes):
+        return None
+    pairs = [(made.type, wanted) for made, wanted in zip(typed, function.takes, strict=True)]
+    if not all(_widens(*pair) if function.strict else _fits(*pair) for pair in pairs):
+        return None
+    return sum(found not in (wanted, NULL) for found, wanted in pairs)
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark converts an argument of a function from `found` to `wanted`. Text that is none of it then raises an error."""
+    t = pa.types
+    if found in (wanted, NULL):
+        return True
+    if is_number(wanted):
+        return is_number(found) or found == STRING
+    if wanted == STRING:
+        return not t.is_nested(found)
+    if found == STRING:
+        return wanted in (BINARY, DATE, TIMESTAMP, BOOLEAN)
+    return wanted in (DATE, TIMESTAMP) and is_time(found)
+
+
+def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of `found` is one of `wanted`."""
+    t = pa.types
+    both = t.is_integer(found) and t.is_integer(wanted)
+    return found in (wanted, NULL) or (both and found.bit_width <= wanted.bit_width) or (is_time(found) and wanted == TIMESTAMP)

@@ -1,0 +1,38 @@
+"""A DuckDB connection that computes as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lsmlake.dialect.connection import opened
+from lsmlake.dialect.databases import Database
+from lsmlake.dialect.macros import ZONED, called, macros
+from lsmlake.dialect.patient import Connection
+
+
+@contextmanager
+def spark_connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[Connection]:
+    """As `connected`, with the functions of Spark. Macros must be made `TEMP`, too.
+
+    Args:
+        zone: the time zone of the session.
+        what: the feature that needs DuckDB, for the error message.
+        sql: the only statement that will use functions of Spark. Default: all functions are made.
+
+    Raises:
+        MissingDependency: DuckDB is not installed.
+    """
+    with opened(zone, what) as (connection, database):
+        _make_macros(connection, database, zone, sql)
+        yield connection
+
+
+def _make_macros(connection: Connection, database: Database, zone: str, sql: str | None) -> None:
+    """Makes the macros that `sql` calls: for UTC they stay in the database, those for another zone go with the connection."""
+    missing = {head: body for head, body in called(macros("UTC"), sql).items() if head not in database.made}
+    connection.execute("; ".join(f"CREATE MACRO {head} AS {body}" for head, body in missing.items()))
+    database.made.update(missing)
+    if zone != "UTC":
+        own = {head: body for head, body in called(macros(zone), sql).items() if head in ZONED}
+        connection.execute("; ".join(f"CREATE TEMP MACRO {head} AS {body}" for head, body in own.items()))

@@ -1,0 +1,87 @@
+"""What EXPLAIN says of a statement that changes a table, as lines: what it would read, and what would become of the rows.
+
+Nothing is written, and no row is read. So for a MERGE it cannot say how many files its source leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lsmlake.read.explained import contents, pruned
+from lsmlake.read.plan import Plan, plan
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.spelling import spelled
+from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
+from lsmlake.statements.part import Part
+from lsmlake.store.version import Version
+from lsmlake.write.changeable import check_deletable, check_updatable
+
+
+def change_lines(
+    name: str, planned: Plan, clause: Clause[Part], where: Part | None, values: Mapping[str, Part], by: str, mode: str
+) -> Iterator[str]:
+    """The lines of a DELETE or UPDATE. `values`: the new ones, by column. `by`: what finds the rows."""
+    version = planned.version
+    _check(version, clause.action, values)
+    yield changed_table(name, version)
+    yield f"  rows      found by {by}"
+    yield f"  where     {'all rows' if where is None else spelled(where.node)}"
+    yield pruned(planned)
+    yield from contents(planned, mode)
+    yield f"  action    {_action(clause.action, values)}"
+    yield writes(version.schema)
+
+
+def merge_lines(
+    name: str,
+    version: Version,
+    on: Part,
+    equal: Sequence[tuple[str, str]],
+    clauses: Iterable[tuple[Clause[Part], Mapping[str, Part]]],
+    by: str,
+    mode: str,
+) -> Iterator[str]:
+    """The lines of the target of a MERGE. `equal`: pairs of a target and a source column that must be equal. `clauses`: each with
+    its values by column."""
+    listed = list(clauses)
+    for clause, values in listed:
+        _check(version, clause.action, values)
+    planned = plan(version)
+    yield changed_table(name, version)
+    yield f"  rows      found by {by}"
+    yield f"  on        {spelled(on.node)}"
+    yield pruned(planned)
+    if equal and all(clause.when != BY_SOURCE for clause, _ in listed):
+        pairs = " and ".join(f"{own} as in {other} of the source" for own, other in equal)
+        yield f"  fewer     only files are read that can hold {pairs}"
+    yield from contents(planned, mode)
+    for clause, values in listed:
+        condition = "" if clause.condition is None else f" and {spelled(clause.condition.node)}"
+        yield f"  {clause.when}{condition}: {_action(clause.action, values)}"
+    yield writes(version.schema)
+
+
+def changed_table(name: str, version: Version) -> str:
+    """The first line."""
+    return f"{name}: snapshot {version.number or 'none: the table is empty'}, to be changed"
+
+
+def writes(schema: Schema) -> str:
+    """How changes are written."""
+    if not schema.append_only:
+        return "  writes    rows and deletes by key"
+    if schema.parsed_options.layout.deletion_vectors:
+        return "  writes    deletion vectors of old rows, files with new ones"
+    return "  writes    anew the files that hold old rows, files with new ones"
+
+
+def _action(action: str, values: Mapping[str, Part]) -> str:
+    return action if action == DELETE else f"{action} {', '.join(values)}"
+
+
+def _check(version: Version, action: str, values: Mapping[str, Part]) -> None:
+    """The refusals of the statement itself."""
+    if action == UPDATE:
+        check_updatable(version.schema, list(values), version.meta.paths.root)
+    if action == DELETE:
+        check_deletable(version.schema, version.meta.paths.root)
