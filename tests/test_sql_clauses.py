@@ -288,6 +288,7 @@ CASES = (
     ("SELECT substring('abc' FOR 2)", None),
     ("SELECT current_date + 1, typeof(current_timestamp) FROM (SELECT 1 AS current_date, 2 AS current_timestamp)", [(2, "int")]),
     ("SELECT current_date() = current_date", [(True,)]),
+    ("SELECT typeof((SELECT current_date)), (SELECT `current_date`) FROM (SELECT 1 AS current_date)", [("date", 1)]),
     ("SELECT shiftleft(CAST(-1 AS BIGINT), 63), shiftleft(3L, 65), shiftleft(1L, -1)", [(-(2**63), 6, -(2**63))]),
     ("SELECT shiftleft(4611686018427387904L, 2), shiftleft(9223372036854775807L, 1)", [(0, -2)]),
     ("SELECT corr(a, 1) FROM t", [(None,)]),

@@ -28,6 +28,8 @@ def named(context: Context, node: exp.Expression) -> Typed:
     if path[0].lower() in context.first and isinstance(node, (exp.Column, exp.Dot, exp.Identifier)):
         return _fields(context, node, context.first[path[0].lower()], path[1:])
     found = context.scope.found(path)
+    if len(path) == 1 and path[0].lower() in _CURRENT and not parts[0].quoted and not context.scope.own(path):
+        found = []  # the function comes before a column of the query around
     if len(found) > 1:
         cure = "write the name of the table before the column"
         context.text.refuse(node, f"the name {'.'.join(path)} can mean several columns", cure=cure)
