@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
 from lsmlake.interruption import as_stream
+from lsmlake.schema.years import has_outside
 
 
 def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection | ModuleType:
@@ -21,6 +24,24 @@ def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection |
         expected, found = "the result of duckdb.connect(), or None", type(connection).__name__
         raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
     return duckdb if connection is None else connection
+
+
+@contextmanager
+def in_python(rows: pa.Table, where: str) -> Iterator[None]:
+    """Around a conversion of `rows` to values of Python. Raises InvalidQuery for dates and times that Python lacks: no table has
+    such values, but a query can compute them."""
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        if not (names := [name for name in rows.column_names if has_outside(rows[name])]):
+            raise
+        raise InvalidQuery(
+            "Python has no dates and times outside the years 1 to 9999",
+            where=f"{where}, column {names[0]!r}",
+            expected="years 0001 to 9999",
+            found=error,
+            cure="cast the column to STRING in the query, or read the rows as Arrow",
+        ) from error
 
 
 @public
@@ -44,9 +65,12 @@ class Readable:
 
         Raises:
             MissingDependency: pandas is not installed.
+            InvalidQuery: a date or time is outside the years 1 to 9999, which Python lacks.
         """
         need("pandas", "to_pandas()")
-        return self.to_arrow().to_pandas()
+        rows = self.to_arrow()
+        with in_python(rows, "to_pandas()"):
+            return rows.to_pandas()
 
     def to_polars(self) -> PolarsDataFrame:
         """All rows as a polars.DataFrame.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lsmlake.api.readable import Readable
+from lsmlake.api.readable import Readable, in_python
 from lsmlake.api.types import PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
@@ -40,8 +40,13 @@ class Result(Readable):
         return self.rows
 
     def fetchall(self) -> list[tuple[object, ...]]:
-        """The rows as tuples of Python values."""
-        return list(zip(*(column.to_pylist() for column in self.rows.columns), strict=True))
+        """The rows as tuples of Python values.
+
+        Raises:
+            InvalidQuery: a date or time is outside the years 1 to 9999, which Python lacks.
+        """
+        with in_python(self.rows, "fetchall()"):
+            return list(zip(*(column.to_pylist() for column in self.rows.columns), strict=True))
 
     def to_polars(self) -> PolarsDataFrame:
         """All rows as a polars.DataFrame.

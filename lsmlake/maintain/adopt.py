@@ -46,6 +46,7 @@ from lsmlake.schema import types
 from lsmlake.schema.conform import clean_keys
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.years import check_years
 from lsmlake.store.data_reader import Chunk, live_rows
 from lsmlake.store.data_writer import DATA
 from lsmlake.store.env import Env
@@ -57,6 +58,7 @@ from lsmlake.store.version import Version
 from lsmlake.write.append import LEVEL, append_files
 from lsmlake.write.upsert_tables import sorted_files
 
+_OTHER_YEARS = "replace those values there, or import without that file"
 _DEAD_KEY = "a deleted row has no key"
 _ELSEWHERE = "rows of other files may have its keys"
 
@@ -282,8 +284,11 @@ class _Adoption:
         return (live_rows(chunk, dead.get(one.of.name, EMPTY)) for chunk in self._chunks(one, names))
 
     def _with_keys(self, rows: pa.Table, one: Rewritten) -> pa.Table:
-        """Returns `rows` of a file, without -0.0 in their keys and partitions. Raises InvalidData if one has no key, or a NaN."""
+        """Returns `rows` of a file, without -0.0 in their keys and partitions. Raises InvalidData if one has no key, a NaN there,
+        or a date or time that no table takes."""
         check_valid(rows.select(self.schema.key), self.name, one.of.name)
+        for name, column in zip(rows.column_names, rows.columns, strict=True):
+            check_years(column, f"{one.of.uri}, column {name!r}", _OTHER_YEARS)
         return clean_keys(rows, self.schema)
 
     def _check_unique(

@@ -16,6 +16,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.kernels.keys import comparable, ends
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.years import check_years, has_outside
 from lsmlake.store.data_reader import Chunk, live_rows
 from lsmlake.store.key_order import in_key_order
 
@@ -58,7 +59,7 @@ def key_ranges(files: Iterable[KeyedFile], schema: Schema, window_bytes: int, wh
             for chunk in file.read():
                 keys = live_rows(chunk, file.dead)
                 check_valid(keys, where, file.name)
-                whole = whole and (keys.num_rows == chunk.table.num_rows or not any(map(_lacking, chunk.table.columns)))
+                whole = whole and (keys.num_rows == chunk.table.num_rows or not any(map(_is_no_key, chunk.table.columns)))
                 bounds += ends(chunk.table) if whole and chunk.table.num_rows else ()
                 yield keys
             if whole and bounds:
@@ -93,6 +94,7 @@ def repeated_keys(where: str, repeated: int, example: pa.Table) -> InvalidData:
 def check_valid(keys: pa.Table, where: str, file: str) -> None:
     """Raises InvalidData if a row of `file` has no key. `where`: the table."""
     for name, column in zip(keys.column_names, keys.columns, strict=True):
+        check_years(column, f"{file}, column {name!r}")
         if count := _lacking(column):
             raise InvalidData(
                 "a row has no primary key: its value is null or NaN",
@@ -100,6 +102,10 @@ def check_valid(keys: pa.Table, where: str, file: str) -> None:
                 found=f"{count} rows of {file}",
                 cure=f"name other key columns; {_LOAD}, without these rows",
             )
+
+
+def _is_no_key(column: pa.ChunkedArray) -> bool:
+    return _lacking(column) > 0 or has_outside(column)
 
 
 def _lacking(column: pa.ChunkedArray) -> int:

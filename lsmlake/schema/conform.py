@@ -24,6 +24,7 @@ from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.sized_text import TooLong, fitting
 from lsmlake.schema.type_text import format_type_of
+from lsmlake.schema.years import check_years
 
 _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
@@ -34,11 +35,6 @@ _ROUNDED_CURE = Wording(
     command="round the column, or use a DOUBLE column",
 )
 _TEXT_MAX = 200  # characters of a value in an error
-_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
-_YEARS = {
-    pa.date32().id: (_FIRST_DAY, _LAST_DAY),
-    pa.timestamp("us").id: (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1),
-}
 
 
 class Cast(NamedTuple):
@@ -197,7 +193,7 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
             cure="fill or drop those rows",
         )
     made = _all_chunks(column, field, cast, place)
-    _check_years(made, where)
+    check_years(made, where)
     return nested.required(made, field.type, where) if nested.has_required(field.type) else made
 
 
@@ -266,24 +262,6 @@ def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         if pc.all(pc.or_(pc.equal(back, array), pc.is_nan(array))).as_py() is False:
             raise _Rounded("the value would be rounded")
     return lossless.convert(array, wanted, "UTC")  # no conversion that is allowed here needs a zone
-
-
-def _check_years(column: pa.ChunkedArray, where: str) -> None:
-    """Raises InvalidData for years that Spark and Python do not support, unlike Arrow and Parquet."""
-    first, last = _YEARS.get(column.type.id, (None, None))
-    if first is None or column.null_count == len(column):
-        return
-    number = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
-    found = pc.min_max(number)
-    if found["min"].as_py() < first or found["max"].as_py() > last:
-        unit = "days" if first == _FIRST_DAY else "microseconds"
-        raise InvalidData(
-            "a time outside the supported years",
-            where=where,
-            expected="years 0001 to 9999",
-            found=f"{found['min']} to {found['max']} {unit} since 1970",
-            cure="replace those values",
-        )
 
 
 def clean_keys(table: pa.Table, schema: Schema) -> pa.Table:

@@ -16,6 +16,7 @@ from lsmlake.errors import InvalidSchema, LakeError
 from lsmlake.schema import lossless, types
 from lsmlake.schema.sized_text import fitting
 from lsmlake.schema.type_text import format_type_of
+from lsmlake.schema.years import has_outside
 
 INITIAL, WRITE = DEFAULTS = types.DEFAULTS
 
@@ -77,13 +78,15 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
     _no_default_of_nested(of.type, of.name)
     try:
         made = lossless.convert(pa.array([value]), of.type, "UTC")
+        if has_outside(made):
+            raise ValueError("a date or time outside the years 1 to 9999")
         return (made if (fit := fitting(of)) is None else fit(made))[0]
     except (lossless.Unfit, LakeError, pa.ArrowException, ValueError, OverflowError, TypeError) as unfit:
         raise InvalidSchema(
             "the default does not fit the type",
             where=f"{where}, column {of.name!r}",
             expected=format_type_of(of),
-            found=repr(value),
+            found=unfit if isinstance(value, pa.Scalar) else repr(value),
             cure="correct the default",
         ) from unfit
 

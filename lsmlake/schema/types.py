@@ -60,6 +60,16 @@ def has_map(type_: pa.DataType) -> bool:
     return _any_inside(type_, pa.types.is_map)
 
 
+def is_time(type_: pa.DataType) -> bool:
+    """Whether the type is a date or a timestamp."""
+    return pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+
+
+def has_times(type_: pa.DataType) -> bool:
+    """Whether the type is a date or a timestamp, or has one inside."""
+    return _any_inside(type_, is_time)
+
+
 def has_struct(type_: pa.DataType) -> bool:
     """Whether the type is a struct or has one inside."""
     return _any_inside(type_, pa.types.is_struct)

@@ -16,6 +16,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.spelling import spelled
+from lsmlake.schema.years import has_outside
 from lsmlake.statements.assignments import default_of_column, is_default
 
 
@@ -33,7 +34,10 @@ def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | No
     query = f"SELECT {made.sql} AS value"
     with spark_connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
         found = connection.sql(query).to_arrow_table()
-    return as_schema(found, pa.schema([("value", made.type)]))["value"][0].as_py()
+    value = as_schema(found, pa.schema([("value", made.type)]))["value"]
+    if has_outside(value):
+        text.refuse(node, "a date or time outside the years of tables", expected="years 0001 to 9999", cure="write another value")
+    return value[0].as_py()
 
 
 def with_defaults(nodes: Mapping[str, exp.Expression], columns: pa.Schema) -> dict[str, exp.Expression]:

@@ -127,9 +127,14 @@ class DataReader:
             return value, value, pc.if_else(value.is_null(), rows, pa.scalar(0, pa.int64()))
         with reading(self.path):
             found = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
-            known = [s is not None and s.has_min_max for s in found]
-            low = pa.array([s.min if k else None for s, k in zip(found, known, strict=True)], stored.field.type)
-            high = pa.array([s.max if k else None for s, k in zip(found, known, strict=True)], stored.field.type)
+            known = [s if s is not None and s.has_min_max else None for s in found]
+            if types.is_time(stored.field.type):  # Python lacks some of those that foreign files hold
+                number = pa.int32() if pa.types.is_date32(stored.field.type) else pa.int64()
+                low = pa.array([s and s.min_raw for s in known], number).cast(stored.field.type)
+                high = pa.array([s and s.max_raw for s in known], number).cast(stored.field.type)
+            else:
+                low = pa.array([s and s.min for s in known], stored.field.type)
+                high = pa.array([s and s.max for s in known], stored.field.type)
             with self._converting():
                 low, high = low.cast(type_), high.cast(type_)
             return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())

@@ -28,6 +28,7 @@ from lsmlake.store.checksum import SummingSink
 from lsmlake.store.env import Env
 from lsmlake.store.index_writer import IndexWriter
 from lsmlake.store.layout import layout
+from lsmlake.store.parquet_facts import bounds_of
 from lsmlake.store.storage import delete_quietly, write_unnamed
 
 DATA, CHANGELOG = "data", "changelog"
@@ -265,9 +266,7 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
             result[number] = ColumnStats(unbounded[field.name], None, None)
             continue
         found = [group.column(own.start).statistics for group in groups]
-        nulls = sum(s.null_count for s in found)
-        known = [(s.min, s.max) for s in found if s.has_min_max]
-        complete = len(known) == sum(s.num_values > 0 for s in found)
-        low, high = (min(k[0] for k in known), max(k[1] for k in known)) if known and complete else (None, None)
+        low, high = bounds_of(found)
+        nulls = sum(one.null_count for one in found)
         result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
     return result

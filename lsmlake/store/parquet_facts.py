@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,18 +20,28 @@ _LENGTH_AND_MAGIC = 8
 _ENCRYPTED = b"PARE"
 _SIGNATURE_BYTES = 28
 """After a footer in plain text of a file with encrypted columns: a nonce and a tag."""
+_INTEGERS = ("INT32", "INT64")
 _ARROW_SCHEMA = b"ARROW:schema"
 RESTORE = "restore it there, or import without it: other files, or another snapshot of the table"
 
 
+class Range(NamedTuple):
+    """The least and the greatest value; 0 and 0 if there is none."""
+
+    low: int
+    high: int
+
+
 class Leaf(NamedTuple):
     """A physical column. `path`: the names from the root. `logical`: the name of its logical type in Parquet, or NONE. `bounded`:
-    a row group has a least and a greatest value of it."""
+    a row group has a least and a greatest value of it. `range`: those of the file, of integers as they are stored, such as dates;
+    None: not known."""
 
     path: str
     physical: str
     logical: str
     bounded: bool
+    range: Range | None
 
 
 class ParquetFacts(NamedTuple):
@@ -115,7 +125,7 @@ def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
         parsed.schema.to_arrow_schema(),
         _declared(parsed),
         tuple(
-            Leaf(one.path, one.physical_type, one.logical_type.type, any(map(_is_bounded, of)))
+            Leaf(one.path, one.physical_type, one.logical_type.type, any(map(_is_bounded, of)), _range(of))
             for one, of in zip(described, chunks, strict=True)
         ),
         frozenset(chunk.compression for of in chunks for chunk in of),
@@ -126,6 +136,15 @@ def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
 
 def _is_bounded(chunk: pq.ColumnChunkMetaData) -> bool:
     return chunk.statistics is not None and chunk.statistics.has_min_max
+
+
+def _range(chunks: Sequence[pq.ColumnChunkMetaData]) -> Range | None:
+    if any(chunk.physical_type not in _INTEGERS or chunk.statistics is None for chunk in chunks):
+        return None
+    known = [chunk.statistics for chunk in chunks if chunk.statistics.num_values]
+    if not all(one.has_min_max for one in known):
+        return None
+    return Range(min((one.min_raw for one in known), default=0), max((one.max_raw for one in known), default=0))
 
 
 def _declared(parsed: pq.FileMetaData) -> tuple[pa.Field, ...]:
@@ -147,8 +166,18 @@ def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -
         chunks = [group.column(leaf).statistics for group in groups]
         if any(one is None or not one.has_null_count for one in chunks):
             continue
-        known = [(one.min, one.max) for one in chunks if one.has_min_max]
-        complete = known and len(known) == sum(one.num_values > 0 for one in chunks)
-        low, high = (min(k[0] for k in known), max(k[1] for k in known)) if complete else (None, None)
+        low, high = bounds_of(chunks)
         found[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
     return found
+
+
+def bounds_of(groups: Sequence[pq.Statistics]) -> tuple[object, object]:
+    """The least and the greatest value of a column by the statistics of its row groups. None and None: they are not known, there
+    is no value, or one is a date or time that Python lacks."""
+    try:
+        known = [(one.min, one.max) for one in groups if one.has_min_max]
+    except OverflowError:
+        return None, None
+    if not known or len(known) != sum(one.num_values > 0 for one in groups):
+        return None, None
+    return min(low for low, _ in known), max(high for _, high in known)

@@ -29,6 +29,7 @@ from lsmlake.schema.by_name import Named
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.shape import shown
 from lsmlake.schema.transform import IDENTITY, Transform
+from lsmlake.schema.years import check_years
 from lsmlake.store.object_errors import refusal
 from lsmlake.store.outside import Outside, joined
 from lsmlake.undo import pass_interruption
@@ -46,6 +47,10 @@ _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:/", re.I)
 _VECTORS, _WIDENING = "deletionVectors", "typeWidening"
 _READ = {"columnMapping", _VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", _WIDENING}
 """The features of readers that this module, or deltalake for it, follows."""
+_PARTITION = "partition"
+_SAID = ("path", "size_bytes", "num_records", _PARTITION)
+"""What is read of what the log says of a file."""
+_OTHER_PARTITIONS = "write those rows with other values there"
 _MODE, _ID, _PHYSICAL = "delta.columnMapping.mode", "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -76,9 +81,12 @@ def read_delta(outside: Outside, table: str, version: int | None, *, partitioned
     )
     partitioning = Partitioning((PartitionSpec(0, fields),), 0, 0, FIRST_ID + len(fields) - 1)
     with _reading(table, found.table_uri):
-        actions = pa.table(found.get_add_actions()).to_pylist()
+        actions = pa.table(found.get_add_actions())
         vectors = _vectors(found) if _VECTORS in _features(found) else {}
-    files = list(_files(actions, vectors, table, described.partition_columns, partition_by, columns))
+    if _PARTITION in actions.column_names:
+        check_years(actions[_PARTITION], f"{table}, values of partitions", _OTHER_PARTITIONS)
+    known = actions.select([name for name in _SAID if name in actions.column_names])  # bounds may be dates that Python lacks
+    files = list(_files(known.to_pylist(), vectors, table, described.partition_columns, partition_by, columns))
     highest = max([*types.field_ids(columns), int(described.configuration.get("delta.columnMapping.maxColumnId", 0))])
     return ForeignTable(table, columns, highest, partitioning, files, comment=described.description, names=names, by_name=True)
 
@@ -247,7 +255,7 @@ def _files(
     """
     for action in actions:
         name = unquote(action["path"])
-        partition = action.get("partition") or {}
+        partition = action.get(_PARTITION) or {}
         values = {key: pa.scalar(partition.get(key), columns.field(key).type).as_py() for key in stored_apart}
         yield ForeignFile(
             name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,9 +18,11 @@ from lsmlake.interop.imports.sources import Sources
 from lsmlake.schema import types
 from lsmlake.schema.by_name import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.years import are_outside, has_outside
 from lsmlake.store.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
 
 _UNCUT = 1 << 31
+_OUTSIDE = "column {!r} has a date or time outside the years 1 to 9999"
 
 
 class Adopted(NamedTuple):
@@ -69,10 +71,10 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     own = by_name or not sources.table.by_name or has_ids(facts.columns, identified, types.field_ids(schema.columns))
     facts = facts._replace(columns=identified, has_own_ids=own)
     why = why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
-    why = why or _elsewhere(sources, schema, file, facts, parsed)
+    shape = shape_of(schema, facts.columns)
+    why = why or _outside_years(sources, file, facts, shape) or _elsewhere(sources, schema, file, facts, parsed)
     if why is not None:
         return Rewritten(file, facts.rows, why)
-    shape = shape_of(schema, facts.columns)
     first_leaf = _first_leaves(facts.columns)
     stored, wanted = _types_of(shape), _types_of(schema.columns)
     flat = [id for id, type_ in stored.items() if not pa.types.is_nested(type_)]
@@ -148,12 +150,38 @@ def _with_nan(sources: Sources, schema: Schema, file: ForeignFile, facts: Parque
     }
     asked = [one for one in schema.columns if types.field_id(one) in bounded - file.without_nan]
     asked = [one for one in asked if pa.types.is_floating(one.type)]
+    return _read_for(sources, file, facts, asked, lambda column: pc.any(pc.is_nan(column)).as_py())
+
+
+def _outside_years(sources: Sources, file: ForeignFile, facts: ParquetFacts, shape: pa.Schema) -> str | None:
+    """Why a file is not adopted: a column of its `shape` has a date or time outside the years of tables. None: none has.
+
+    Reads the columns of which the file has no statistics. The rows are written anew, which fails unless they are deleted."""
+    columns = {types.field_id(one): one for one in shape}
+    unknown: dict[int, pa.Field] = {}
+    for leaf, fact in zip(leaves.leaves(facts.columns), facts.leaves, strict=True):
+        field = facts.columns.field(leaf.column)
+        column = columns.get(types.field_id(field)) if types.has_field_id(field) else None
+        if column is None or not types.is_time(leaf.type):
+            continue
+        if fact.range is None:
+            unknown[leaf.column] = column
+        elif are_outside(leaf.type, *fact.range):
+            return _OUTSIDE.format(column.name)
+    found = _read_for(sources, file, facts, list(unknown.values()), has_outside)
+    return _OUTSIDE.format(found[0]) if found else None
+
+
+def _read_for(
+    sources: Sources, file: ForeignFile, facts: ParquetFacts, asked: Sequence[pa.Field], has: Callable[[pa.ChunkedArray], bool]
+) -> list[str]:
+    """Those of some columns for which `has` is true. Reads them."""
     if not asked:
         return []
     with sources.open(file.uri, file.bytes, facts.rows, pa.schema(asked)) as reader:
         found: set[str] = set()
         for chunk in reader.chunks([one.name for one in asked]):
-            found |= {name for name in chunk.table.column_names if pc.any(pc.is_nan(chunk.table[name])).as_py()}
+            found |= {name for name in chunk.table.column_names if has(chunk.table[name])}
     return sorted(found)
 
 

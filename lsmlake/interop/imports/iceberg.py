@@ -12,11 +12,10 @@ Source: the specification of Apache Iceberg.
 
 from __future__ import annotations
 
-import datetime
 import gzip
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -26,7 +25,6 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, UnsupportedFormat
 from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.iceberg.catalog import metadata_file
-from lsmlake.interop.iceberg.values import number_of
 from lsmlake.interop.imports.foreign import (
     COMPACT_THERE,
     EqualityDeletes,
@@ -39,6 +37,7 @@ from lsmlake.interop.imports.iceberg_avro import Record, records
 from lsmlake.interop.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
 from lsmlake.schema import types
 from lsmlake.schema.partitioning import FIRST_ID, Partitioning
+from lsmlake.schema.years import check_years
 from lsmlake.store.outside import Outside, joined
 from lsmlake.store.together import side_by_side
 
@@ -46,6 +45,7 @@ _FILE = re.compile(r".*\.metadata\.json(\.gz)?")
 _NUMBER = re.compile(r"v?([0-9]{1,18})[.-]")
 _IDENTIFIER = re.compile(r"[\w-]+(\.[\w-]+){2,}")
 _NEWEST_VERSION = 3
+_OTHER_PARTITIONS = "write those rows with other values there"
 _FORMS = "the path or address of a *.metadata.json file or of a table folder, or catalog.namespace.table"
 
 
@@ -327,10 +327,10 @@ class _Reader:
                     file["file_size_in_bytes"],
                     file["record_count"],
                     spec.id,
-                    tuple(values.of(id, partition.get(id)) for id in spec.fields),
+                    tuple(values.of(id, partition.get(id), entry.uri) for id in spec.fields),
                     entry.scope,
                     entry.sequence,
-                    values.constants(entry.spec, partition),
+                    values.constants(entry.spec, partition, entry.uri),
                     frozenset(id for id in floats if nans.get(id) == 0),
                     None if vector is None else vector[1],
                 )
@@ -383,10 +383,7 @@ class _Values:
 
     def __init__(self, columns: pa.Schema, partitioning: Partitioning, specs: Sequence[Mapping]) -> None:
         types_ = {types.field_id(field): field.type for field in columns}
-        self.convert: dict[int, Callable[[object], object]] = {}
-        for field in partitioning.fields:
-            result = field.transform.result(types.plain(types_[field.source]))
-            self.convert[field.id] = partial(_value, type_=result)
+        self.types = {one.id: one.transform.result(types.plain(types_[one.source])) for one in partitioning.fields}
         self.identities = {
             spec["spec-id"]: {
                 one["field-id"]: (one["source-id"], types.plain(types_[one["source-id"]]))
@@ -396,18 +393,20 @@ class _Values:
             for spec in specs
         }
 
-    def of(self, id: int, value: object) -> object:
-        return self.convert[id](value)
+    def of(self, id: int, value: object, where: str) -> object:
+        """The value of a field. `where`: the data file, for messages."""
+        return _value(value, self.types[id], where)
 
-    def constants(self, spec: int, partition: Record) -> dict[int, object]:
+    def constants(self, spec: int, partition: Record, where: str) -> dict[int, object]:
         """The values of the columns that are partition fields themselves, by field id."""
         known = self.identities[spec].items()
-        return {source: _value(partition[id], type_) for id, (source, type_) in known if id in partition}
+        return {source: _value(partition[id], type_, where) for id, (source, type_) in known if id in partition}
 
 
-def _value(value: object, type_: pa.DataType) -> object:
-    if pa.types.is_integer(type_) and isinstance(value, datetime.date):  # of `day`, which Avro has as dates
-        return number_of(value)
-    if isinstance(value, datetime.datetime) and pa.types.is_timestamp(type_) and type_.tz is None:
-        value = value.replace(tzinfo=None)
-    return pa.scalar(value, type_).as_py()
+def _value(value: object, type_: pa.DataType, where: str) -> object:
+    """A partition value. Raises InvalidData for a date or time that no table takes."""
+    if not types.is_time(type_):
+        return pa.scalar(value, type_).as_py()
+    found = pa.array([value], pa.int32() if pa.types.is_date(type_) else pa.int64()).cast(type_)
+    check_years(found, f"{where}, a partition value", _OTHER_PARTITIONS)
+    return found[0].as_py()

@@ -16,7 +16,10 @@ from lsmlake.extras import need
 from lsmlake.interop.iceberg.avro import NAMES
 
 Record = dict[Any, Any]
-"""Name -> value; of a record of partition values, field id -> value. A field that the writer left out is missing."""
+"""Name -> value; of a record of partition values, field id -> value. A field that the writer left out is missing. Dates and times
+are numbers, as stored."""
+_TIMES = ("date", "timestamp-micros", "local-timestamp-micros")
+"""Logical types, some values of which Python lacks."""
 
 _PARTITION = "partition"
 """The record of partition values, whose fields are those of a partition spec."""
@@ -53,8 +56,10 @@ def records(data: bytes, where: str) -> Iterator[Record]:
 
 
 def _collect(schema: object, types: dict[str, dict]) -> None:
-    """Collect the types with names, which Avro repeats by name. PyIceberg defines some again, such as `decimal_9_2` for each
-    partition column of this type, which Avro forbids: these get names of their own."""
+    """Collect the types with names, which Avro repeats by name, and make numbers of dates and times.
+
+    PyIceberg defines some names again, such as `decimal_9_2` for each partition column of this type, which Avro forbids: these
+    types get names of their own."""
     if isinstance(schema, list):
         for one in schema:
             _collect(one, types)
@@ -63,6 +68,8 @@ def _collect(schema: object, types: dict[str, dict]) -> None:
             if schema["name"] in types:
                 schema["name"] += f"_{len(types)}"
             types[schema["name"]] = schema
+        if schema.get("logicalType") in _TIMES:
+            del schema["logicalType"]
         for one in schema.get("fields", ()):
             _collect(one["type"], types)
         for inner in ("items", "values"):

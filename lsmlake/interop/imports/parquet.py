@@ -182,7 +182,7 @@ def _value(text: str | None, type_: pa.DataType, where: str, key: str) -> object
         return None
     try:
         return pa.scalar(text).cast(type_).as_py()
-    except (pa.ArrowException, ValueError) as unfit:
+    except (pa.ArrowException, ValueError, OverflowError) as unfit:  # the last: a date before the year 1
         raise InvalidData(
             f"a folder names no value of the column {key!r}",
             where=where,

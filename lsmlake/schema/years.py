@@ -1,0 +1,62 @@
+"""The years of dates and times: 1 to 9999 in UTC, as in Python and Spark. Arrow and Parquet hold more; no table takes them.
+
+`schema.conform` checks rows before they are written, `interop.imports` the files that a table adopts. Types are canonical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.errors import InvalidData
+from lsmlake.kernels import nested
+from lsmlake.schema.types import has_times, is_time
+
+_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
+_DAYS, _MICROSECONDS = (_FIRST_DAY, _LAST_DAY), (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
+Values = pa.Array | pa.ChunkedArray
+
+
+def check_years(column: Values, where: str, cure: str = "replace those values") -> None:
+    """Raises InvalidData naming `where` if the column has, at any level, a date or time outside the years."""
+    if found := next(_outside(column), None):
+        raise InvalidData(
+            "a time outside the supported years", where=where, expected="years 0001 to 9999", found=found, cure=cure
+        )
+
+
+def has_outside(column: Values) -> bool:
+    """Whether the column has, at any level, a date or time outside the years."""
+    return next(_outside(column), None) is not None
+
+
+def are_outside(type_: pa.DataType, low: int, high: int) -> bool:
+    """Whether the least or the greatest value of dates or times of this type is outside the years. Both as they are stored."""
+    first, last = _DAYS if pa.types.is_date(type_) else _MICROSECONDS
+    return low < first or high > last
+
+
+def _outside(column: Values) -> Iterator[str]:
+    """The least and the greatest of dates or times of which some are outside the years, as text."""
+    for values in _times(column):
+        ends = pc.min_max(values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())).as_py()
+        if ends["min"] is not None and are_outside(values.type, ends["min"], ends["max"]):
+            yield f"{ends['min']} to {ends['max']} {'days' if pa.types.is_date(values.type) else 'microseconds'} since 1970"
+
+
+def _times(column: Values) -> Iterator[Values]:
+    """The dates and times in a column, without those in null structs, lists and maps."""
+    if is_time(column.type):
+        yield column
+    elif has_times(column.type):
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            for inner in _inside(chunk):
+                yield from _times(inner)
+
+
+def _inside(array: pa.Array) -> list[pa.Array]:
+    if pa.types.is_struct(array.type):
+        return array.flatten()
+    return list(nested.map_parts(array)[1:]) if pa.types.is_map(array.type) else [nested.list_parts(array)[1]]
