@@ -488,6 +488,7 @@ def test_the_document(tmp_path, monkeypatch, capsys):
     table = pyiceberg_table(tmp_path / "iceberg", schema)
     table.append(pa.table({"order_id": [1, 2], "amount": [5.0, 20.0], "status": ["open", "closed"]}, schema=schema))
     Path(table.location().removeprefix("file://")).rename(tmp_path / "iceberg" / "orders")
+    (tmp_path / "iceberg" / "orders" / "metadata" / "version-hint.text").write_text(Path(table.metadata_location).stem[:-9])
     deltalake.write_deltalake(tmp_path / "delta" / "orders", pa.table({"order_id": [1, 2, 3]}))
     (tmp_path / "exports").mkdir()
     pq.write_table(pa.table({"order_id": [7, 8]}), tmp_path / "exports" / "a.parquet")
@@ -589,6 +590,53 @@ def test_wrong_arguments(lake, tmp_path):
     lake.import_iceberg(found, "d.t")
     with pytest.raises(TableExists, match=r"table 'd.t' exists"):
         lake.import_iceberg(found, "d.t")
+
+
+def test_a_folder_does_not_tell_what_a_catalog_has(lake, tmp_path):
+    """A writer that died before its commit to the catalog has left a newer metadata file."""
+    table = pyiceberg_table(tmp_path / "iceberg", pa.schema([("k", pa.int64())]))
+    table.append(pa.table({"k": [1]}))
+    folder, url = table.location().removeprefix("file://"), f"sqlite:///{tmp_path}/other.db"
+    shutil.copy(tmp_path / "iceberg" / "catalog.db", tmp_path / "other.db")
+    SqlCatalog("x", uri=url, warehouse=f"file://{tmp_path}/iceberg/warehouse").load_table("d.t").append(pa.table({"k": [2]}))
+    message = (
+        "the folder does not tell .* metadata/version-hint.text.*3 metadata files, the newest of them 00002-.*name the table"
+    )
+    refused(lake, InvalidQuery, message, folder)
+    lake.import_iceberg(table.metadata_location, "d.t")
+    lake.import_iceberg(folder, "d.guessed", newest=True)
+    assert lake.sql(f"CALL import_iceberg('{folder}', 'd.called', newest => true)").to_arrow()["rows"].to_pylist() == [2]
+    assert [lake.table(name).scan().count() for name in ("d.t", "d.guessed")] == [1, 2]
+    for one in (table.metadata_location, "x.d.t"):
+        with pytest.raises(InvalidQuery, match="newest metadata file is chosen in the folder of a table only"):
+            lake.import_iceberg(one, "d.u", newest=True)
+
+
+HINTS = {
+    "the file of the hint": ("2", ["v1", "v2"], "v2"),
+    "the writer died before the hint": ("1", ["v1", "v2", "v3"], "v3"),
+    "a file that follows no other": ("1", ["v1", "v3"], "v1"),
+    "a file of a catalog beside them": ("1", ["v1", "00002-abc"], "v1"),
+    "a hint with the name of a file": ("00001-abc", ["00001-abc", "00002-def"], "00001-abc"),
+    "a hint without a file": ("7", ["v1", "v2"], None),
+    "a hint that is empty": ("", ["v1"], None),
+    "a number that is not that of commits": ("1", ["00001-abc"], None),
+}
+
+
+@pytest.mark.parametrize("case", HINTS)
+def test_the_hint_of_a_folder(lake, tmp_path, case):
+    hint, names, expected = HINTS[case]
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=False)
+    for number, name in enumerate(names):
+        writer.data([{"id": number}], None)
+        writer.commit().rename(tmp_path / "iceberg" / "metadata" / f"{name}.metadata.json")
+    (tmp_path / "iceberg" / "metadata" / "version-hint.text").write_text(f"{hint}\n")
+    if expected is None:
+        refused(lake, InvalidQuery, "version-hint.text names no metadata file of the folder", str(tmp_path / "iceberg"))
+    else:
+        assert lake.import_iceberg(tmp_path / "iceberg", "d.t").rows == 1 + names.index(expected)
+    assert lake.import_iceberg(tmp_path / "iceberg", "d.newest", newest=True).rows == len(names)
 
 
 def test_metadata_that_is_damaged(lake, tmp_path):

@@ -315,6 +315,7 @@ def test_imports_on_the_command_line(tmp_path):
     assert "no input file found" in refused.stderr
     assert lsmlake.connect(tmp_path / "lake").databases() == []
     assert call(tmp_path / "files", "d.t", "--format", "csv").stderr.count("expected iceberg, delta or parquet, found 'csv'")
+    assert "leave --newest out" in call(tmp_path / "files", "d.t", "--newest").stderr
     assert call(tmp_path / "files", "d.t", "--unpartitioned").stdout.splitlines() == [
         "d.t: 3 rows, 1 file as it is",
         "1 file written anew: the partition column 'n' is not in the file",
@@ -338,7 +339,7 @@ def test_imports_in_sql(lake, tmp_path):
         "CALL import_parquet('x')": "import_parquet lacks the argument name, expected files, name, primary_key",
         "CALL import_parquet(table => 'x', name => 'd.u')": "import_parquet has no argument table",
         "CALL import_csv('x')": "no procedure import_csv, expected one of .*import_parquet",
-        "CALL import_iceberg('x', 'd.u', array('k'), 1, 2, 3, 4, 5, 6)": "too many arguments of import_iceberg",
+        "CALL import_iceberg('x', 'd.u', array('k'), 1, 2, 3, 4, 5, 6, 7)": "too many arguments of import_iceberg",
         f"CALL import_iceberg('{tmp_path}/files', 'd.u')": "no Iceberg metadata found",
     }.items():
         with pytest.raises(InvalidQuery, match=message):

@@ -115,6 +115,7 @@ VALID: dict[str, object] = {
     "keys": [{"k": 1, "p": "a"}],
     "limit": 5,
     "link": False,
+    "newest": False,
     "location": "memory",
     "max_bytes": 5,
     "metadata": "missing",

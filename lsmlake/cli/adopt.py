@@ -34,6 +34,9 @@ Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALU
 AtSnapshot = Annotated[
     int | None, typer.Option("--snapshot", metavar="N", help="A snapshot of Iceberg, or a version of Delta, not the latest.")
 ]
+Newest = Annotated[
+    bool, typer.Option("--newest", help="Of an Iceberg folder, take the newest metadata file, whether a catalog has it or not.")
+]
 Link = Annotated[bool, typer.Option("--link", help="Parquet files never change in place: make links, not copies.")]
 
 
@@ -46,6 +49,7 @@ def adopt(
     unpartitioned: Unpartitioned = False,
     option: Option = None,
     snapshot: AtSnapshot = None,
+    newest: Newest = False,
     link: Link = False,
     json: Json = False,
     warehouse: Warehouse = None,
@@ -59,7 +63,8 @@ def adopt(
     lake = open_lake(ctx, warehouse, debug)
     with _database(lake, split_name(table)[0]), spinner() as progress:
         progress.add_task("adopting files", total=None)
-        report = _adopted(lake, source, table, format or _format_of(source), primary_key, unpartitioned, option, snapshot, link)
+        there = format or _format_of(source)
+        report = _adopted(lake, source, table, there, primary_key, unpartitioned, option, snapshot, newest, link)
     emit({**asdict(report), "rewritten": dict(report.rewritten)}, Sentences(_sentences(report)), json)
 
 
@@ -85,11 +90,16 @@ def _adopted(
     unpartitioned: bool,
     option: list[str] | None,
     snapshot: int | None,
+    newest: bool,
     link: bool,
 ) -> ImportReport:
     key, options, partition_by = column_names(primary_key) or [], settings(option), [] if unpartitioned else None
     if format == _ICEBERG:
-        return lake.import_iceberg(source, table, key, snapshot=snapshot, partition_by=partition_by, options=options)
+        return lake.import_iceberg(
+            source, table, key, snapshot=snapshot, partition_by=partition_by, options=options, newest=newest
+        )
+    if newest:
+        raise InvalidQuery("only an Iceberg table has metadata files to choose from", where=source, cure="leave --newest out")
     if format == _DELTA:
         return lake.import_delta(source, table, key, version=snapshot, partition_by=partition_by, options=options)
     if format != _PARQUET:

@@ -34,6 +34,7 @@ class Imports(Catalog):
         options: Mapping[str, OptionValue] | None = None,
         comment: str | None = None,
         storage_options: Mapping[str, object] | None = None,
+        newest: bool = False,
     ) -> ImportReport:
         """Make a table of an Iceberg table, whose data files stay as they are.
 
@@ -47,8 +48,8 @@ class Imports(Catalog):
         then writers mark the rows that they supersede. With more buckets all rows are written anew.
 
         Args:
-            metadata: the path or address of a *.metadata.json file or of the folder of a table; or catalog.namespace.table, which
-                PyIceberg finds by its configuration.
+            metadata: the path or address of a *.metadata.json file; or catalog.namespace.table, which PyIceberg finds by its
+                configuration; or the folder of a table that has no catalog and therefore a `version-hint.text`.
             name: "database.table".
             primary_key: the key columns, among them the partition columns. Empty: an append-only table.
             snapshot: the id of a snapshot of Iceberg. None: the current one.
@@ -57,6 +58,8 @@ class Imports(Catalog):
             options: as in `create_table`.
             comment: as in `create_table`. None: as there.
             storage_options: settings of the object store with the Iceberg table, as in `connect`.
+            newest: of a folder, take the newest metadata file, whether a catalog has it or not. The writer may have died before
+                its commit, so the table may get rows that the catalog does not have.
 
         Returns:
             What was done. The table has one snapshot.
@@ -64,7 +67,7 @@ class Imports(Catalog):
         Raises:
             TableExists: the table exists.
             TableNotFound: the database does not exist.
-            InvalidQuery: there is no Iceberg table.
+            InvalidQuery: there is no Iceberg table, or its folder does not tell which file is its metadata.
             SnapshotNotFound: it has no such snapshot.
             InvalidSchema: it has a column or a partition field that no table of lsmlake can have, or not with this key.
             InvalidData: it has files that are not read, such as ORC files; or rows without a key, or several of one key.
@@ -73,12 +76,13 @@ class Imports(Catalog):
             MissingDependency: fastavro is not installed, or PyIceberg for a table in a catalog.
 
         Example:
-            >>> lake.import_iceberg("s3://lake/warehouse/sales/orders", "sales.orders", ["order_id"])
+            >>> lake.import_iceberg("prod.sales.orders", "sales.orders", ["order_id"])
         """
-        outside, workers = Outside(dict(storage_options or {})), self._requests_at_once
+        outside, partitioned = Outside(dict(storage_options or {})), partition_by is None
 
         def read() -> ForeignTable:
-            return read_iceberg(outside, str(metadata), snapshot, partitioned=partition_by is None, workers=workers)
+            workers = self._requests_at_once
+            return read_iceberg(outside, str(metadata), snapshot, newest=newest, partitioned=partitioned, workers=workers)
 
         return self._imported(name, outside, read, primary_key, partition_by, options, comment)
 

@@ -1,6 +1,6 @@
 """Reads the metadata of an Iceberg table, format versions 1 to 3: which files a snapshot has, and which deletes.
 
-1. Find the metadata file: it is named itself, or is the newest of a table folder, or a catalog names it.
+1. Find the metadata file (`iceberg_metadata`).
 2. Read the manifest list of the snapshot and its manifests. An entry without a sequence number inherits that of its manifest.
 3. A vector of version 3 belongs to the data file that it references; other deletes apply by partition and sequence number.
 
@@ -12,9 +12,7 @@ Source: the specification of Apache Iceberg.
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +20,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, UnsupportedFormat
+from lsmlake.errors import Corrupt, InvalidData, InvalidSchema, SnapshotNotFound
 from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
-from lsmlake.interop.iceberg.catalog import metadata_file
 from lsmlake.interop.imports.foreign import (
     COMPACT_THERE,
     EqualityDeletes,
@@ -34,6 +31,7 @@ from lsmlake.interop.imports.foreign import (
     PositionDeletes,
 )
 from lsmlake.interop.imports.iceberg_avro import Record, records
+from lsmlake.interop.imports.iceberg_metadata import metadata_of
 from lsmlake.interop.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
 from lsmlake.schema import types
 from lsmlake.schema.partitioning import FIRST_ID, Partitioning
@@ -41,26 +39,24 @@ from lsmlake.schema.years import check_years
 from lsmlake.store.outside import Outside, joined
 from lsmlake.store.together import side_by_side
 
-_FILE = re.compile(r".*\.metadata\.json(\.gz)?")
-_NUMBER = re.compile(r"v?([0-9]{1,18})[.-]")
-_IDENTIFIER = re.compile(r"[\w-]+(\.[\w-]+){2,}")
-_NEWEST_VERSION = 3
 _OTHER_PARTITIONS = "write those rows with other values there"
-_FORMS = "the path or address of a *.metadata.json file or of a table folder, or catalog.namespace.table"
 
 
-def read_iceberg(outside: Outside, table: str, snapshot: int | None, *, partitioned: bool, workers: int) -> ForeignTable:
+def read_iceberg(
+    outside: Outside, table: str, snapshot: int | None, *, newest: bool, partitioned: bool, workers: int
+) -> ForeignTable:
     """A table as of a snapshot, by default the current one.
 
     Args:
         outside: reaches the files.
         table: as in `Lake.import_iceberg`.
         snapshot: the id of a snapshot of Iceberg.
+        newest: as in `Lake.import_iceberg`.
         partitioned: whether to keep the partition specs.
         workers: how many manifests to read side by side.
 
     Raises:
-        InvalidQuery: there is no such table.
+        InvalidQuery: there is no such table, or the folder does not tell which file is its metadata.
         SnapshotNotFound: there is no such snapshot.
         InvalidSchema: a column or partition field is none that lsmlake has.
         InvalidData: the table has files that are not read.
@@ -68,8 +64,7 @@ def read_iceberg(outside: Outside, table: str, snapshot: int | None, *, partitio
         MissingDependency: fastavro is not installed, or PyIceberg for the name of a table in a catalog.
         StorageFailed: the metadata cannot be read; or the catalog refused, or did not answer.
     """
-    uri = _metadata_file(outside, table)
-    content = _metadata(outside, uri)
+    uri, content = metadata_of(outside, table, newest)
     found = _snapshot(content, snapshot, table)
     reader = _Reader(outside, table, uri, content, _move(outside, uri, content, found), workers)
     return reader.table(found, snapshot is not None, partitioned)
@@ -80,64 +75,6 @@ def _move(outside: Outside, uri: str, content: Mapping, snapshot: Mapping | None
     listed, old = (snapshot or {}).get("manifest-list", ""), str(content.get("location", "")).rstrip("/") + "/"
     new = joined(uri.rpartition("/")[0].rpartition("/")[0] or ".", "")
     return ("", "") if not listed.startswith(old) or old == new or outside.exists(listed) else (old, new)
-
-
-def _metadata_file(outside: Outside, table: str) -> str:
-    if _FILE.fullmatch(table):
-        return table
-    folder = joined(table, "metadata")
-    listed = {entry.path: entry.modified_ms for entry in outside.list(folder) if _FILE.fullmatch(entry.path)}
-    if not listed:
-        if _IDENTIFIER.fullmatch(table):
-            return _in_catalog(table)
-        raise InvalidQuery("no Iceberg metadata found", where=table, expected=_FORMS, cure="correct the path")
-    if outside.exists(hint := joined(folder, "version-hint.text")):
-        number = outside.read(hint).decode(errors="replace").strip()
-        hinted = [name for name in listed if name.partition(".")[0] in (f"v{number}", number)]
-        if hinted and (numbers := _number(hinted[0])) is not None:  # a writer may have died before it wrote the hint
-            return joined(folder, max(listed, key=lambda name: ((_number(name) or 0) >= numbers, _number(name) or 0)))
-    return joined(folder, max(listed, key=lambda name: (_number(name) or 0, listed[name])))
-
-
-def _number(name: str) -> int | None:
-    found = _NUMBER.match(name)
-    return int(found[1]) if found else None
-
-
-def _in_catalog(table: str) -> str:
-    """The metadata file of catalog.namespace.table, by the configuration of PyIceberg."""
-    catalog, _, name = table.partition(".")
-    found = metadata_file(catalog, name)
-    if found is None:
-        raise InvalidQuery("the catalog has no such table", where=table, expected=_FORMS, cure="correct the name")
-    return found
-
-
-def _metadata(outside: Outside, uri: str) -> dict:
-    try:
-        data = outside.read(uri)
-    except FileNotFoundError as missing:
-        raise InvalidQuery("no Iceberg metadata found", where=uri, expected=_FORMS, cure="correct the path") from missing
-    try:
-        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-        version = content["format-version"]
-    except (ValueError, OSError, EOFError, KeyError, TypeError) as broken:
-        raise Corrupt(
-            "Iceberg metadata cannot be read",
-            where=uri,
-            expected="a metadata file of Iceberg in JSON",
-            found=repr(broken)[:200],
-            cure="name another metadata file of the table",
-        ) from broken
-    if version not in range(1, _NEWEST_VERSION + 1):
-        raise UnsupportedFormat(
-            "the table has another format version of Iceberg",
-            where=uri,
-            expected=f"1 to {_NEWEST_VERSION}",
-            found=version,
-            cure="upgrade lsmlake",
-        )
-    return content
 
 
 def _snapshot(content: Mapping, id: int | None, table: str) -> Mapping | None:
