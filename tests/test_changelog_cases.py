@@ -6,7 +6,9 @@ that was compacted after it. Then `L0` rows that one compaction takes: 'v' inser
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import struct
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pytest
 from strategies import new_lake
 
+from lsmlake.api.changes import Changes
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption, InvalidQuery
 
@@ -108,6 +111,50 @@ def test_inline_and_in_a_job_of_its_own_a_changelog_is_the_same():
         apart.compact()
     expected = [("+I", "1"), ("-U", "1"), ("+U", "2"), ("-D", "2"), ("+I", "3"), ("-U", "3"), ("+U", "3")]
     assert emitted(at_once, 0) == emitted(apart, 0) == expected
+
+
+NAN, OTHER_NAN = (struct.unpack("<d", struct.pack("<q", bits))[0] for bits in (0x7FF8 << 48, (0x7FF8 << 48) + 1))
+VALUES = (0.0, -0.0, NAN, OTHER_NAN, 1.5, None)
+HOLDERS: dict[str, tuple[str, Callable[[float | None], object]]] = {
+    "DOUBLE": ("DOUBLE", lambda value: value),
+    "FLOAT": ("FLOAT", lambda value: value),
+    "field": ("STRUCT<a: DOUBLE, b: INT>", lambda value: {"a": value, "b": 1}),
+    "element": ("ARRAY<DOUBLE>", lambda value: [1.0, value]),
+    "value of a map": ("MAP<STRING, DOUBLE>", lambda value: [("a", value), ("b", 1.0)]),
+}
+
+
+def found_in(changes: Changes) -> list[tuple[int, str]]:
+    rows = changes.to_arrow()
+    return sorted(zip(rows["k"].to_pylist(), rows["_row_kind"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_change_is_what_a_scan_shows(holder):
+    """In differences, with and without a key, and in a changelog without rows that stay equal: 0.0 and -0.0 are two values, all
+    NaN are one. Each row holds a value before and a value after, in all pairs."""
+    ddl, held = HOLDERS[holder]
+    pairs = list(itertools.product(VALUES, VALUES))
+    lake = new_lake()
+    options = LOOKUP | {"changelog-producer.row-deduplicate": "true"}
+    keyed = lake.create_table("d.t", f"k INT NOT NULL, v {ddl}", primary_key=["k"], options=options)
+    bag = lake.create_table("d.bag", f"k INT, v {ddl}")
+    columns = keyed.schema.field("v").type
+    scans, starts = [], []
+    for side in range(2):
+        rows = pa.table({"k": range(len(pairs)), "v": pa.array([held(pair[side]) for pair in pairs], columns)})
+        keyed.upsert(rows)
+        keyed.compact()
+        bag.overwrite(rows)
+        starts = starts or [table.snapshots().num_rows for table in (keyed, bag)]
+        shown = [list(map(repr, table.scan().to_arrow().sort_by("k").to_pylist())) for table in (keyed, bag)]
+        assert shown[0] == shown[1]
+        scans.append(shown[0])
+    changed = [key for key, (old, new) in enumerate(zip(*scans, strict=True)) if old != new]
+    assert len(changed) == sum(repr(old) != repr(new) for old, new in pairs)
+    updates = sorted((key, kind) for key in changed for kind in ("-U", "+U"))
+    assert found_in(keyed.changes(starts[0])) == found_in(keyed.changes(starts[0], mode="changelog")) == updates
+    assert found_in(bag.changes(starts[1])) == sorted((key, kind) for key in changed for kind in ("-D", "+I"))
 
 
 def test_input_reports_every_row_as_given():

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels.chunks import joined
-from lsmlake.kernels.codes import equality
+from lsmlake.kernels.codes import identity
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
@@ -33,7 +33,7 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
         after: The same columns as `before`, each key at most once.
         key: The key columns.
         compared: An update whose rows are equal in these columns is left out. Empty: all updates are left out. None: all are
-            reported. Null equals null and NaN equals NaN, as in Spark.
+            reported. Equal values have equal bits, except that there is one NaN.
     """
     rows = pa.concat_tables([before, after])
     groups = group(np.concatenate(comparable([before.select(key), after.select(key)])))
@@ -51,10 +51,10 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
 
 def bag_difference(before: pa.Table, after: pa.Table) -> pa.Table:
     """Returns the changes from `before` to `after`, of rows without a key: all -D, then all +I, in the order of the rows. As many
-    equal rows as both have are left out. Null equals null and NaN equals NaN."""
+    equal rows as both have are left out, where equal means the same as in `difference`."""
     rows = pa.concat_tables([before, after])
     whole = pa.StructArray.from_arrays([joined(column) for column in rows.columns], names=rows.column_names)
-    codes = equality(whole)
+    codes = identity(whole)
     numbers = np.concatenate([_occurrences(part) for part in np.split(codes, [before.num_rows])])
     # the n-th of equal rows before and the n-th after are a pair
     order = np.lexsort((numbers, codes))
@@ -84,10 +84,10 @@ def as_changes(rows: pa.Table) -> pa.Table:
 
 
 def equal_rows(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Flags the pairs of rows, by position, that are equal in all columns. Null equals null and NaN equals NaN."""
+    """Flags the pairs of rows, by position, that are equal in all columns, as in `difference`."""
     equal = np.ones(len(left), bool)
     pairs = gather(rows, np.concatenate([left, right]))
     for column in pairs.columns:
-        numbers = equality(joined(column))
+        numbers = identity(joined(column))
         equal &= numbers[: len(left)] == numbers[len(left) :]
     return equal
