@@ -213,9 +213,27 @@ def test_features_and_types_that_are_not_read(lake, tmp_path):
         '"minReaderVersion":1,"minWriterVersion":2',
         '"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["catalogManaged"],"writerFeatures":["catalogManaged"]',
     )
-    with pytest.raises((UnsupportedFormat, StorageFailed)):
+    with pytest.raises(UnsupportedFormat, match="found catalogManaged"):
         lake.import_delta(str(tmp_path / "u"), "d.t")
     assert lake.tables("d") == []
+
+
+def test_columns_without_values_are_left_out(lake, tmp_path):
+    """As in imports of Parquet files and of Iceberg tables."""
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1]}))
+    (log,) = (tmp_path / "t" / "_delta_log").glob("*.json")
+    void = {"name": "nothing", "type": "void", "nullable": True, "metadata": {}}
+
+    def with_void(line: str) -> str:
+        action = json.loads(line)
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            action["metaData"]["schemaString"] = json.dumps(schema | {"fields": [*schema["fields"], void]})
+        return json.dumps(action)
+
+    log.write_text("\n".join(map(with_void, log.read_text().splitlines())))
+    lake.import_delta(tmp_path / "t", "d.t")
+    assert lake.table("d.t").scan().to_arrow().to_pylist() == [{"k": 1}]
 
 
 def test_a_missing_data_file_leaves_no_table(lake, tmp_path):

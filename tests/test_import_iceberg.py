@@ -20,6 +20,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import deltalake
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -558,6 +559,51 @@ def refused(lake: lsmlake.Lake, kind: type[LakeError], message: str, table: str,
     assert (lake.tables("d"), list(lake.env.storage.list("d.db/t"))) == ([], [])
 
 
+def test_columns_without_values_are_left_out(lake, tmp_path):
+    """As in imports of Parquet files and of tables of Delta Lake."""
+
+    def edit(content: dict) -> None:
+        content["schemas"][0]["fields"].append({"id": 9, "name": "nothing", "required": False, "type": "unknown"})
+
+    lake.import_iceberg(edited(written(tmp_path / "iceberg"), edit), "d.t")
+    assert lake.table("d.t").scan().to_arrow().to_pylist() == [{"id": 2, "name": "b", "part": 1}]
+
+
+@pytest.mark.parametrize("spelled", ["./x", "x", "file:./x", "file:/nowhere/x", "hdfs://gone/x", "/elsewhere"])
+@pytest.mark.parametrize("named", ["folder", "here", "in"])
+def test_a_table_that_was_moved(lake, tmp_path, monkeypatch, spelled, named):
+    """Also if its location is spelled otherwise than the addresses of its files, or the file is named from its own folder."""
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=False)
+    writer.data([{"id": 1}, {"id": 2}], None)
+    metadata = writer.commit()
+    old = {"./x": "x", "/elsewhere": "file:///somewhere/x"}.get(spelled, spelled)
+    for path in (metadata, *metadata.parent.glob("*.avro")):
+        content = replaced_in_avro if path.suffix == ".avro" else replaced_in_text
+        content(path, f"file:{tmp_path}/iceberg", old)
+    edited(metadata, lambda content: content.update({"location": spelled}))
+    monkeypatch.chdir({"folder": tmp_path, "here": metadata.parent.parent, "in": metadata.parent}[named])
+    relative = {"folder": "iceberg/metadata", "here": "metadata", "in": "."}[named]
+    lake.import_iceberg(f"{relative}/{metadata.name}".removeprefix("./"), "d.t")
+    assert lake.table("d.t").scan().to_arrow()["id"].to_pylist() == [1, 2]
+
+
+def replaced_in_text(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
+def replaced_in_avro(path: Path, old: str, new: str) -> None:
+    def replaced(value: object) -> object:
+        if isinstance(value, dict):
+            return {name: replaced(inner) for name, inner in value.items()}
+        return value.replace(old, new) if isinstance(value, str) else value
+
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        records, schema = list(map(replaced, reader)), reader.writer_schema
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, records, metadata={"format-version": "2"})
+
+
 @pytest.mark.parametrize("type_", ["time", "uuid", "fixed[4]", "timestamp_ns", "variant", "geometry"])
 def test_a_column_of_a_type_that_there_is_not(lake, tmp_path, type_):
     def edit(content: dict) -> None:
@@ -637,6 +683,28 @@ def test_the_hint_of_a_folder(lake, tmp_path, case):
     else:
         assert lake.import_iceberg(tmp_path / "iceberg", "d.t").rows == 1 + names.index(expected)
     assert lake.import_iceberg(tmp_path / "iceberg", "d.newest", newest=True).rows == len(names)
+
+
+@pytest.mark.parametrize("deletes", ["positions", "equality"])
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "gone"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_damaged_file_is_named_as_the_user_knows_it(lake, tmp_path, deletes, damage, number):
+    """And the cure is about the table that is imported, not about the one that is not made."""
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=False)
+    writer.settings = {"write_page_checksum": True}
+    of = writer.data([{"id": number, "name": str(number) * 99} for number in range(300)], None)
+    writer.commit()
+    if deletes == "positions":
+        writer.positions([(of, position) for position in range(100)], None)
+    else:
+        writer.equality([{"id": key} for key in range(100)], None)
+    metadata, file = str(writer.commit()), tmp_path / "iceberg" / "data" / f"{number}.parquet"
+    content = file.read_bytes()
+    file.unlink()
+    if damage != "gone":
+        file.write_bytes(content[:-30] if damage == "cut" else b"PAR1" + bytes(400) + content[404:])
+    message = rf"(?s)^file:{file}: .*; restore it( there)?, or (import without it|choose another snapshot)"
+    refused(lake, Corrupt, message, metadata, primary_key=["id"])
 
 
 def test_metadata_that_is_damaged(lake, tmp_path):

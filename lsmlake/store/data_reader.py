@@ -67,9 +67,11 @@ class DataReader:
     """An open data file; a context manager that closes it.
 
     `columns` are names of columns of the schema, or `_row_kind`. Columns have their plain types, except text columns in `encoded`
-    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time. `identified`:
-    gives the columns of a file their field ids, which files of other writers may lack. `unfit`: makes the error for a stored
-    value that its column cannot hold; None: the file is damaged, as no writer of lsmlake writes such a value.
+    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time.
+
+    `identified` gives the columns of a file their field ids, which files of other writers may lack. `unfit` makes the error for a
+    stored value that its column cannot hold; None: the file is damaged, as no writer of lsmlake writes such a value. `where` is
+    the name of the file in messages, by default its path.
     """
 
     def __init__(
@@ -81,15 +83,17 @@ class DataReader:
         encoded: Collection[str] = (),
         identified: Callable[[pa.Schema], pa.Schema] = lambda stored: stored,
         unfit: Callable[[Exception], LakeError] | None = None,
+        where: str = "",
     ) -> None:
         self.path, self.file, self.schema, self.limits = path, file, schema, env.limits
-        self.unfit = unfit or partial(_broken, path)
-        with reading(path):
+        self.where = where or path
+        self.unfit = unfit or partial(_broken, self.where)
+        with reading(self.where):
             self.source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
-            self.footer_bytes = footer = read_footer(self.source, file, path)
+            self.footer_bytes = footer = read_footer(self.source, file, self.where)
             self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
-            self.starts = _group_starts(self.footer, file, path)
-            self.columns = _stored_columns(identified(self.footer.schema.to_arrow_schema()), path)
+            self.starts = _group_starts(self.footer, file, self.where)
+            self.columns = _stored_columns(identified(self.footer.schema.to_arrow_schema()), self.where)
             self.encoded = self._dictionaries(encoded)
             self.parquet = pq.ParquetFile(
                 self.source,
@@ -125,7 +129,7 @@ class DataReader:
             value = constant(self.field_of(column), self.groups)
             rows = pa.array(np.diff(self.starts))
             return value, value, pc.if_else(value.is_null(), rows, pa.scalar(0, pa.int64()))
-        with reading(self.path):
+        with reading(self.where):
             found = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
             known = [s if s is not None and s.has_min_max else None for s in found]
             if types.is_time(stored.field.type):  # Python lacks some of those that foreign files hold
@@ -142,7 +146,7 @@ class DataReader:
     def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[Range] = ()) -> pa.Table:
         """All rows of the row groups, concatenated. `ahead`: what the caller reads next, fetched in the same step if the storage
         reads by requests."""
-        with reading(self.path):
+        with reading(self.where):
             leaves = self._leaves(columns)
             self._load(groups, leaves, ahead)
             large = sum(self.footer.row_group(group).total_byte_size for group in groups) > _ALONE_BYTES
@@ -174,7 +178,7 @@ class DataReader:
             room -= size
         parts = [self._ranges([group for run in batch for group in run], leaves) for batch in batches]
         for number, batch in enumerate(batches):
-            with reading(self.path):
+            with reading(self.where):
                 self.source.ranges.load(parts[number])
             if number + 1 < len(batches):
                 self.source.ranges.expect(parts[number + 1])
@@ -182,7 +186,7 @@ class DataReader:
 
     def _check_rows(self, found: int, expected: int) -> None:
         if found != expected:
-            raise Corrupt("data file lacks rows", where=self.path, expected=expected, found=found, cure=RESTORE)
+            raise Corrupt("data file lacks rows", where=self.where, expected=expected, found=found, cure=RESTORE)
 
     def field_of(self, column: str) -> pa.Field:
         return ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column)
@@ -198,7 +202,7 @@ class DataReader:
         if found is None and must_have:
             raise Corrupt(
                 "data file lacks a column",
-                where=self.path,
+                where=self.where,
                 expected=f"{column!r} with field id {self._id(column)}",
                 found=f"the field ids {sorted(self.columns)}",
                 cure=RESTORE,
@@ -234,8 +238,8 @@ class DataReader:
         with self._converting():
             if column in self.encoded or not is_evolved(stored.type, wanted.type):
                 made = read.cast(field.type)
-                return made if column != ROW_KIND else checked_kinds(made, self.path)
-            return adapted(read, stored, wanted, f"{self.path}, column {column!r}")
+                return made if column != ROW_KIND else checked_kinds(made, self.where)
+            return adapted(read, stored, wanted, f"{self.where}, column {column!r}")
 
     @contextmanager
     def _converting(self) -> Iterator[None]:
@@ -264,7 +268,7 @@ class DataReader:
             yield from self.chunks(columns)
             return
         step, start = -(-int(np.diff(self.starts).max(initial=1)) // _STREAM_STEPS), 0
-        with reading(self.path):
+        with reading(self.where):
             parquet = pq.ParquetFile(
                 self.source,
                 metadata=self.footer,
@@ -284,7 +288,7 @@ class DataReader:
         self._check_rows(start, self.file.rows)
 
     def _next(self, batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> pa.Table | None:
-        with reading(self.path):
+        with reading(self.where):
             batch = next(batches, None)
             return None if batch is None else self._plain(pa.Table.from_batches([batch]), columns)
 
@@ -293,7 +297,7 @@ class DataReader:
         wanted, rows = list(range(self.groups) if groups is None else groups), min(rows, self.limits.chunk_rows)
         runs: Iterable[Sequence[int]] = self._runs(wanted, rows)
         if columns and isinstance(self.source, RangedFile):
-            with reading(self.path):
+            with reading(self.where):
                 runs = self._loaded(list(runs), self._leaves(columns))
         for run in runs:
             yield Chunk(int(self.starts[run[0]]), self.read(run, columns) if columns else _no_columns(self.starts, run))

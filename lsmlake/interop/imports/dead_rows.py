@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector, check
 from lsmlake.interop.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
-from lsmlake.interop.imports.sources import Sources
+from lsmlake.interop.imports.sources import Sources, theirs
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
 from lsmlake.schema import types
@@ -42,7 +42,8 @@ def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVe
     found = _by_position(sources, rows)
 
     def vector(file: ForeignFile) -> tuple[str, DeletionVector] | None:
-        return None if file.vector is None else (file.name, _vector(sources, file.vector, rows[file.name], file.name))
+        with theirs():
+            return None if file.vector is None else (file.name, _vector(sources, file.vector, rows[file.name], file.name))
 
     found |= dict(together(vector, table.files, workers, lambda done: None))
     keys = _Keys(sources)
@@ -117,7 +118,7 @@ def _positions(sources: Sources, deletes: PositionDeletes) -> Iterator[tuple[str
         opened = place.storage.read(place.path)
     except FileNotFoundError as missing:
         raise _missing(deletes.uri) from missing
-    with reading(deletes.uri), opened as source:
+    with theirs(), reading(deletes.uri), opened as source:
         parquet = pq.ParquetFile(source)
         stored = {types.field_id(field): number for number, field in enumerate(parquet.schema_arrow) if types.has_field_id(field)}
         if not stored.keys() >= {_PATH, _POSITION}:

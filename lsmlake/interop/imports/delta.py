@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 from urllib.parse import unquote
@@ -43,6 +43,7 @@ _TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+_COMMIT = re.compile(r"[0-9]{20}\.json")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:/", re.I)
 _VECTORS, _WIDENING = "deletionVectors", "typeWidening"
 _READ = {"columnMapping", _VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", _WIDENING}
@@ -51,6 +52,8 @@ _PARTITION = "partition"
 _SAID = ("path", "size_bytes", "num_records", _PARTITION)
 """What is read of what the log says of a file."""
 _OTHER_PARTITIONS = "write those rows with other values there"
+_VOID = "void"
+"""The type of columns that have no value and are in no file."""
 _MODE, _ID, _PHYSICAL = "delta.columnMapping.mode", "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -106,8 +109,12 @@ def _opened(outside: Outside, table: str, version: int | None) -> Any:
         raise InvalidQuery(
             "no Delta table found", where=table, expected="the path or address of its folder", cure="correct the path"
         )
-    with _reading(table, uri):
-        found = deltalake.DeltaTable(uri, storage_options=settings or None)
+    try:
+        with _reading(table, uri):
+            found = deltalake.DeltaTable(uri, storage_options=settings or None)
+    except StorageFailed:
+        _refuse_unknown(_stated_features(outside, table), table)  # deltalake opens no table with a feature that it does not know
+        raise
     newest = found.version()
     if version is None:
         return found
@@ -149,6 +156,17 @@ def _features(table: Any) -> set[str]:
     return set(table.protocol().reader_features or ())
 
 
+def _stated_features(outside: Outside, table: str) -> set[str]:
+    """The features of the newest protocol in the commits of the log; none if there is none."""
+    folder = joined(table, "_delta_log")
+    for name in sorted((entry.path for entry in outside.list(folder) if _COMMIT.fullmatch(entry.path)), reverse=True):
+        for line in outside.read(joined(folder, name)).splitlines():
+            with suppress(ValueError, AttributeError, TypeError):  # the log may be damaged
+                if "protocol" in (action := json.loads(line)):
+                    return {str(one) for one in action["protocol"].get("readerFeatures", ())}
+    return set()
+
+
 def _check_features(table: Any, where: str) -> None:
     """Raises UnsupportedFormat if reading the table right takes a feature that is not known."""
     features = _features(table)
@@ -168,6 +186,10 @@ def _check_features(table: Any, where: str) -> None:
             found="id",
             cure="write its rows with Spark",
         )
+    _refuse_unknown(features, where)
+
+
+def _refuse_unknown(features: set[str], where: str) -> None:
     if unknown := features - _READ:
         raise UnsupportedFormat(
             "the Delta table has a feature that is not read",
@@ -203,7 +225,7 @@ class _Columns:
                 yield from self._given(inner)
 
     def _fields(self, struct: Mapping, path: str) -> tuple[list[pa.Field], tuple[Named, ...]]:
-        made = [self._field(field, f"{path}{field['name']}") for field in struct["fields"]]
+        made = [self._field(field, f"{path}{field['name']}") for field in struct["fields"] if path or field["type"] != _VOID]
         return [field for field, _ in made], tuple(named for _, named in made)
 
     def _field(self, content: Mapping, path: str) -> tuple[pa.Field, Named]:

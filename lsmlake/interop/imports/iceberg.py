@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, InvalidData, InvalidSchema, SnapshotNotFound
+from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound
 from lsmlake.interop.iceberg.avro import DATA, DELETED, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.interop.imports.foreign import (
     COMPACT_THERE,
@@ -70,11 +71,38 @@ def read_iceberg(
     return reader.table(found, snapshot is not None, partitioned)
 
 
-def _move(outside: Outside, uri: str, content: Mapping, snapshot: Mapping | None) -> tuple[str, str]:
-    """The old and the new folder of a table that was moved; "" if it is where it was."""
-    listed, old = (snapshot or {}).get("manifest-list", ""), str(content.get("location", "")).rstrip("/") + "/"
-    new = joined(uri.rpartition("/")[0].rpartition("/")[0] or ".", "")
-    return ("", "") if not listed.startswith(old) or old == new or outside.exists(listed) else (old, new)
+class _Move(NamedTuple):
+    """Where a table was and is: `old` are spellings of its old folder; none if it was not moved."""
+
+    old: tuple[str, ...]
+    new: str
+
+    def of(self, uri: str) -> str:
+        """Where a file is now, given its address in the metadata."""
+        return next((self.new + uri[len(old) :] for old in self.old if uri.startswith(old)), uri)
+
+
+def _move(outside: Outside, uri: str, content: Mapping, snapshot: Mapping | None) -> _Move:
+    """The location of a table may be spelled otherwise than the addresses of its files: `./x` and `x/metadata/...`, or
+    `file:///x` and `/x/metadata/...`. So the folder above that of the manifest list is one of its spellings."""
+    listed, new = (snapshot or {}).get("manifest-list", ""), joined(_parent(_parent(uri)), "")
+    if not listed or _is_there(outside, listed):
+        return _Move((), new)
+    location = str(content.get("location", "")).rstrip("/")
+    return _Move(tuple(joined(old, "") for old in (location, _parent(_parent(listed))) if old), new)
+
+
+def _parent(uri: str) -> str:
+    """The folder that a file or folder is in."""
+    folder, _, name = uri.rpartition("/")
+    return joined(uri, "..") if name in (".", "..") else folder or ("/" if uri.startswith("/") else ".")
+
+
+def _is_there(outside: Outside, uri: str) -> bool:
+    try:
+        return outside.exists(uri)
+    except InvalidQuery:  # in a store that is not known here, such as HDFS
+        return False
 
 
 def _snapshot(content: Mapping, id: int | None, table: str) -> Mapping | None:
@@ -116,7 +144,7 @@ class _Reader:
     where: str
     uri: str
     content: Mapping
-    move: tuple[str, str]
+    move: _Move
     workers: int
 
     def table(self, snapshot: Mapping | None, named: bool, partitioned: bool) -> ForeignTable:
@@ -196,9 +224,7 @@ class _Reader:
     # -- manifests ------------------------------------------------------------------------------------------------------
 
     def _moved(self, uri: str) -> str:
-        """Where a file is now, given its address in the metadata."""
-        old, new = self.move
-        return new + uri[len(old) :] if old and uri.startswith(old) else uri
+        return self.move.of(uri)
 
     def _entries(self, snapshot: Mapping) -> list[_Entry]:
         if "manifest-list" not in snapshot:
@@ -297,10 +323,8 @@ class _Reader:
         found: dict[int, pa.Field] = {}
         for schema in schemas:
             for one in schema["fields"]:
-                try:
-                    (found[one["id"]],) = columns_of({"fields": [one]}, self.where)
-                except InvalidSchema:  # of a type that lsmlake does not have
-                    continue
+                with suppress(InvalidSchema):  # of a type that lsmlake does not have
+                    found |= {types.field_id(field): field for field in columns_of({"fields": [one]}, self.where)}
         return [field for id, field in found.items() if id not in map(types.field_id, columns)]
 
 

@@ -22,12 +22,14 @@ from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
 
 _TYPES = {**COMMON, "int": pa.int32(), "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
-_VOID = "void"
+_VOID, _UNKNOWN = "void", "unknown"
 
 
 def columns_of(schema: Mapping, where: str) -> pa.Schema:
-    """The columns of a schema. Raises InvalidSchema for a type that no column can have."""
-    return pa.schema([_field(one, one["name"], where) for one in schema["fields"]])
+    """The columns of a schema, without those of the type `unknown`, which have no value and are in no file.
+
+    Raises InvalidSchema for a type that no column can have."""
+    return pa.schema([_field(one, one["name"], where) for one in schema["fields"] if one["type"] != _UNKNOWN])
 
 
 def _field(content: Mapping, path: str, where: str) -> pa.Field:

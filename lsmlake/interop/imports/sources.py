@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.format.files import APPEND, DataFile
-from lsmlake.interop.imports.foreign import ForeignTable
+from lsmlake.interop.imports.foreign import COMPACT_THERE, ForeignTable
 from lsmlake.schema.by_name import lacks_ids, with_ids
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.env import Env
 from lsmlake.store.outside import Outside
+from lsmlake.store.parquet_facts import RESTORE
 
 _NO_SCHEMA = -1
 """Of a foreign file, which may lack any column."""
@@ -29,18 +32,33 @@ class Sources(NamedTuple):
     outside: Outside
     table: ForeignTable
 
-    def open(self, uri: str, size: int, rows: int, columns: pa.Schema) -> DataReader:
+    @contextmanager
+    def open(self, uri: str, size: int, rows: int, columns: pa.Schema) -> Iterator[DataReader]:
         """Open a Parquet file of the table, whose columns are found by field id, or by the names of the table.
 
         Raises Corrupt, and InvalidData if a value is read that `columns` cannot hold."""
         place = self.outside.place(uri)
         file = DataFile(place.path, "", size, rows, 0, (), (), 1, _NO_SCHEMA, APPEND, 0)
-        env = replace(self.env, storage=place.storage)
-        return DataReader(env, place.path, file, _schema_of(columns), identified=self.identified, unfit=partial(_unfit, uri))
+        env, unfit = replace(self.env, storage=place.storage), partial(_unfit, uri)
+        with theirs(), DataReader(env, place.path, file, _schema_of(columns), (), self.identified, unfit, uri) as reader:
+            yield reader
 
     def identified(self, stored: pa.Schema) -> pa.Schema:
         """The columns of a file with the field ids of the table."""
         return with_ids(stored, self.table.names) if self.table.by_name or lacks_ids(stored) else stored
+
+
+@contextmanager
+def theirs() -> Iterator[None]:
+    """Around reading a file of a foreign table: a damaged one is not to be restored in a table of lsmlake."""
+    try:
+        yield
+    except Corrupt as damaged:
+        if damaged.cure == COMPACT_THERE:
+            raise
+        raise Corrupt(
+            damaged.what, where=damaged.where, expected=damaged.expected, found=damaged.found, cure=RESTORE
+        ) from damaged
 
 
 def _schema_of(columns: pa.Schema) -> Schema:
