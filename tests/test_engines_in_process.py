@@ -13,12 +13,14 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from effort import scaled
 
 import lsmlake
 from lsmlake import Scan, add_column, change_type, drop_column, move_column, rename_column
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.api.table import Table
+from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound
 from lsmlake.read import native
 
 TYPES = {
@@ -342,3 +344,61 @@ def test_duckdb_filters_what_arrow_reads_as_it_does_itself(tmp_path):
         found = relation.filter(condition).project("id, s, y").to_arrow_table()
         assert bag(found) == bag(expected.filter(condition).project("id, s, y").to_arrow_table()), condition
     assert relation.limit(3).shape[0] == 3
+
+
+# --- damage ---
+
+
+def damaged(table: Table, where: float) -> Path:
+    """Flips a bit of the only data file, at this part of its length or, from the end, at this negative number of bytes."""
+    (file,) = Path(table.meta.env.storage.root).rglob("data-*.parquet")
+    content = bytearray(file.read_bytes())
+    content[int(where * len(content)) if where > 0 else int(where)] ^= 4
+    file.unlink()  # it may be a link
+    file.write_bytes(content)
+    return file
+
+
+WAYS = {
+    "polars": lambda table, **settings: table.scan().to_polars(**settings).collect(),
+    "duckdb": lambda table, **settings: table.scan().to_duckdb(**settings).to_arrow_table(),
+}
+
+
+@pytest.fixture(params=["written", "imported"])
+def of_one_file(request, tmp_path) -> Table:
+    """A table with one file; an imported one has no checksum of the whole."""
+    rows = pa.table({"k": range(5000), "v": [number * 7919 % 5003 / 7 for number in range(5000)]})
+    lake = lsmlake.connect(tmp_path / "lake")
+    lake.create_database("d")
+    if request.param == "written":
+        return lake.create_table_from("d.t", rows, primary_key=["k"])
+    pq.write_table(rows, tmp_path / "x.parquet", write_page_checksum=True)
+    lake.import_parquet(tmp_path / "x.parquet", "d.t")
+    return lake.table("d.t")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_damage_of_pages_is_found_on_request(of_one_file, way):
+    expected = WAYS[way](of_one_file)
+    assert WAYS[way](of_one_file, verify=True).shape == expected.shape
+    file = damaged(of_one_file, 0.5)
+    fresh = lsmlake.connect(of_one_file.meta.env.storage.root).table("d.t")
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=file.name):
+            WAYS[way](fresh, verify=True)
+    with pytest.raises(Corrupt, match=file.name):
+        fresh.scan().to_arrow()
+
+
+@pytest.mark.parametrize("way", [*WAYS, "sql"])
+def test_damage_of_a_footer_is_always_found(of_one_file, way):
+    file = damaged(of_one_file, -60)
+    lake = lsmlake.connect(of_one_file.meta.env.storage.root)
+    read = (lambda table: lake.sql("SELECT sum(v) FROM d.t")) if way == "sql" else WAYS[way]
+    with pytest.raises(Corrupt, match=f"{file.name}: data file has a damaged footer"):
+        read(lake.table("d.t"))
+
+
+def test_what_is_checked_is_told(of_one_file):
+    assert "checksums of footers checked, those of pages with verify=True" in of_one_file.scan().explain()

@@ -116,6 +116,7 @@ VALID: dict[str, object] = {
     "limit": 5,
     "link": False,
     "newest": False,
+    "verify": True,
     "location": "memory",
     "max_bytes": 5,
     "metadata": "missing",

@@ -186,7 +186,10 @@ class Runtime:
 
     def strategy(self, plan: Plan) -> tuple[str, ...]:
         """A description of how `frame` would read the plan, as lines of text."""
-        return ("embedded: Arrow scan, positions masked by vectors",)
+        return (
+            "embedded: Arrow scan, positions masked by vectors, checksums checked",
+            "to_polars, to_duckdb: checksums of footers checked, those of pages with verify=True",
+        )
 
     def sink(
         self,

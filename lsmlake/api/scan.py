@@ -223,7 +223,7 @@ class Scan(Readable):
         with plan.version.unless_expired():
             return extreme(plan, plan.columns[0], side)
 
-    def to_polars(self) -> PolarsLazyFrame:
+    def to_polars(self, *, verify: bool = False) -> PolarsLazyFrame:
         """A polars.LazyFrame over the rows of the snapshot that is the latest one now, unless the scan names another.
 
         Polars reads the Parquet files itself, leaves out the dead rows, and pushes projections and filters into the files. The
@@ -234,19 +234,24 @@ class Scan(Readable):
         files in which fields of nested columns have changed. It also reads all rows of a scan with an order, with a pyarrow
         expression, or with a condition that compares columns of different types.
 
+        Args:
+            verify: check the checksums of the files now: Polars does not, so a damaged page can give wrong values. It reads each
+                file once per table handle, a gigabyte in about a second. Footers, and what Arrow reads, are always checked.
+
         Raises:
             MissingDependency: Polars is not installed.
+            Corrupt: a file is damaged.
         """
         plan = self._native_plan()
         where = None if plan is None or plan.predicate is None else expression(plan.predicate)
         if plan is None or (where is None and plan.predicate is not None):
             return streamed(self._stream())
         limit = self._limit_of(plan)
-        frame = lazy_frame(_wide(plan), limit if where is None else None)
+        frame = lazy_frame(_wide(plan, verify), limit if where is None else None)
         rows = (frame if where is None else frame.filter(where)).select(by_name(*plan.columns))
         return rows if limit is None else rows.head(limit)
 
-    def to_duckdb(self, connection: DuckDBConnection | None = None) -> DuckDBRelation:
+    def to_duckdb(self, connection: DuckDBConnection | None = None, *, verify: bool = False) -> DuckDBRelation:
         """A DuckDB relation over the rows of the snapshot that is the latest one now, unless the scan names another.
 
         DuckDB reads the Parquet files itself, without the dead rows, and pushes filters and projections into them. Arrow reads
@@ -255,9 +260,11 @@ class Scan(Readable):
 
         Args:
             connection: the connection that the relation belongs to. Default: the default connection of the module `duckdb`.
+            verify: as in `to_polars`.
 
         Raises:
             MissingDependency: DuckDB is not installed.
+            Corrupt: a file is damaged.
         """
         owner = duckdb_connection(connection)
         plan = self._native_plan()
@@ -265,7 +272,7 @@ class Scan(Readable):
         if plan is None or (where is None and plan.predicate is not None):
             return owner.from_arrow(dataset(self._stream()))
         try:
-            rows = relation(owner, _wide(plan), dataset)
+            rows = relation(owner, _wide(plan, verify), dataset)
         except need("duckdb", "to_duckdb()").PermissionException:
             return owner.from_arrow(dataset(self._stream()))
         rows = (rows if where is None else rows.filter(where)).project(", ".join(map(quoted, plan.columns)))
@@ -324,6 +331,9 @@ class Scan(Readable):
         )
 
 
-def _wide(plan: Plan) -> Source:
-    """How an engine reads the columns of the rows and of the predicate."""
-    return source_of(replace(plan, columns=plan.needed))
+def _wide(plan: Plan, verify: bool) -> Source:
+    """How an engine reads the columns of the rows and of the predicate. `verify`: check the files that it reads."""
+    source = source_of(replace(plan, columns=plan.needed))
+    if verify:
+        source.check()
+    return source

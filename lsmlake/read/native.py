@@ -7,7 +7,7 @@
 3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.scan` as a
    stream.
 
-The engine does not check the checksums of data files.
+The engine checks no checksums. Those of footers are checked here, those of whole files on request (`read.sound`).
 
 A table handle keeps in its cache what was found for a plan, so that the next query of the same files begins at once.
 """
@@ -25,6 +25,7 @@ from lsmlake.format.files import DataFile
 from lsmlake.interruption import as_stream
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
+from lsmlake.read.sound import check_footers, check_whole
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.types import field_id
@@ -41,8 +42,9 @@ Stored = tuple[pa.Field | None, ...]
 
 
 class Direct(NamedTuple):
-    """A file that the engine reads, its dead rows, and its fields."""
+    """A file that the engine reads, where it is, its dead rows, and its fields."""
 
+    of: DataFile
     path: str
     rows: int
     dead: DeletionVector
@@ -77,11 +79,19 @@ class Source:
             found.setdefault(file.stored, []).append(file)
         return found
 
+    def check(self) -> None:
+        """Checks the checksums of the files that the engine reads. Raises Corrupt."""
+        plan = self.plan
+        buckets = {file.name: split.bucket for split in plan.splits for file in split.files}
+        check_whole(plan.version, buckets, [file.of for file in self.direct], plan.columns)
+
     def describe(self, engine: str) -> list[str]:
         """What EXPLAIN says about it."""
         masked = [file for file in self.direct if file.dead]
         dead = sum(file.dead.cardinality for file in masked)
         lines = [f"{engine:<9} {len(self.direct)} files, {dead:,} dead rows left out in {len(masked)} of them"]
+        if self.direct:
+            lines.append(f"checksums of footers; {engine} checks none of pages")
         if self.streamed.files:
             lines.append(f"arrow     {self.streamed.files} files")
         if self.level0:
@@ -152,7 +162,7 @@ def _found(plan: Plan, key: Hashable) -> Source:
         paths = list(map(version.meta.paths.data, files))
         version.meta.env.storage.refuse_links(paths)
         direct += [
-            Direct(f"{root}/{path}", file.rows, fresh.dead[file.name], fields[file.schema_id])
+            Direct(file, f"{root}/{path}", file.rows, fresh.dead[file.name], fields[file.schema_id])
             for path, file in zip(paths, files, strict=True)
         ]
         if fresh.rows is not None and fresh.rows.num_rows:
@@ -160,6 +170,7 @@ def _found(plan: Plan, key: Hashable) -> Source:
         if len(files) < len(split.files):
             names = {file.name for file in files}
             streamed.append(replace(split, files=tuple(file for file in split.files if file.name not in names)))
+    check_footers(version, [file.of for file in direct])
     return Source(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)), key)
 
 
