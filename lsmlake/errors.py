@@ -50,6 +50,21 @@ def _worded(text: str, command: str, sql: str) -> Wording:
     return Wording(text, command=command, sql=sql)
 
 
+class RowPlace(str):
+    """Where a row of the data of a call does not fit. `column`: the column, "" for the row as a whole; `row`: counted from 0."""
+
+    column: str
+    row: int
+
+    def __new__(cls, column: str, row: int) -> RowPlace:
+        placed = super().__new__(cls, f"{column}, row {row}" if column else f"row {row}")
+        placed.column, placed.row = column, row
+        return placed
+
+    def __reduce__(self):
+        return RowPlace, (self.column, self.row)
+
+
 class LakeError(Exception):
     """Base class of all errors of lsmlake.
 

@@ -18,6 +18,7 @@ EXTRA_OF = {
     "fastavro": "iceberg",
     "pyiceberg": "iceberg",
     "deltalake": "delta",
+    "python_calamine": "excel",
 }
 """Importable package -> the extra of lsmlake that installs it."""
 

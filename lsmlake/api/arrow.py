@@ -20,7 +20,7 @@ from lsmlake.schema import types
 
 ACCEPTED = (
     "data with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a list of dicts, a dict of columns, an iterator of "
-    "record batches, a pyarrow dataset, or the path or glob of Parquet, CSV or JSON files"
+    "record batches or of dicts, a pyarrow dataset, or the path or glob of Parquet, CSV or JSON files or Excel workbooks"
 )
 _REFUSED = pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError
 _INDEX = re.compile(r"__index_level_\d+__")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 import pyarrow as pa
@@ -13,15 +13,17 @@ from lsmlake.api.types import Data
 from lsmlake.errors import InvalidData, InvalidSchema, Wording
 from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
+from lsmlake.store.file_options import FileOptions
 
 
 def with_columns(
-    runtime: Runtime, data: Data | Input, primary_key: Sequence[str], kinds: rowkind.Source | None
-) -> tuple[pa.Schema, Data | Iterator[pa.Table], bool]:
-    """The columns of a table for `data`, the data to load, and whether it is text, whose values must be converted."""
+    runtime: Runtime, data: Data | Input, primary_key: Sequence[str], kinds: rowkind.Source | None, options: FileOptions
+) -> tuple[pa.Schema, Data | Input]:
+    """The columns of a table for `data`, and the data to load. `options`: how text files are read."""
     if runtime.owns(data):
-        return schema_from(_without(runtime.columns_of(data.schema), kinds)), data, False
-    given = as_input(data, inferred=True)
+        options.check((), "", "a DataFrame")
+        return schema_from(_without(runtime.columns_of(data.schema), kinds)), data
+    given = as_input(data, inferred=True, options=options)
     first = next(given.tables, None)
     if first is None or not first.num_columns:
         raise InvalidData(
@@ -32,7 +34,7 @@ def with_columns(
     columns = schema_from(_without(first.schema, kinds))
     if given.guessed:
         _check_guessed_key(columns, primary_key)
-    return columns, chain([first], given.tables), given.text
+    return columns, given._replace(tables=chain([first], given.tables))
 
 
 def _without(columns: pa.Schema, kinds: rowkind.Source | None) -> pa.Schema:

@@ -1,37 +1,51 @@
 """The data that users pass, as a stream of Arrow tables: one table in memory, or one table per batch.
 
 A stream is read while it is written. Polars LazyFrames, DuckDB relations and datasets are read by batches, CSV and Parquet files
-by blocks; a JSON file is read whole. `arrow` converts data that is in memory, `store.input_files` reads files.
+by blocks; a JSON or Excel file is read whole. `arrow` converts data that is in memory, `input_places` reads files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from lsmlake.api.arrow import as_table, is_pandas, is_spark, unknown, without_index
+from lsmlake.api.input_places import FileTables
 from lsmlake.errors import InvalidData, LakeError
 from lsmlake.interruption import told
 from lsmlake.schema.from_data import schema_from
 from lsmlake.store import input_files
+from lsmlake.store.file_options import FileOptions
 
-_BATCH_ROWS = 1 << 17
+_BATCH_ROWS, _DICTS = 1 << 17, 1 << 14
 
 
 class Input(NamedTuple):
     """`tables`: the data in order. `text`: the data comes from files without types, so its values must be converted. `guessed`:
-    the types of the first table were inferred from the values of such a file."""
+    the types of the first table were inferred from the values of such a file. `files`: the files it is read from, if any."""
 
     tables: Iterator[pa.Table]
     text: bool = False
     guessed: bool = False
+    files: FileTables | None = None
+
+    def placed(self, error: InvalidData) -> InvalidData:
+        """The error with the file and the line of the row that it is about, if the data comes from files."""
+        return error if self.files is None else self.files.placed(error)
+
+    @property
+    def recognised(self) -> list[dict[str, object]]:
+        """How the files were read, as far as this was recognised: {"file", "files", "recognised"}."""
+        return [] if self.files is None else self.files.recognised
 
 
-def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = False) -> Input:
+def as_input(
+    data: object, schema: pa.Schema | None = None, *, inferred: bool = False, options: FileOptions = FileOptions()
+) -> Input:
     """The tables of `data`.
 
     Args:
@@ -39,23 +53,19 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
         schema: the columns of the table that the data is for, if it exists.
         inferred: the first table has the types that the data appears to have, also if the data is text; the values of the other
             tables then need conversion.
+        options: how text files are read.
 
     Raises:
         InvalidData: `data` is not data, or cannot be read; also raised while `tables` is read.
     """
     if isinstance(data, Input):
         return data
+    if not (names := _paths(data)):
+        options.check((), "", f"data of type {type(data).__name__}")
     if is_spark(data):  # its Arrow stream would fetch all rows into this process
         raise unknown(data)
-    if names := _paths(data):
-        paths = [path for name in names for path in input_files.find(name)]
-        text = any(input_files.is_text(path) for path in paths)
-        if inferred and text:
-            schema = schema_from(without_index(input_files.inferred(paths[0]).empty_table(), None).schema)
-        tables = _without_index(chain.from_iterable(input_files.read(path, schema) for path in paths), schema)
-        if inferred and text:
-            return Input(chain([schema.empty_table()], tables), text, guessed=input_files.is_text(paths[0]))
-        return Input(tables, text)
+    if names:
+        return _of_files([path for name in names for path in input_files.find(name)], schema, inferred, options)
     if isinstance(data, (list, tuple)) and data and hasattr(data[0], "__arrow_c_array__"):
         return Input(as_table(part, schema) for part in data)
     if isinstance(data, (pa.Table, pa.RecordBatch, dict, list, tuple)) or is_pandas(data) or _is_polars(data, "DataFrame"):
@@ -74,10 +84,38 @@ def as_input(data: object, schema: pa.Schema | None = None, *, inferred: bool = 
             what, cure = "the data cannot be read as an Arrow stream", "pass a pyarrow.Table"
             raise told(broken) or InvalidData(what, found=broken, cure=cure) from broken
     if hasattr(data, "__next__"):
-        return Input(as_table(part, schema) for part in _of_iterator(data))
+        return Input(as_table(part, schema) for part in _of_rows(_of_iterator(data)))
     if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
         return Input(iter([as_table(data, schema)]))
     raise unknown(data)
+
+
+def _of_files(paths: list[str], schema: pa.Schema | None, inferred: bool, options: FileOptions) -> Input:
+    input_files.check_options(paths, options)
+    text = not all(map(input_files.is_typed, paths))
+    files = FileTables(paths, schema, options)
+    if not (inferred and text):
+        return Input(_without_index(files, schema), text, files=files)
+    first = without_index(files.inferred().empty_table(), None)
+    files.schema = schema_from(first.schema)
+    files.guessed = guessed = not input_files.is_typed(paths[0])
+    return Input(chain([files.schema.empty_table()], _without_index(files, files.schema)), text, guessed, files)
+
+
+def _of_rows(parts: Iterator[object]) -> Iterator[object]:
+    """The parts, with dicts of single values, which are rows, in lists."""
+    for part in parts:
+        if not isinstance(part, Mapping) or not any(map(_is_single, part.values())):
+            yield part
+            continue
+        rows = [part, *islice(parts, _DICTS - 1)]
+        while rows:
+            yield rows
+            rows = list(islice(parts, _DICTS))
+
+
+def _is_single(value: object) -> bool:
+    return isinstance(value, (str, bytes, Mapping)) or not (hasattr(value, "__len__") and hasattr(value, "__getitem__"))
 
 
 def _paths(data: object) -> list[str]:

@@ -127,7 +127,12 @@ if TYPE_CHECKING:
 
     InMemory: TypeAlias = ArrowStream | ArrowArray | Sequence[Mapping[str, object]] | Mapping[str, object]
     Streamed: TypeAlias = (
-        Sequence[ArrowStream] | Sequence[ArrowArray] | Iterator[ArrowStream] | Iterator[ArrowArray] | PolarsQuery
+        Sequence[ArrowStream]
+        | Sequence[ArrowArray]
+        | Iterator[ArrowStream]
+        | Iterator[ArrowArray]
+        | Iterator[Mapping[str, object]]
+        | PolarsQuery
     )
     Queried: TypeAlias = DuckDBQuery | ArrowDataset | ArrowScanner
     Paths: TypeAlias = str | PurePath | Sequence[str] | Sequence[PurePath]

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from lsmlake.api.inputs import as_input
+from lsmlake.api.input_places import sentence
+from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.runtime import Runtime
 from lsmlake.commit.replay import Identity, replayed
+from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.alter import evolve
 from lsmlake.schema.conform import Cast
+from lsmlake.store.file_options import FileOptions
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_tables
 from lsmlake.write.prepare import Request
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
+
+PROPERTY = "input"
+"""The property of a snapshot that says how the files of its rows were read, as far as this was recognised."""
+_SAID_MAX = 2000
 
 
 def write(
@@ -28,20 +36,45 @@ def write(
     identity: Identity,
     compact: bool | None,
     evolving: bool = False,
+    options: FileOptions = FileOptions(),
 ) -> Snapshot | None:
-    """Writes data, in this process or by the runtime that owns it. `name`: of the table. `compact`, `evolving`: see `upsert`."""
+    """Writes data, in this process or by the runtime that owns it. `name`: of the table. `compact`, `evolving`: see `upsert`.
+    `options`: how text files are read."""
     evolved = partial(evolve, name=name, row_kind=request.row_kind, compactions=partial(runtime.compactions, version.meta))
     evolving = not request.deletes and (evolving or version.options.write.merge_schema) and not replayed(version, identity)
     if runtime.owns(data):
+        options.check((), name, "a DataFrame")
         found = runtime.columns_of(data.schema) if evolving else None
         version = evolved(version, found=found) if found is not None else version
         return runtime.upsert(version, data, identity, request=request, compact=compact)
-    given = as_input(data, version.schema.plain_columns)
+    given = as_input(data, version.schema.plain_columns, options=options)
+    try:
+        return _written(version, runtime, given, request, identity, compact, evolved if evolving else None)
+    except InvalidData as error:
+        raise given.placed(error) from error.__cause__
+
+
+def _written(
+    version: Version,
+    runtime: Runtime,
+    given: Input,
+    request: Request,
+    identity: Identity,
+    compact: bool | None,
+    evolved: Callable[..., Version] | None,
+) -> Snapshot | None:
     tables = given.tables
     if given.text:
         request = replace(request, cast=Cast(runtime.zone))
-    if evolving and (first := next((table for table in tables if table.num_rows), None)) is not None:
+    if given.files is not None:
+        request = replace(request, properties=partial(_properties, given))
+    if evolved is not None and (first := next((table for table in tables if table.num_rows), None)) is not None:
         version, tables = evolved(version, found=first.schema), chain([first], tables)
     if version.schema.append_only:
         return append_tables(version, tables, request, identity)
     return upsert_tables(version, tables, request, identity, inline_picker(version, compact))
+
+
+def _properties(given: Input) -> dict[str, str]:
+    said = "; ".join(map(sentence, given.recognised))
+    return {PROPERTY: said[:_SAID_MAX]} if said else {}

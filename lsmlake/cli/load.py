@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 from rich.progress import Progress
 
+from lsmlake.api.input_places import sentence
 from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
@@ -23,9 +24,11 @@ from lsmlake.format.paths import database_dir, split_name
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.report.text import counted
 from lsmlake.schema.partitioning import split_terms
+from lsmlake.store.file_options import FileOptions
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILES...", help="Parquet, CSV or JSON: paths, folders or globs.", show_default=False)
+    list[str],
+    typer.Argument(metavar="FILES...", help="Parquet, CSV, JSON or Excel: paths, folders or globs.", show_default=False),
 ]
 Create = Annotated[bool, typer.Option("--create", help="Create the table first, with the columns of the files.")]
 PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns, if any.")]
@@ -46,6 +49,19 @@ Within = Annotated[
     str | None,
     typer.Option("--where", metavar="SQL", help="With --overwrite: replace these partitions: \"dt = '2026-01-31'\"."),
 ]
+NullValue = Annotated[
+    list[str] | None,
+    typer.Option("--null-value", metavar="WORD", help="A word in CSV and Excel files that means null, such as NA. Repeatable."),
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", metavar="CHARACTER", help="Of CSV files; default: recognised among , ; | and tab.")
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding", metavar="NAME", help="Of CSV and JSON files, such as latin-1; default: by the byte order mark, or UTF-8."
+    ),
+]
 
 
 def load(
@@ -60,6 +76,9 @@ def load(
     row_kind: RowKind = None,
     overwrite: Overwrite = False,
     where: Within = None,
+    null_value: NullValue = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     json: Json = False,
     warehouse: Warehouse = None,
     debug: Debug = False,
@@ -67,9 +86,10 @@ def load(
     """Insert, replace or append the rows of files, as one commit.
 
     For rows with the same key, the last row of the last file wins. `--create` without `--primary-key` makes an append-only table.
-    CSV values are converted to the types of the table's columns; if a value does not fit, the error names its row and nothing is
-    written.
+    CSV values are converted to the types of the table's columns; if a value does not fit, the error names its file and line, and
+    nothing is written. What is recognised of a file, such as its delimiter, is printed.
     """
+    texts = FileOptions.of(null_value, delimiter, encoding)
     new_warehouse = create and not is_directory(warehouse or ctx.obj.warehouse or "")
     lake = open_lake(ctx, warehouse, debug, create=create)
     if (overwrite and create) or (where and not overwrite):
@@ -79,11 +99,11 @@ def load(
         keys, partitions = column_names(primary_key) or (), split_terms(partition_by or "")
         options = settings(option)
         with _no_folders_after_an_error(lake, table, new_warehouse), spinner() as progress:
-            counter = _Counter(progress)
+            counter, given = _Counter(progress), as_input(files, inferred=True, options=texts)
             _, snapshot = created_from(
                 lake,
                 table,
-                counter.watched(as_input(files, inferred=True)),
+                counter.watched(given),
                 primary_key=keys,
                 partition_by=partitions,
                 options=options,
@@ -99,11 +119,14 @@ def load(
                 where=table,
                 cure="leave out --primary-key, --partition-by and --option, which belong to --create",
             )
-        rows, snapshot = _insert(open_table(lake, table), files, cast, row_kind, overwrite, where)
+        opened = open_table(lake, table)
+        given = as_input(files, opened.schema, options=texts)
+        rows, snapshot = _insert(opened, given, cast, row_kind, overwrite, where)
     commit = f", snapshot {snapshot.id}" if snapshot else ", nothing to commit" if rows else ": the files are empty"
+    recognised = {"recognised": given.recognised} if given.recognised else {}
     emit(
-        {"rows": rows, "snapshot_id": snapshot.id if snapshot else None},
-        Sentences((f"{table}: {counted(rows, 'row')} loaded{commit}",)),
+        {"rows": rows, "snapshot_id": snapshot.id if snapshot else None} | recognised,
+        Sentences((*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}")),
         json,
     )
 
@@ -125,11 +148,11 @@ def _no_folders_after_an_error(lake: Lake, name: str, new_warehouse: bool) -> It
 
 
 def _insert(
-    table: Table, files: Sequence[str], cast: bool, row_kind: str | None, overwrite: bool, where: str | None
+    table: Table, given: Input, cast: bool, row_kind: str | None, overwrite: bool, where: str | None
 ) -> tuple[int, Snapshot | None]:
     with spinner() as progress:
         counter = _Counter(progress)
-        data = counter.watched(as_input(files, table.schema))
+        data = counter.watched(given)
         if overwrite:
             snapshot = table.overwrite(data, where, cast=cast, row_kind=row_kind)
         else:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidData, Wording
+from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.kernels import nested
 from lsmlake.kernels.chunks import filled
 from lsmlake.schema import lossless, omitted, types
@@ -93,7 +93,8 @@ class _Place(NamedTuple):
     first_row: int | None
 
     def of(self, field: pa.Field, row: int) -> str:
-        return f"column {field.name!r}" + ("" if self.first_row is None else f", row {self.first_row + row}")
+        column = f"column {field.name!r}"
+        return column if self.first_row is None else RowPlace(column, self.first_row + row)
 
 
 def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:

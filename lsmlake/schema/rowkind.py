@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidData, Wording
+from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.schema import lossless, types
 from lsmlake.schema.conform import shown
 
@@ -88,7 +88,7 @@ def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.Chunk
         row = pc.index(number.is_null(), pa.scalar(True)).as_py()
         raise InvalidData(
             "unknown row kind",
-            where=where if first_row is None else f"{where}, row {first_row + row}",
+            where=where if first_row is None else RowPlace(where, first_row + row),
             expected=expected,
             found=shown(column, row),
             cure=_CURE,

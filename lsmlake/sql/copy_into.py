@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lsmlake.api.input_places import PlacedTables
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.replay import Identity
@@ -24,6 +25,7 @@ from lsmlake.sql.files import FORMATS, loaded, paths_of
 from lsmlake.sql.names import full_name
 from lsmlake.sql.words import Words
 from lsmlake.store.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
+from lsmlake.store.file_options import FileOptions
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_tables
 from lsmlake.write.prepare import Request
@@ -33,7 +35,8 @@ from lsmlake.write.upsert_tables import upsert_tables
 _ROUNDS = 5
 _FORM = (
     "COPY INTO table FROM 'path' FILEFORMAT = CSV | JSON | PARQUET [FILES = ('name', ...) | PATTERN = 'glob'] "
-    "[FORMAT_OPTIONS ('header' = 'true', 'sep' = ';')] [COPY_OPTIONS ('force' = 'true')]"
+    "[FORMAT_OPTIONS ('header' = 'true', 'delimiter' = ';', 'nullValue' = 'NA', 'encoding' = 'latin-1')] "
+    "[COPY_OPTIONS ('force' = 'true')]"
 )
 _CURES = {
     "inferSchema": "leave it out: the table has the types",
@@ -50,7 +53,9 @@ class Copy:
     files: list[str] = field(default_factory=list)
     pattern: str | None = None
     header: bool = False
-    separator: str = ","
+    separator: str | None = None
+    null_value: str | None = None
+    encoding: str | None = None
     force: bool = False
 
     def paths(self) -> list[str]:
@@ -92,8 +97,12 @@ def copy_into(lake: Lake, words: Words) -> Callable[[], object]:
         words.refuse("FILEFORMAT is missing", expected=_FORM)
     if copy.files and copy.pattern is not None:
         words.refuse("FILES and PATTERN exclude each other", cure="use one of them")
-    if "FORMAT_OPTIONS" in given and copy.kind != "csv" and (copy.header or copy.separator != ","):
+    if copy.kind != "csv" and (copy.header or copy.separator is not None):
         words.refuse(f"files of {copy.kind} have no header and no separator", cure="leave the options out")
+    if copy.kind != "csv" and copy.null_value is not None:
+        words.refuse(f"nullValue does not apply to files of {copy.kind}", cure="leave it out")
+    if copy.kind == "parquet" and copy.encoding is not None:
+        words.refuse("encoding does not apply to files of parquet", cure="leave it out")
     return partial(_copied, lake.table(name), copy)
 
 
@@ -127,8 +136,12 @@ def _format_option(words: Words, copy: Copy, option: str, value: str) -> None:
             copy.separator = {"\\t": "\t"}.get(value, value)
             if len(copy.separator) != 1:
                 words.refuse("a separator is one character", expected="such as ';'")
+        case "nullvalue":
+            copy.null_value = value
+        case "encoding" | "charset":
+            copy.encoding = value
         case _:
-            _only_off(words, option, value, "header, sep")
+            _only_off(words, option, value, "header, sep, nullValue, encoding")
 
 
 def _flag(words: Words, option: str, value: str) -> bool:
@@ -149,6 +162,7 @@ def _only_off(words: Words, option: str, value: str, known: str) -> None:
 
 def _copied(table: Table, copy: Copy) -> pa.Table:
     """Loads the files. One row: how many rows and files were loaded, how many files were loaded before, and the snapshot."""
+    options = FileOptions.of(copy.null_value, None, copy.encoding)
     meta, paths = table.meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
     for _ in range(_ROUNDS):
         version = Version.latest(meta)
@@ -159,12 +173,14 @@ def _copied(table: Table, copy: Copy) -> pa.Table:
         if not wanted:
             return _report(0, 0, len(paths), None)
         made = put_copied(meta, newest, wanted)
-        rows = Counted(loaded(copy.kind, wanted, version.schema.plain_columns, copy.header, copy.separator))
+        columns = version.schema.plain_columns
+        tables = PlacedTables(loaded(copy.kind, wanted, columns, copy.header, copy.separator or ",", options), columns)
+        rows = Counted(tables)
         try:
             snapshot = _written(table, version, rows, _identity(version, made, owner))
-        except InvalidData:
+        except InvalidData as error:
             if list_of(Version.latest(meta).snapshot) == owner:
-                raise
+                raise tables.placed(error) from error.__cause__
             meta.files.delete_quietly([meta.paths.copied(made.name)])  # another COPY INTO came first
             continue
         if snapshot is None:

@@ -6,13 +6,12 @@ texts. The columns of Parquet are those of the first file. A path is a file, a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv as csv
 import pyarrow.parquet as pq
 from sqlglot import exp
 
@@ -24,7 +23,10 @@ from lsmlake.format.paths import is_name
 from lsmlake.schema import types
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.type_text import format_type
-from lsmlake.store import input_files, json_files
+from lsmlake.store import input_files, json_files, json_text, text_files
+from lsmlake.store.csv_files import CsvFile
+from lsmlake.store.file_options import FileOptions
+from lsmlake.store.input_files import InputFile, ParquetFile
 
 FORMATS = "parquet", "csv", "json"
 _OTHERS = "avro", "binaryfile", "delta", "iceberg", "orc", "text", "xml"
@@ -61,15 +63,25 @@ def paths_of(path: str) -> list[str]:
     return paths
 
 
-def loaded(kind: str, paths: Iterable[str], columns: pa.Schema, header: bool, separator: str) -> Iterator[pa.Table]:
+def loaded(
+    kind: str, paths: Iterable[str], columns: pa.Schema, header: bool, separator: str, options: FileOptions
+) -> Iterator[tuple[InputFile, pa.Table]]:
     """The rows of files that are loaded into a table with these columns. CSV without a header has them in this order."""
     for path in paths:
         with _readable(path):
+            file: InputFile = ParquetFile(path)
             if kind == "csv":
-                names = _header(path, separator) if header else columns.names
-                yield from _csv_rows(path, names, separator, int(header))
+                names = None if header else tuple(columns.names)
+                text = text_files.opened(path, options.encoding)
+                file = CsvFile(text, separator, options.null_values, names=names, quoted_nulls=True)
+                tables = file.tables(columns)
+            elif kind == "json":
+                file = json_text.opened(path, options.encoding)
+                tables = iter([json_files.read(file, columns)])
             else:
-                yield from _READERS[kind](path, columns) if kind == "json" else _parquet_rows(path)
+                tables = _parquet_rows(path)
+            for table in tables:
+                yield file, table
 
 
 @dataclass(frozen=True)
@@ -159,36 +171,13 @@ def _parquet_rows(path: str) -> Iterator[pa.Table]:
 
 
 def _csv_schema(paths: tuple[str, ...]) -> pa.Schema:
-    with _readable(paths[0]), csv.open_csv(paths[0], csv.ReadOptions(autogenerate_column_names=True), _parsing(",")) as reader:
-        count = len(reader.schema)
+    with _readable(paths[0]):
+        count = len(CsvFile(text_files.opened(paths[0], None), ",").header())
     return pa.schema([(f"_c{number}", pa.string()) for number in range(count)])
 
 
 def _csv(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
-    return _csv_rows(path, schema.names, ",", 0)
-
-
-def _header(path: str, separator: str) -> list[str]:
-    with csv.open_csv(path, parse_options=_parsing(separator)) as reader:
-        return reader.schema.names
-
-
-def _parsing(separator: str) -> csv.ParseOptions:
-    return csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-
-
-def _csv_rows(path: str, names: Sequence[str], separator: str, skip: int) -> Iterator[pa.Table]:
-    """The rows as text: an empty field is null, unless it is in quotes. `skip`: rows at the beginning."""
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    reading = csv.ReadOptions(column_names=list(names), skip_rows_after_names=skip)
-    with csv.open_csv(path, reading, _parsing(separator), convert) as reader:
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
+    return CsvFile(text_files.opened(path, None), ",", names=tuple(schema.names)).tables(schema)
 
 
 def _json_schema(paths: tuple[str, ...]) -> pa.Schema:
@@ -196,7 +185,7 @@ def _json_schema(paths: tuple[str, ...]) -> pa.Schema:
     found: dict[str, pa.DataType] = {}
     for path in paths:
         with _readable(path):
-            for one in json_files.inferred(path):
+            for one in json_files.inferred(json_text.opened(path, None)):
                 kind = one.type if pa.types.is_null(one.type) else _of_json(one.type)
                 known = found.get(one.name, pa.null())
                 found[one.name] = kind if pa.types.is_null(known) else _both(known, kind, f"{path}, column {one.name}")
@@ -226,7 +215,7 @@ def _both(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:
 
 
 def _json(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
-    yield json_files.read(path, schema)
+    yield json_files.read(json_text.opened(path, None), schema)
 
 
 _SCHEMAS = {"parquet": _parquet_schema, "csv": _csv_schema, "json": _json_schema}

@@ -1,37 +1,55 @@
-"""Input files that users load into tables: Parquet, CSV and JSON on a local file system, read in sequence as Arrow tables.
+"""Input files that users load into tables: Parquet, CSV, JSON and Excel on a local file system, read in sequence as Arrow tables.
 
-CSV columns are read as text without type inference: "007" stays "007" until it is converted to the table's type. An empty field
-is null; an empty field in quotes is an empty text. JSON numbers, booleans and texts keep their types (`store.json_files`).
+`opened` recognises how a file is to be read, or obeys the `FileOptions` of the call: `store.csv_files`, `store.json_text` and
+`store.excel_files` do that for their formats.
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.paths import first_schema
-from lsmlake.store import json_files
+from lsmlake.store import csv_files, excel_files, json_files, json_text
 from lsmlake.store.address import without_scheme
+from lsmlake.store.csv_files import CsvFile
+from lsmlake.store.excel_files import ExcelFile
+from lsmlake.store.file_options import FileOptions
+from lsmlake.store.json_text import JsonFile
 from lsmlake.store.local import expanded
+from lsmlake.store.text_files import COMPRESSED
 
-_PARQUET, _CSV, _TSV, _JSON = "parquet", "csv", "tsv", "json"
-_KINDS = {"parquet": _PARQUET, "pq": _PARQUET, "csv": _CSV, "tsv": _TSV, "json": _JSON, "jsonl": _JSON, "ndjson": _JSON}
+_PARQUET, _CSV, _TSV, _JSON, _EXCEL = "parquet", "csv", "tsv", "json", "excel"
+_KINDS = {
+    **dict.fromkeys(("parquet", "pq"), _PARQUET),
+    "csv": _CSV,
+    "tsv": _TSV,
+    **dict.fromkeys(("json", "jsonl", "ndjson"), _JSON),
+    **dict.fromkeys(excel_files.SUFFIXES, _EXCEL),
+}
 _DELIMITERS = {_CSV: ",", _TSV: "\t"}
-_LEADING_ZERO, _INTEGER, _INTEGER_OF_38_DIGITS = r"^\s*[+-]?0\d", r"^\s*[+-]?\d+\s*$", r"^\s*[+-]?\d{1,38}\s*$"
-_COMPRESSED = "gz", "bz2", "zst", "lz4"
+_OPTIONS = {
+    _PARQUET: ("Parquet files", ()),
+    _CSV: ("CSV files", ("null_values", "delimiter", "encoding")),
+    _TSV: ("CSV files", ("null_values", "delimiter", "encoding")),
+    _JSON: ("JSON files", ("encoding",)),
+    _EXCEL: ("Excel files", ("null_values",)),
+}
+"""Format -> its files, and the options that apply to them."""
+_TEXTS = _CSV, _TSV, _JSON
 _HIDDEN = "_", "."
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata/*.metadata.json"
 """What the folder of a table of another format has."""
 _BATCH_ROWS = 1 << 16
-_EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also with ." + ", .".join(_COMPRESSED)
+_EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also with ." + ", .".join(COMPRESSED)
 
 
 def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
@@ -131,70 +149,93 @@ def of_other_format(format: str, verb: str, folder: str) -> InvalidData:
     )
 
 
-def is_text(path: str) -> bool:
-    """Whether a file is a text file: CSV, TSV or JSON."""
-    return _kind(Path(path)) != _PARQUET
+class ParquetFile(NamedTuple):
+    """A Parquet file."""
+
+    path: str
+    recognised: tuple[str, ...] = ()
+
+    def line_of(self, row: int) -> None:
+        """Parquet files have no lines."""
 
 
-def read(path: str, schema: pa.Schema | None) -> Iterator[pa.Table]:
+InputFile = ParquetFile | CsvFile | JsonFile | ExcelFile
+
+
+def is_typed(path: str) -> bool:
+    """Whether the types of a file are stored in it, and not inferred from its values."""
+    return _kind(Path(path)) == _PARQUET
+
+
+def check_options(paths: list[str], options: FileOptions) -> None:
+    """Raises InvalidData for an option that does not apply to one of the files."""
+    for path in paths if options.given else ():
+        what, known = _OPTIONS[_kind(Path(path))]
+        options.check(known, path, what)
+
+
+def opened(path: str, options: FileOptions) -> InputFile:
+    """A file, and how it is read. Raises InvalidData."""
+    with _readable(path):
+        kind = _kind(Path(path))
+        if kind == _PARQUET:
+            return ParquetFile(path)
+        if kind == _JSON:
+            return json_text.opened(path, options.encoding)
+        if kind == _EXCEL:
+            return excel_files.opened(path, options.null_values)
+        return csv_files.opened(path, _DELIMITERS[kind], options)
+
+
+def read(file: InputFile, schema: pa.Schema | None) -> Iterator[pa.Table]:
     """Yield the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
-    try:
-        kind = _kind(Path(path))
-        if kind == _PARQUET:
-            yield from _parquet(path)
-        elif kind == _JSON:
-            yield json_files.read(path, schema)
+    with _readable(file.path):
+        if isinstance(file, CsvFile):
+            yield from file.tables(schema)
+        elif isinstance(file, JsonFile):
+            yield json_files.read(file, schema)
+        elif isinstance(file, ExcelFile):
+            yield file.table(schema)
         else:
-            yield from _csv(path, _DELIMITERS[kind])
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
-        raise InvalidData("the file cannot be read", where=path, found=broken, cure="correct the file") from broken
+            yield from _parquet(file.path)
 
 
-def inferred(path: str) -> pa.Schema:
-    """The columns of a file with their types: the stored types of Parquet, or types inferred from text.
+def inferred(file: InputFile) -> pa.Schema:
+    """The columns of a file with their types: the stored types of Parquet, or types inferred from values.
 
-    Inference reads the first block of a CSV file and all of a JSON file. Columns without a value, of numbers with a leading zero
-    and of times of day are STRING. Integers beyond 64 bits are DECIMAL(38,0), or STRING if they have more than 38 digits. Raises
-    InvalidData.
+    Inference reads the first block of a CSV file, and all of a JSON or Excel file. Columns without a value, of numbers with a
+    leading zero and of times of day are STRING. Integers beyond 64 bits are DECIMAL(38,0), or STRING if they have more than 38
+    digits. Raises InvalidData.
     """
+    with _readable(file.path):
+        if isinstance(file, (CsvFile, ExcelFile)):
+            return file.columns()
+        if isinstance(file, JsonFile):
+            return pa.schema([field.with_type(_without_nulls(field.type)) for field in json_files.inferred(file)])
+        return pq.read_schema(file.path)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Raises InvalidData for a file that cannot be read."""
     try:
-        kind = _kind(Path(path))
-        if kind == _PARQUET:
-            return pq.read_schema(path)
-        return _without_null_types(json_files.inferred(path) if kind == _JSON else _of_csv(path, _DELIMITERS[kind]))
+        yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as broken:
         raise InvalidData("the file cannot be read", where=path, found=broken, cure="correct the file") from broken
 
 
-def _of_csv(path: str, delimiter: str) -> pa.Schema:
-    with csv.open_csv(path, parse_options=_parse_options(delimiter)) as reader:
-        guessed = reader.schema
-    texts = next((batch for batch in _csv(path, delimiter) if batch.num_rows), guessed.empty_table())
-    decided = [_type_of_texts(field.type, column) for field, column in zip(guessed, texts.columns, strict=True)]
-    return pa.schema([field.with_type(type_) for field, type_ in zip(guessed, decided, strict=True)])
-
-
-def _type_of_texts(guessed: pa.DataType, texts: pa.ChunkedArray) -> pa.DataType:
-    """The column type for texts that PyArrow infers as type `guessed`."""
-    t = pa.types
-    if t.is_time(guessed):
-        return pa.string()  # no column type is a time of day
-    if t.is_integer(guessed) or t.is_floating(guessed):
-        if pc.any(pc.match_substring_regex(texts, _LEADING_ZERO)).as_py():
-            return pa.string()
-        if t.is_floating(guessed) and pc.all(pc.match_substring_regex(texts, _INTEGER)).as_py():
-            short = pc.all(pc.match_substring_regex(texts, _INTEGER_OF_38_DIGITS)).as_py()
-            return pa.decimal128(38, 0) if short else pa.string()
-    return guessed
-
-
-def _without_null_types(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in schema])
+def _without_nulls(type_: pa.DataType) -> pa.DataType:
+    """`type_`, with STRING where no value tells a type."""
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_without_nulls(field.type)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_without_nulls(type_.value_type)))
+    return pa.string() if pa.types.is_null(type_) else type_
 
 
 def _kind(path: Path) -> str | None:
     suffixes = [suffix[1:].lower() for suffix in path.suffixes]
-    if len(suffixes) > 1 and suffixes[-1] in _COMPRESSED and _KINDS.get(suffixes[-2]) not in (None, _PARQUET):
+    if len(suffixes) > 1 and suffixes[-1] in COMPRESSED and _KINDS.get(suffixes[-2]) in _TEXTS:
         return _KINDS[suffixes[-2]]
     return _KINDS.get(suffixes[-1]) if suffixes else None
 
@@ -207,24 +248,4 @@ def _parquet(path: str) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         yield file.schema_arrow.empty_table()
         for batch in file.iter_batches(_BATCH_ROWS):
-            yield pa.Table.from_batches([batch])
-
-
-def _parse_options(delimiter: str) -> csv.ParseOptions:
-    return csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-
-
-def _csv(path: str, delimiter: str) -> Iterator[pa.Table]:
-    parse = _parse_options(delimiter)
-    with csv.open_csv(path, parse_options=parse) as first:
-        names = first.schema.names
-    convert = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
-    with csv.open_csv(path, parse_options=parse, convert_options=convert) as reader:
-        yield reader.schema.empty_table()
-        for batch in reader:
             yield pa.Table.from_batches([batch])

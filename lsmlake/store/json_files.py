@@ -1,4 +1,4 @@
-"""Reads JSON files, one object per line, without losing digits of numbers or zones of times.
+"""Reads JSON files, lines or an array of objects, without losing digits of numbers or zones of times.
 
 PyArrow infers BIGINT for a column, or DOUBLE if a number has a fraction or exceeds 64 bits; a double rounds. So:
 
@@ -9,19 +9,20 @@ PyArrow infers BIGINT for a column, or DOUBLE if a number has a fraction or exce
 3. compare both results: PyArrow's decimals are wrong for some large exponents, its doubles are not;
 4. in DOUBLE and FLOAT columns, refuse an integer that a double would round: it may be an id.
 
-`store.input_files` recognises JSON files; `schema.lossless` converts to the types of the table.
+`store.json_text` finds the objects; `schema.lossless` converts to the types of the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as json
 
 from lsmlake.errors import InvalidData
 from lsmlake.schema import types
+from lsmlake.store.json_text import JsonFile
 
 Is = Callable[[pa.DataType], bool]
 
@@ -43,44 +44,58 @@ _RELATIVE_ERROR = 1e-9
 """Much greater than the rounding error of a double, much less than a shift by one digit."""
 
 
-def read(path: str, schema: pa.Schema | None) -> pa.Table:
-    """Read all rows of a file. `schema`: the columns of the target table, if it exists. Raises InvalidData, pa.ArrowException."""
-    wanted = {field.name: field.type for field in schema or ()}
-    texts = {name: type_ for name, type_ in wanted.items() if types.is_text(type_)}
-    found = _read(path, texts)
-    _check_integers(found, wanted, path)
-    again = _exact_types(found, wanted, _is_integer_or_decimal)
-    if not again:
-        return found
-    try:
-        exact = _read(path, texts | again)
-    except pa.ArrowInvalid as refused:
-        raise _does_not_fit(path, list(again), str(refused)) from refused
-    for name in again:
-        _check_exponents(found[name], exact[name], path, name)
-    return exact
+def read(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
+    """Read all rows of a file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
+    with _errors(file):
+        return _exact(file, schema)
 
 
-def inferred(path: str) -> pa.Schema:
-    """The columns of a file with inferred types. Raises pa.ArrowException.
+def inferred(file: JsonFile) -> pa.Schema:
+    """The columns of a file with inferred types. Raises InvalidData.
 
     Integers that PyArrow infers as doubles, because some exceed 64 bits or end in ".0", are BIGINT or DECIMAL(38,0). Times are
     DATE, TIMESTAMP if all have a zone, TIMESTAMP_NTZ if none has; STRING if they differ in that.
     """
-    found = _read(path, {})
+    with _errors(file):
+        return _inferred(file)
+
+
+@contextmanager
+def _errors(file: JsonFile) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowException as refused:
+        raise file.error(str(refused)) from refused
+
+
+def _exact(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
+    wanted = {field.name: field.type for field in schema or ()}
+    texts = {name: type_ for name, type_ in wanted.items() if types.is_text(type_)}
+    found = file.rows(texts)
+    _check_integers(found, wanted, file)
+    again = _exact_types(found, wanted, _is_integer_or_decimal)
+    if not again:
+        return found
+    try:
+        exact = file.rows(texts | again)
+    except pa.ArrowInvalid as refused:
+        raise _does_not_fit(file.path, list(again), str(refused)) from refused
+    for name in again:
+        _check_exponents(found[name], exact[name], file.path, name)
+    return exact
+
+
+def _inferred(file: JsonFile) -> pa.Schema:
+    found = file.rows({})
     fields = []
     for field, column in zip(found.schema, found.columns, strict=True):
         leaves = _leaves(column)
         if any(_may_be_rounded(leaf) for leaf in leaves):
-            field = field.with_type(_type_of_integers(path, field, leaves))
+            field = field.with_type(_type_of_integers(file, field, leaves))
         if any(pa.types.is_timestamp(leaf.type) for leaf in leaves):
-            field = field.with_type(_type_of_times(path, field))
+            field = field.with_type(_type_of_times(file, field))
         fields.append(field)
     return pa.schema(fields)
-
-
-def _read(path: str, explicit: dict[str, pa.DataType]) -> pa.Table:
-    return json.read_json(path, parse_options=json.ParseOptions(explicit_schema=pa.schema(explicit)))
 
 
 def _is_integer_or_decimal(type_: pa.DataType) -> bool:
@@ -143,14 +158,14 @@ def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, 
             raise _does_not_fit(path, [name], repr(double[row].as_py()))
 
 
-def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], path: str) -> None:
+def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], file: JsonFile) -> None:
     """Raises InvalidData for an integer beyond 2**53 in a DOUBLE or FLOAT column that would be rounded. Skips columns with
     numbers outside the decimal range: those are measurements, not ids."""
     for name, exact_type in _exact_types(found, wanted, pa.types.is_floating).items():
         if not any(map(_may_be_rounded, _leaves(found[name]))):
             continue
         try:
-            exact = _read(path, {name: exact_type})[name]
+            exact = file.rows({name: exact_type})[name]
         except pa.ArrowInvalid:
             continue
         for double, decimal in zip(_leaves(found[name]), _leaves(exact), strict=True):
@@ -158,7 +173,7 @@ def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], path: str) 
             if len(lost):
                 raise InvalidData(
                     "an integer would be rounded",
-                    where=f"{path}, column {name!r}",
+                    where=f"{file.path}, column {name!r}",
                     expected="integers that a DOUBLE holds",
                     found=lost[0].as_py(),
                     cure="correct the value, or use a BIGINT or DECIMAL(38,0) column",
@@ -188,11 +203,11 @@ def _may_be_rounded(leaf: pa.ChunkedArray) -> bool:
     return pa.types.is_float64(leaf.type) and _DOUBLE_EXACT_MAX <= (pc.max(pc.abs(leaf)).as_py() or 0.0) < 10.0**_DIGITS
 
 
-def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray]) -> pa.DataType:
+def _type_of_integers(file: JsonFile, field: pa.Field, leaves: list[pa.ChunkedArray]) -> pa.DataType:
     """The type of a column, with doubles that may be rounded integers replaced by a type that holds the integers."""
     every_exact = _with_leaf_types(field.type, lambda type_: _EXACT if pa.types.is_float64(type_) else type_)
     try:
-        exact = _leaves(_read(path, {field.name: every_exact})[field.name])
+        exact = _leaves(file.rows({field.name: every_exact})[field.name])
     except pa.ArrowInvalid:  # a number too large for any integer or decimal column
         return field.type
     pairs: Iterator[tuple[pa.ChunkedArray, pa.ChunkedArray]] = iter(zip(leaves, exact, strict=True))
@@ -204,10 +219,10 @@ def _type_of_integers(path: str, field: pa.Field, leaves: list[pa.ChunkedArray])
     return _with_leaf_types(field.type, decided)
 
 
-def _type_of_times(path: str, field: pa.Field) -> pa.DataType:
+def _type_of_times(file: JsonFile, field: pa.Field) -> pa.DataType:
     """The type of a column in which PyArrow has found times, by their texts."""
     as_text = _with_leaf_types(field.type, lambda type_: pa.string() if pa.types.is_timestamp(type_) else type_)
-    texts = iter(_leaves(_read(path, {field.name: as_text})[field.name]))
+    texts = iter(_leaves(file.rows({field.name: as_text})[field.name]))
 
     def decided(type_: pa.DataType) -> pa.DataType:
         leaf = next(texts)

@@ -59,7 +59,8 @@ def append_tables(version: Version, tables: Iterable[pa.Table], request: Request
     """
     if done := replayed(version, identity):
         return done
-    return publish(version, append_files(version, _prepared(tables, version.schema, request)), identity, request.replaces)
+    messages = append_files(version, _prepared(tables, version.schema, request))
+    return publish(version, messages, identity, request.replaces, properties=request.properties())
 
 
 def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> Iterator[pa.Table]:

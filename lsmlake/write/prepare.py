@@ -5,7 +5,7 @@ The writer in this process, the tasks of Spark and the spills of a large write a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,8 @@ class Request:
     """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
     `ignore_sequence`: delete rows whatever their sequence. `of_rows`: the keys to delete were read from
     rows, so a null sequence is that of its row. `cast`: convert values. `replaces`: the write is an overwrite. `check`: what the
-    commit requires."""
+    commit requires. `properties`: those of the
+    snapshot, when all rows are written."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
@@ -41,6 +42,7 @@ class Request:
     cast: Cast | None = None
     replaces: Replacement | None = None
     check: Check | None = None
+    properties: Callable[[], Mapping[str, str]] = dict
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:

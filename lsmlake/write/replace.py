@@ -17,7 +17,7 @@ import pyarrow as pa
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.dialect.where import predicate_of
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate, evaluate
@@ -98,7 +98,7 @@ class Replacement:
         number = row if kept is None else int(kept[row])
         raise InvalidData(
             "a row lies outside of the partitions to overwrite",
-            where=f"row {first_row + number}" if first_row is not None else "data",
+            where=RowPlace("", first_row + number) if first_row is not None else "data",
             expected="rows that satisfy where",
             found=row_text(rows.select(sorted(self.where.columns)).slice(row, 1)),
             cure="filter the data by where, or overwrite without where: the partitions of the data are then replaced",
@@ -156,16 +156,17 @@ def publish(
     identity: Identity,
     replaces: Replacement | None,
     check: Check | None = None,
+    properties: Mapping[str, str] = {},
 ) -> Snapshot | None:
-    """Commits what a write made. Returns None if there was nothing to commit. `check`: see `Request`."""
+    """Commits what a write made. Returns None if there was nothing to commit. `check`, `properties`: see `Request`."""
     if check is not None:
 
         def restated(now: Version) -> Sequence[CommitMessage]:
             check(now, messages)
             return messages
 
-        return commit(version, messages, identity, restated=restated).snapshot if messages else None
+        return commit(version, messages, identity, properties, restated=restated).snapshot if messages else None
     if replaces is not None:
         chosen = partial(replaces.chosen, version.schema, messages)
-        return commit(version, messages, identity, replaces=chosen).snapshot
-    return commit(version, messages, identity).snapshot if messages else None
+        return commit(version, messages, identity, properties, replaces=chosen).snapshot
+    return commit(version, messages, identity, properties).snapshot if messages else None

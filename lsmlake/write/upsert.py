@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -32,9 +32,10 @@ def upsert_rows(
     pick: Picker | None,
     replaces: Replacement | None = None,
     check: Check | None = None,
+    properties: Mapping[str, str] = {},
 ) -> Snapshot | None:
     """Writes prepared rows, compacts what `pick` picks, and commits. An error removes the written files and leaves the table
-    unchanged. `replaces`: the write is an overwrite, for which `pick` does not count. `check`: see `Request`.
+    unchanged. `replaces`: the write is an overwrite, for which `pick` does not count. `check`, `properties`: see `Request`.
 
     Returns:
         The new snapshot, None if there are no rows, or the earlier snapshot if `identity` has committed before: `commit` finds it
@@ -54,7 +55,7 @@ def upsert_rows(
         return write_onto(version, bucket, [part], states.get(bucket), pick, changelog_rows)
 
     messages = together(written, _released(parts), env.workers, version.meta.files.discard)
-    return publish(version, messages, identity, replaces, check)
+    return publish(version, messages, identity, replaces, check, properties)
 
 
 def _released(parts: list[tuple[Bucket, pa.Table]]) -> Iterator[tuple[Bucket, pa.Table]]:

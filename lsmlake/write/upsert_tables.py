@@ -50,11 +50,12 @@ def upsert_parts(
         size += part.rows.get_total_buffer_size()
         if len(held) > 1 and size >= limit:  # a single table is in memory already
             messages = _messages(version, chain(_released(held), prepared), request.replaces, pick)
-            return publish(version, messages, identity, request.replaces, request.check)
+            return publish(version, messages, identity, request.replaces, request.check, request.properties())
     rows = [part.rows for part in held if part.rows.num_rows]
     if not rows:
-        return publish(version, [], identity, request.replaces, request.check)
-    return upsert_rows(version, pa.concat_tables(with_kinds(rows)), identity, pick, request.replaces, request.check)
+        return publish(version, [], identity, request.replaces, request.check, request.properties())
+    together = pa.concat_tables(with_kinds(rows))
+    return upsert_rows(version, together, identity, pick, request.replaces, request.check, request.properties())
 
 
 class Part(NamedTuple):

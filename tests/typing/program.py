@@ -114,6 +114,8 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
     orders.upsert(pa.RecordBatch.from_pylist([{"order_id": 7}]))
     orders.upsert(pa.RecordBatchReader.from_stream(pl.DataFrame({"order_id": [7]})))
     orders.upsert(iter([pa.RecordBatch.from_pylist([{"order_id": 7}])]))
+    orders.upsert({"order_id": number} for number in range(3))
+    orders.upsert("in/*.csv", null_values=["NA"], delimiter=";", encoding="latin-1")
     orders.upsert(pd.DataFrame({"order_id": [7]}), cast=True, evolve=True)
     orders.upsert(pl.DataFrame({"order_id": [7]}), row_kind="op")
     orders.upsert(pl.scan_parquet("*.parquet"), row_kind={"column": "op", "map": {"c": "+I", "d": "-D"}})

@@ -12,6 +12,7 @@ from lsmlake.api.types import Data, OptionValue, RowKinds
 from lsmlake.border import verbs_of
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import rowkind
+from lsmlake.store.file_options import FileOptions
 from lsmlake.write.append import check_keyed
 
 
@@ -30,15 +31,18 @@ class Loading(Catalog):
         comment: str | None = None,
         cast: bool = False,
         row_kind: RowKinds | None = None,
+        null_values: str | Sequence[str] | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
     ) -> Table:
         """Create a table with the columns of `data` and load its rows as one commit.
 
         Key columns become NOT NULL; all other columns are nullable. Nanoseconds become microseconds if the conversion is
         lossless, dictionaries become their values, unsigned integers the next wider signed type. If `data` is several files, the
-        first file determines the types. The first rows of a CSV file determine its types: numbers that begin with a zero and
-        times of day become STRING, integers beyond 64 bits DECIMAL(38,0). A key column of CSV or JSON files whose values look
-        like DOUBLE is refused, because rounding could make two keys equal. The table exists before its rows are committed: an
-        error drops it again; a process that is killed leaves it empty.
+        first file determines the types. The first 16 MiB of a CSV file determine its types: numbers that begin with a zero and
+        times of day become STRING, integers beyond 64 bits DECIMAL(38,0). A column without a name becomes `_c` and its number. A
+        key column of CSV or JSON files whose values look like DOUBLE is refused, because rounding could make two keys equal. The
+        table exists before its rows are committed: an error drops it again; a process that is killed leaves it empty.
 
         Args:
             name: "database.table".
@@ -49,6 +53,9 @@ class Loading(Catalog):
             comment: as in `create_table`.
             cast: as in `Table.upsert`.
             row_kind: as in `Table.upsert`. The table gets no column for the row kinds.
+            null_values: as in `Table.upsert`.
+            delimiter: as in `Table.upsert`.
+            encoding: as in `Table.upsert`.
 
         Raises:
             TableExists: the table exists.
@@ -70,6 +77,7 @@ class Loading(Catalog):
             comment=comment,
             cast=cast,
             row_kind=row_kind,
+            files=FileOptions.of(null_values, delimiter, encoding),
         )
         return table
 
@@ -85,12 +93,13 @@ def created_from(
     comment: str | None,
     cast: bool,
     row_kind: RowKinds | None,
+    files: FileOptions = FileOptions(),
 ) -> tuple[Table, Snapshot | None]:
     """`Lake.create_table_from`, with the snapshot of its commit; None for data without rows."""
-    columns, rows, text = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind))
+    columns, rows = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind), files)
     table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
     try:
-        return table, added(table, rows, cast=cast or text, row_kind=row_kind)
+        return table, added(table, rows, cast=cast, row_kind=row_kind)
     except BaseException:
         if table.meta.snapshots.latest_id() is None:  # no other writer has committed
             lake.drop_table(name)

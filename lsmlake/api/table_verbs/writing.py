@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from lsmlake.api.table_verbs.handle import Handle
@@ -21,6 +22,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.attempts import moment_of
+from lsmlake.store.file_options import FileOptions
 from lsmlake.store.version import Version
 from lsmlake.write.append import check_append_only, check_keyed
 from lsmlake.write.prepare import Request
@@ -39,6 +41,9 @@ class Writing(Handle):
         commit_id: int | None = None,
         writer_id: str | None = None,
         evolve: bool = False,
+        null_values: str | Sequence[str] | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
     ) -> Snapshot | None:
         """Add rows to an append-only table, as one commit. An error leaves the rows of the table unchanged.
 
@@ -51,6 +56,9 @@ class Writing(Handle):
             commit_id: as in `upsert`.
             writer_id: as in `upsert`.
             evolve: as in `upsert`.
+            null_values: as in `upsert`.
+            delimiter: as in `upsert`.
+            encoding: as in `upsert`.
 
         Returns:
             The snapshot that this commit published, or None if `data` has no rows.
@@ -69,7 +77,8 @@ class Writing(Handle):
         version = self.version
         check_append_only(version.schema, self.name)
         request = Request(cast=self._cast(cast))
-        return self._write(data, request, self._identity(writer_id, commit_id), False, version, evolving=evolve)
+        files = FileOptions.of(null_values, delimiter, encoding)
+        return self._write(data, request, self._identity(writer_id, commit_id), False, version, files, evolving=evolve)
 
     def upsert(
         self,
@@ -81,14 +90,18 @@ class Writing(Handle):
         writer_id: str | None = None,
         compact: bool | None = None,
         evolve: bool = False,
+        null_values: str | Sequence[str] | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
     ) -> Snapshot | None:
         """Insert or replace rows by key, as one commit. An error leaves the rows of the table unchanged.
 
         Args:
             data: anything with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a Polars LazyFrame, a list of dicts,
-                a dict of columns, an iterator of record batches, a pyarrow dataset, the path or glob of Parquet, CSV or JSON
-                files, or a DataFrame of the attached Spark session. Columns are matched by name. If several rows have the same
-                key, the last row wins. Streams and files are read while they are written; rows beyond `write-buffer-size` are
+                a dict of columns, an iterator of record batches or of dicts, a pyarrow dataset, the path or glob of Parquet, CSV
+                or JSON files or Excel workbooks, or a DataFrame of the attached Spark session. Columns are matched by name. If
+                several rows have the same key, the last row wins. Streams and files are read while they are written (JSON files
+                and workbooks one at a time); rows beyond `write-buffer-size` are
                 sorted on disk. A column with a default, such as one that was added later, may be left out; under merge engines
                 that combine rows, any nullable column. Data without rows commits nothing, regardless of its columns.
             cast: convert values of other types if the conversion is lossless: text to numbers, decimals, dates, timestamps and
@@ -104,6 +117,10 @@ class Writing(Handle):
             evolve: first add the columns of the data that the table lacks, and the fields that its structs lack, by an alteration
                 of its own, which stays if the data is then refused. Only the columns of the first table of a stream count.
                 Option `write.merge-schema` does the same for every write, streams included.
+            null_values: of CSV and Excel files: the words that mean null, such as ["NA", "NULL"], beside the empty field. In text
+                columns a field in quotes is text.
+            delimiter: of CSV files. Default: recognised among , ; | and tab.
+            encoding: of CSV and JSON files, such as "latin-1". Default: the one of the byte order mark; without one UTF-8.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.
@@ -118,7 +135,8 @@ class Writing(Handle):
         version = self.version
         check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
-        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, evolving=evolve)
+        files = FileOptions.of(null_values, delimiter, encoding)
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, files, evolving=evolve)
 
     def delete_keys(
         self,
@@ -129,6 +147,9 @@ class Writing(Handle):
         commit_id: int | None = None,
         writer_id: str | None = None,
         compact: bool | None = None,
+        null_values: str | Sequence[str] | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
     ) -> Snapshot | None:
         """Delete rows by key, as one commit, without scanning the table. A key that the table does not hold is not an error.
 
@@ -145,7 +166,8 @@ class Writing(Handle):
         version = self.version
         check_keyed(version.schema, self.name, "delete_keys", "use delete(where=...)")
         request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
-        return self._write(data, request, self._identity(writer_id, commit_id), compact, version)
+        files = FileOptions.of(null_values, delimiter, encoding)
+        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, files)
 
     def overwrite(
         self,
@@ -157,6 +179,9 @@ class Writing(Handle):
         row_kind: RowKinds | None = None,
         commit_id: int | None = None,
         writer_id: str | None = None,
+        null_values: str | Sequence[str] | None = None,
+        delimiter: str | None = None,
+        encoding: str | None = None,
     ) -> Snapshot | None:
         """Replace partitions, or the whole table, by the rows of `data`, as one commit. An error leaves the table unchanged.
 
@@ -176,6 +201,9 @@ class Writing(Handle):
             row_kind: as in `upsert`.
             commit_id: as in `upsert`.
             writer_id: as in `upsert`.
+            null_values: as in `upsert`.
+            delimiter: as in `upsert`.
+            encoding: as in `upsert`.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to replace and nothing to write.
@@ -194,7 +222,8 @@ class Writing(Handle):
         if row_kind is not None:
             check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
         request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces)
-        return self._write(data, request, self._identity(writer_id, commit_id), False, version)
+        files = FileOptions.of(null_values, delimiter, encoding)
+        return self._write(data, request, self._identity(writer_id, commit_id), False, version, files)
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows, as one commit. Reads no data file; older snapshots keep the rows until they expire.
@@ -219,9 +248,10 @@ class Writing(Handle):
         identity: Identity,
         compact: bool | None,
         version: Version,
+        files: FileOptions,
         evolving: bool = False,
     ) -> Snapshot | None:
-        return write(version, self.runtime, self.name, data, request, identity, compact, evolving)
+        return write(version, self.runtime, self.name, data, request, identity, compact, evolving, files)
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         if commit_id is None:

@@ -1,0 +1,130 @@
+"""Text files as UTF-8: decompressed, decoded, and without a byte order mark.
+
+A byte order mark tells the encoding of a file. Without one, a file is UTF-8: any other encoding would be a guess that changes
+letters without an error, so bytes that are not UTF-8 are refused, with the line and the encodings that the line could have.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidData, Wording
+
+_CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
+COMPRESSED = tuple(_CODECS)
+UTF_8 = "utf-8"
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, UTF_8),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_GUESSES = "cp1252", "latin-1"
+_CHUNK = 1 << 20
+_SHOWN = 60
+"""Bytes of a line in an error."""
+
+
+class Text(NamedTuple):
+    """A text file. `marked`: a byte order mark tells the encoding."""
+
+    path: str
+    encoding: str
+    marked: bool
+
+    def open(self) -> pa.NativeFile:
+        """The text as UTF-8. Its reads raise UnicodeDecodeError for bytes of another encoding, except those of UTF-8 files."""
+        stream = _decompressed(self.path)
+        if self.encoding != UTF_8:
+            return pa.transcoding_input_stream(stream, self.encoding, UTF_8)
+        if self.marked:
+            stream.read(len(codecs.BOM_UTF8))
+        return stream
+
+    def unreadable(self) -> InvalidData | None:
+        """The error for the first bytes that are not of the encoding; None if all are."""
+        decoder, before, lines = codecs.getincrementaldecoder(self.encoding)(), b"", 1
+        with _decompressed(self.path) as stream:
+            while True:
+                chunk = stream.read(_CHUNK)
+                try:
+                    made = decoder.decode(chunk, final=not chunk)
+                except UnicodeDecodeError as error:
+                    ahead = error.object[: error.start]
+                    line = lines + ahead.count(b"\n")
+                    return self._not_of(
+                        line, (before + error.object)[: len(before) + error.end + _SHOWN], len(before) + error.start
+                    )
+                if not chunk:
+                    return None
+                lines, before = lines + made.count("\n"), chunk[chunk.rfind(b"\n") + 1 :][-_SHOWN:]
+
+    def _not_of(self, line: int, data: bytes, place: int) -> InvalidData:
+        start = max(data.rfind(b"\n", 0, place) + 1, place - _SHOWN // 2)
+        end = data.find(b"\n", place)
+        shown = data[start : end if end >= 0 else len(data)].rstrip(b"\r")[:_SHOWN]
+        readings = {name: text for name in _GUESSES if (text := _decoded(shown, name)) is not None}
+        cure = Wording(
+            "pass the encoding that the file was written in: "
+            + "; or ".join(f"encoding={name!r} reads this as {text!r}" for name, text in readings.items()),
+            command="give the encoding that the file was written in: "
+            + "; or ".join(f"--encoding {name} reads this as {text!r}" for name, text in readings.items()),
+            sql="give the encoding that the file was written in, such as FORMAT_OPTIONS ('encoding' = 'latin-1')",
+        )
+        return InvalidData(
+            f"the file is not {self.encoding.upper()}",
+            where=f"{self.path}, line {line}",
+            expected=f"text in {self.encoding.upper()}",
+            found=repr(shown)[1:],
+            cure=cure if self.encoding == UTF_8 else "name the encoding that the file was written in",
+        )
+
+
+def opened(path: str, encoding: str | None) -> Text:
+    """A text file; `encoding`: None: recognised. Raises InvalidData, OSError."""
+    with _decompressed(path) as stream:
+        begin = stream.read(1024)
+    mark = next(((mark, name) for mark, name in _MARKS if begin.startswith(mark)), None)
+    if mark is None:
+        if encoding is None and begin.count(b"\0") * 4 > len(begin):
+            order = "le" if begin[1::2].count(b"\0") >= begin[::2].count(b"\0") else "be"
+            name = f"utf-16-{order}"
+            raise InvalidData(
+                "the file has no byte order mark, and many of its bytes are zero",
+                where=path,
+                expected="UTF-8, or a byte order mark",
+                found=repr(begin[:16])[1:],
+                cure=Wording(
+                    f"pass encoding={name!r} if it is text in UTF-16",
+                    command=f"give --encoding {name} if it is text in UTF-16",
+                    sql=f"give FORMAT_OPTIONS ('encoding' = '{name}') if it is text in UTF-16",
+                ),
+            )
+        return Text(path, encoding or UTF_8, False)
+    if encoding is not None and not encoding.startswith(mark[1]):
+        raise InvalidData(
+            f"the byte order mark of the file is that of {mark[1].upper()}",
+            where=path,
+            expected=f"encoding={mark[1]!r}, or none",
+            found=f"encoding={encoding!r}",
+            cure=Wording("leave the encoding out: the mark tells it", command="leave --encoding out: the mark tells it"),
+        )
+    return Text(path, mark[1], True)
+
+
+def _decompressed(path: str) -> pa.NativeFile:
+    suffix = path.rpartition(".")[2].lower()
+    return pa.input_stream(path, compression=_CODECS.get(suffix))
+
+
+def _decoded(data: bytes, encoding: str) -> str | None:
+    """The text of the bytes, None if they have no printable text in this encoding."""
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return text if text.replace("\t", " ").isprintable() or encoding == _GUESSES[-1] else None
