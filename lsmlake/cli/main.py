@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
 from lsmlake.undo import behind
 
+_FAILED = 1
 _INTERRUPTED = 130
 """The exit code that Typer gives for KeyboardInterrupt, too."""
 
@@ -20,6 +22,10 @@ def run() -> None:
     except BaseException as error:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to undo, and Python would print where it ends
         end = behind(error) or error
+        if isinstance(end, OSError):  # of the texts that Typer prints; those of commands end in `cli.guard`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush would fail again
+            print(f"error: cannot write the result: {end.strerror or end}", file=sys.stderr)
+            raise SystemExit(_FAILED) from None
         if not isinstance(end, KeyboardInterrupt) and getattr(end, "code", None) != _INTERRUPTED:
             raise
         print("interrupted", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.store.scratch import Scratch
+from lsmlake.store.storage import storage_errors
 
 _BATCH_ROWS = 1 << 16
 
@@ -34,15 +35,17 @@ class Spill:
         self._files += 1
         try:
             for key, table in parts:
-                writer = writer or pa.ipc.new_file(path, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
-                batches = table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
-                for batch in batches:
-                    writer.write_batch(batch)
+                with storage_errors("write", path):
+                    writer = writer or pa.ipc.new_file(path, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+                    batches = table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+                    for batch in batches:
+                        writer.write_batch(batch)
                 self._runs.setdefault(key, []).append(_Stretch(path, count, count + len(batches), table.num_rows))
                 count += len(batches)
         finally:
             if writer is not None:
-                writer.close()
+                with storage_errors("write", path):
+                    writer.close()
 
     def keys(self) -> list[Hashable]:
         return list(self._runs)
