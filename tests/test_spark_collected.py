@@ -138,11 +138,13 @@ def test_every_way_of_writing_gives_the_same(spark, spark_lake, rows):
     options = {"changelog-producer": "input", "write.collect-rows": 1_000 if rows else 0}
     table = made(spark_lake, rows=10, **options)
     kinds = spark.createDataFrame(pa.table({"id": [1, 2, 2, 3, 30], "v": [1, 2, 3, 4, 5], "op": ["+I", "+I", "+U", "-D", "+I"]}))
-    first = table.upsert(kinds, row_kind="op", writer_id="w", commit_id=7)
+    with pytest.raises(InvalidData, match="have passed a shuffle"):
+        table.upsert(kinds.repartition(5, "v"), row_kind="op")
+    first = table.upsert(kinds, row_kind="op", writer_id="w", commit_id=7, order_by="v")
     assert table.upsert(kinds, row_kind="op", writer_id="w", commit_id=7) == first
     assert first.delta_rows == 4
     table.delete_keys(spark.createDataFrame(pa.table({"id": [5, 6, 600]})))
-    table.upsert(spark.range(0, 900, 1, 5).selectExpr("id % 9 + 100 as id", "id as v"), compact=False)
+    table.upsert(spark.range(0, 900, 1, 5).selectExpr("id % 9 + 100 as id", "id as v"), compact=False, order_by="v")
     table.compact()
     expected = [(0, None), (1, 1), (2, 3), (4, None), (7, None), (8, None), (9, None), (30, 5)]
     holds(table, [*expected, *((100 + i, 891 + i) for i in range(9))])

@@ -31,12 +31,12 @@ def history(kinds: tuple[str, ...], seed: int) -> list[list[tuple]]:
 
 
 def frame(spark, rows: list[tuple]):
-    """The rows in their order over several partitions."""
+    """The rows over several partitions; `place` is their order."""
     columns = zip(*[(place, *row) for place, row in enumerate(rows)], strict=True)
     types = [pa.int64(), pa.string(), *[pa.int32()] * 5]
     names = ["place", "op", *COLUMNS]
     data = pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
-    return spark.createDataFrame(data).repartitionByRange(3, "place").sortWithinPartitions("place").drop("place")
+    return spark.createDataFrame(data).repartitionByRange(3, "place").sortWithinPartitions("place")
 
 
 def check(table: lsmlake.Table, expected: dict[int, dict], mode: str = "fresh") -> None:
@@ -70,7 +70,7 @@ def test_a_history_through_spark(spark, spark_lake, name, mode):
     table = spark_lake.create_table("d.t", f"k INT NOT NULL, {setup.ddl}", primary_key=["k"], options=options)
     expected: dict[int, dict] = {}
     for number, rows in enumerate(history(setup.kinds, seed=len(name))):
-        table.upsert(frame(spark, rows), row_kind="op", compact=number in (0, 2))
+        table.upsert(frame(spark, rows), row_kind="op", compact=number in (0, 2), order_by="place")
         for kind, *values in rows:
             row = dict(zip(COLUMNS, values, strict=True))
             state = setup.fold(expected.pop(row["k"], None), row, kind)
@@ -89,7 +89,7 @@ def test_an_invalid_row_reaches_the_user_as_the_error_it_is(spark, spark_lake):
     columns = f"k INT NOT NULL, {SETUPS['first-row'].ddl}"
     table = spark_lake.create_table("d.t", columns, primary_key=["k"], options={"merge-engine": "first-row"})
     with pytest.raises(lsmlake.errors.InvalidData, match="first-row does not support deletes"):
-        table.upsert(frame(spark, [("-D", 1, 1, 1, 1, 1)]), row_kind="op")
+        table.upsert(frame(spark, [("-D", 1, 1, 1, 1, 1)]), row_kind="op", order_by="place")
     assert table.snapshots().num_rows == 0
 
 

@@ -34,12 +34,14 @@ def save(frame, folder: str, **options: object) -> None:
 
 @pytest.mark.connect(short="classic")
 def test_an_append_is_an_upsert_and_one_commit(spark, table, folder):
-    """Of rows with one key the last wins, wherever the tasks found them."""
+    """Of rows with one key the last by the option order-by wins, wherever the tasks found them."""
     first = spark.range(0, 100, 1, 4).selectExpr("int(id) AS id", "string(id) AS v", "date'2026-01-01' AS day")
     save(first, folder)  # an INT key goes to the bucket of the BIGINT
     same(table.df(columns=["id", "v"]), rows(first.selectExpr("bigint(id)", "v")))
     keyed = "id % 50 AS id", "date'2026-01-02' AS day", "concat('new ', id) AS v"
-    save(spark.range(0, 200, 1, 4).selectExpr(*keyed), folder)
+    with pytest.raises(PySparkException, match="different input partitions"):
+        save(spark.range(0, 200, 1, 4).selectExpr(*keyed), folder)
+    save(spark.range(0, 200, 1, 4).selectExpr(*keyed), folder, **{"order-by": "length(v), v"})
     expected = spark.range(100).selectExpr("id", "if(id < 50, concat('new ', id + 150), string(id)) AS v")
     same(table.df(columns=["id", "v"]), rows(expected))
     assert table.snapshots()["delta_record_count"].to_pylist() == [100, 50]
@@ -154,9 +156,9 @@ def test_a_stream_is_written_exactly_once_by_the_id_of_its_query(spark, spark_la
 def test_rows_that_do_not_fit_a_message_and_micro_batches_that_fail(spark, table, folder, tmp_path):
     """Large parts wait in files of the table, which an error removes with the other files."""
     wide = spark.range(0, 300, 1, 2).selectExpr(
-        "id % 200 AS id", "date'2026-01-01' AS day", "concat(id, repeat('x', 20000)) AS v"
+        "id % 200 AS id", "date'2026-01-01' AS day", "concat(id, repeat('x', 20000)) AS v", "id AS place"
     )
-    save(wide, folder)
+    save(wide, folder, **{"order-by": "place"})
     assert table.df().where("v like concat(if(id < 100, id + 200, id), 'x%')").count() == 200
     bad = wide.selectExpr("nullif(id, 99) AS id", "day", "v")
     with pytest.raises(PySparkException, match="column 'id': a null"):

@@ -16,6 +16,7 @@ from strategies import Shape, encoded_rows, new_lake, seen
 from lsmlake.format.files import Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import Source
+from lsmlake.write.arrival import Arrival
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request
 
@@ -50,7 +51,7 @@ def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | 
         for batch in batches:
             numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.layout.buckets)
             place = order[start : (start := start + batch.num_rows)]
-            intake.add(batch, pa.chunked_array([pa.array(numbers)]), pa.chunked_array([pa.array(place)]))
+            intake.add(batch, pa.chunked_array([pa.array(numbers)]), Arrival(np.asarray(place)))
         for bucket, tables, given_tables in intake.sorted():
             result[bucket] = [row for part in list(tables) for row in part.to_pylist()]
             result[bucket, "given"] = [row for part in list(given_tables) for row in part.to_pylist()]
@@ -107,7 +108,7 @@ def test_a_spilled_upsert_is_the_upsert(spark, spark_lake, lake, partitioned):
             options={"bucket": 2, **options},
         )
         for compact in (None, False):
-            table.upsert(frame, row_kind="op", compact=compact)
+            table.upsert(frame, row_kind="op", compact=compact, order_by="place")
             same(table.scan(columns=["id", "place"]).to_arrow(), expected)
             same(table.df(columns=["id", "place"]), expected)
         table.compact(full=True)

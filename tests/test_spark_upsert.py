@@ -34,20 +34,22 @@ def level0(table: lsmlake.Table) -> int:
 def test_the_last_of_many_rows_of_a_key_wins_in_any_partition(spark, spark_lake):
     table = spark_lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 3})
     frame = spark.range(0, 5_000, 1, 7).selectExpr("id % 100 AS id", "id AS v", "'first' AS s")
-    snapshot = table.upsert(frame)
+    with pytest.raises(InvalidData, match=r"rows of one key differ.*different input partitions.*order_by.*sequence.field.*ANY"):
+        table.upsert(frame)
+    snapshot = table.upsert(frame, order_by="v")
     assert (snapshot.delta_rows, snapshot.total_rows) == (100, 100)
     same(table.scan(columns=["id", "v"]).to_arrow(), pa.table({"id": range(100), "v": range(4_900, 5_000)}))
     newer = spark.range(10, 0, -1, 3).selectExpr("10 - id AS id", "-id AS v", "'b' AS s")
-    table.upsert(newer.unionByName(newer.selectExpr("id", "0L AS v", "'c' AS s").where("id < 5")))
+    table.upsert(newer.unionByName(newer.selectExpr("id", "0L AS v", "'c' AS s").where("id < 5")), order_by="s")
     expected = [*((i, 0, "c") for i in range(5)), *((i, i - 10, "b") for i in range(5, 10))]
     same(table.scan(where="id < 10").to_arrow(), expected)
 
 
 def kinds_frame(spark, rows: list[tuple], buckets: int = 4):
-    """(id, v, kind) rows, in their order over several partitions."""
+    """(id, v, kind, place) rows over several partitions; `place` is their order."""
     columns = zip(*[(place, *row) for place, row in enumerate(rows)], strict=True)
     data = pa.table(dict(zip(("place", "id", "v", "op"), columns, strict=True)))
-    return spark.createDataFrame(data).repartitionByRange(buckets, "place").sortWithinPartitions("place").drop("place")
+    return spark.createDataFrame(data).repartitionByRange(buckets, "place").sortWithinPartitions("place")
 
 
 CHANGES = [
@@ -59,7 +61,7 @@ CHANGES = [
 def test_row_kinds_of_a_column_that_is_not_stored(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options={"bucket": 2})
     table.upsert(spark.createDataFrame(pa.table({"id": [2, 5, 6, 7], "v": [0, 0, 0, 0]})))
-    table.upsert(kinds_frame(spark, CHANGES), row_kind="op")
+    table.upsert(kinds_frame(spark, CHANGES), row_kind="op", order_by="place")
     same(table.scan().to_arrow(), [(1, 11), (3, 33), (4, 41), (7, 0)])
 
 
@@ -76,7 +78,7 @@ def test_row_kinds_of_a_column_of_the_table(spark, spark_lake, option, live):
     schema = "id BIGINT NOT NULL, v BIGINT, op STRING"
     table = spark_lake.create_table("d.t", schema, primary_key=["id"], options=options)
     table.upsert(spark.createDataFrame(pa.table({"id": [2, 5, 6, 7], "v": [0, 0, 0, 0], "op": ["+I"] * 4})))
-    table.upsert(kinds_frame(spark, CHANGES))
+    table.upsert(kinds_frame(spark, CHANGES), order_by="place")
     same(table.scan(columns=["id", "v"]).to_arrow(), sorted(live.items(), key=repr))
 
 
@@ -224,7 +226,7 @@ def test_cast_converts_in_the_zone_of_the_session(spark, spark_lake, collected):
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
-        table.upsert(text, cast=True)
+        table.upsert(text, cast=True, order_by="amount")
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
     assert table.scan().count() == 101

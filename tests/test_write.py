@@ -23,6 +23,7 @@ from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import DataReader
 from lsmlake.store.data_writer import Origin
+from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import Request, prepare
 
@@ -64,7 +65,7 @@ def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, 
         found.sort(key=lambda row: tuple(map(rank, row[: len(shape.key)])))
 
     numbers = bucket_of([prepared[name] for name in table.version.schema.bucket_key], buckets) if shuffled else None
-    parts = list(split(prepared, table.version.schema, buckets, numbers, np.array(order) if shuffled else None))
+    parts = list(split(prepared, table.version.schema, buckets, numbers, Arrival(np.array(order)) if shuffled else None))
     assert len({bucket for bucket, _ in parts}) == len(parts)
     assert {bucket: rows_of(part) for bucket, part in parts} == {
         bucket: [tuple(map(seen, row)) for row in found] for bucket, found in expected.items()

@@ -22,11 +22,11 @@ from lsmlake.cdc.changes import (
     read_piece,
     snapshot_pieces,
 )
+from lsmlake.cdc.commits import Feed
 from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
-from lsmlake.read.plan import Projection
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.statements.attempts import moment_of
 from lsmlake.store.metadata import Metadata
@@ -50,6 +50,7 @@ class Changes(Readable):
     where: str | None
     columns: tuple[str, ...] | None
     mode: ChangesMode = DIFF
+    commit_columns: bool = False
 
     def __repr__(self) -> str:
         return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._arguments())}>"
@@ -62,14 +63,14 @@ class Changes(Readable):
         given = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
         return [(name, value) for name, value in given if value is not None]
 
-    def _planned(self) -> tuple[Projection, list[Piece]]:
+    def _planned(self) -> tuple[Feed, list[Piece]]:
         """The columns and predicate, and the pieces to read."""
         latest = Version.latest(self.meta)
         schema = latest.schema
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
         predicate = predicate_of(self.where, schema.typed_columns, self.runtime.zone, moment_of(self.meta.env))
-        like = Projection.of(schema, predicate, self.columns)
+        like = Feed.asked(schema, predicate, self.columns, self.commit_columns, self.meta.paths.root)
         last = latest.snapshot if self.end is None else self._last(self.end)
         first = None if isinstance(self.start, int) else self._first()
         start = 0 if first is None and isinstance(self.start, datetime.datetime) else self.start if first is None else first.id

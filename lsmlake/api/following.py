@@ -12,11 +12,11 @@ from lsmlake.api.readable import Readable
 from lsmlake.api.types import ChangesMode, StartMode
 from lsmlake.border import public, through
 from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, read_piece
+from lsmlake.cdc.commits import Feed
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
-from lsmlake.read.plan import Projection
 from lsmlake.read.travel import milliseconds
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
@@ -35,6 +35,7 @@ class Following:
     columns: Sequence[str] | None = None
     consumer: str | None = None
     limit: Limit = UNLIMITED
+    commit_columns: bool = False
 
     def follower(self, meta: Metadata, zone: str, schema: Schema | None = None) -> Follower:
         """The follower for these values. `zone`: the time zone of times, here and in `where`, that name none. `schema`: names the
@@ -58,7 +59,8 @@ class Following:
         if self.consumer is not None:
             meta.paths.consumer(self.consumer)  # refuses an invalid name
         predicate = predicate_of(self.where, schema.typed_columns, zone, None)  # the time goes on while it follows
-        return Follower(meta, Projection.of(schema, predicate, self.columns), mode, start, self.consumer)
+        feed = Feed.asked(schema, predicate, self.columns, self.commit_columns, root)
+        return Follower(meta, feed, mode, start, self.consumer)
 
 
 @public
@@ -66,14 +68,15 @@ class Following:
 class ChangeBatch(Readable):
     """The changes of one snapshot, or all rows of the first snapshot: an item of `Table.follow`.
 
-    The first column is `_row_kind`. The object has the Arrow stream interface.
+    The first column is `_row_kind`, the last ones are the commit columns, if they were asked for. The object has the Arrow stream
+    interface.
 
     Attributes:
         snapshot: the id of the snapshot.
     """
 
     meta: Metadata
-    like: Projection
+    like: Feed
     snapshot: int
     pieces: tuple[Piece, ...]
 

@@ -129,7 +129,7 @@ class Merging:
         return act
 
     def _evolved(self, version: Version, columns: pa.Schema) -> Version:
-        return evolve(version, self.name, columns, None, partial(self.runtime.compactions, version.meta))
+        return evolve(version, self.name, columns, (), partial(self.runtime.compactions, version.meta))
 
     def _spread(self, read_on: Version, source: MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
         read = self.runtime.merging(read_on, source, self.statement)

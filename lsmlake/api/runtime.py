@@ -15,7 +15,6 @@ from lsmlake.api.following import Following
 from lsmlake.api.types import (
     BatchFunction,
     MergeSource,
-    RowKinds,
     SparkDataFrame,
     SparkSession,
     SparkStrategy,
@@ -24,6 +23,7 @@ from lsmlake.api.types import (
     Trigger,
 )
 from lsmlake.cdc.changes import Piece
+from lsmlake.cdc.commits import Feed
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
@@ -33,7 +33,7 @@ from lsmlake.predicate import Predicate
 from lsmlake.predicate.spark_sql.parse import parse
 from lsmlake.predicate.tree import Unsupported
 from lsmlake.read.measure import Measured, measure
-from lsmlake.read.plan import Plan, Projection
+from lsmlake.read.plan import Plan
 from lsmlake.read.top import KeyOrder
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
@@ -154,7 +154,7 @@ class Runtime:
         """The first rows of a plan, in the order of the key, as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
-    def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]) -> SparkDataFrame:
+    def changes_frame(self, meta: Metadata, like: Feed, pieces: Sequence[Piece]) -> SparkDataFrame:
         """The changes of `pieces` as a DataFrame of the runtime."""
         _needs_spark("to_spark()")
 
@@ -195,7 +195,7 @@ class Runtime:
         self,
         table: object,
         writer_id: str | None,
-        row_kind: RowKinds | None,
+        request: Request,
         checkpoint: str | None,
         replaces: str | None,
     ) -> BatchFunction:
@@ -208,7 +208,9 @@ class Runtime:
         data: SparkDataFrame,
         checkpoint: str | Path,
         trigger: Trigger,
-        row_kind: RowKinds | None,
+        request: Request,
+        query_name: str | None,
+        writer_id: str | None,
     ) -> StreamingQuery:
         """Start a streaming upsert."""
         _needs_spark("write_stream()")

@@ -91,12 +91,13 @@ class Binlog(Readable):
 
 
 class Asked(NamedTuple):
-    """What a system table is asked of. `start`: the snapshot before the first change."""
+    """What a system table is asked of. `start`: the snapshot before the first change. `commit_columns`: see `Changes`."""
 
     meta: Metadata
     runtime: Runtime
     moment: Moment
     start: int | str | None
+    commit_columns: bool = False
 
 
 class OfRows(NamedTuple):
@@ -119,7 +120,7 @@ def _binlog(asked: Asked) -> Binlog:
     if start is None:
         first = next(iter(meta.snapshots.ids()), 1)
         start = 0 if first == 1 else first
-    return Binlog(Changes(meta, asked.runtime, start, end, None, None, AUTO))
+    return Binlog(Changes(meta, asked.runtime, start, end, None, None, AUTO, asked.commit_columns))
 
 
 ROWS: Mapping[str, OfRows] = {
@@ -141,6 +142,8 @@ def system_table(name: str, asked: Asked) -> pa.Table | Readable:
         raise InvalidQuery("unknown system table", where=where, expected=expected, found=repr(name), cure=cure)
     if asked.start is not None and name != "binlog":
         raise InvalidQuery(f"{name} has no start", where=where, found=f"start={asked.start!r}", cure="leave start out")
+    if asked.commit_columns and name != "binlog":
+        raise InvalidQuery(f"{name} has no commit columns", where=where, found="commit_columns=True", cure="leave it out")
     if name in ROWS:
         return ROWS[name].read(asked)
     found = TABLES[name]

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery as StreamingQuery
 
     from lsmlake.statements.statement import Statement as Statement
+    from lsmlake.write.order_by import AnyOrder
 
     class ArrowStream(Protocol):
         """Data with the Arrow stream interface: tables of PyArrow, pandas and Polars, record batch readers, Spark DataFrames."""
@@ -147,6 +148,7 @@ if TYPE_CHECKING:
     Value: TypeAlias = str | bytes | bool | int | float | Decimal | datetime.date | None
     ColumnType: TypeAlias = str | ArrowType | SparkType
     RowKinds: TypeAlias = str | RowKindColumn
+    OrderKeys: TypeAlias = str | Sequence[str] | Literal[AnyOrder.ANY]
     OptionValue: TypeAlias = str | int | float | bool | Sequence[str]
     TableSchema: TypeAlias = ArrowSchema | str | SparkSchema
     SparkSession: TypeAlias = ClassicSession | ConnectSession
@@ -164,3 +166,4 @@ else:  # the types that the border tests at run time; the verbs themselves refus
     ArrowExpression = pc.Expression
     Trigger = Mapping[str, object]
     RowKinds = str | Mapping[str, object]
+    OrderKeys = object

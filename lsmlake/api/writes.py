@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
+import pyarrow as pa
+
 from lsmlake.api.input_places import sentence
 from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.runtime import Runtime
@@ -18,7 +20,7 @@ from lsmlake.schema.conform import Cast
 from lsmlake.store.file_options import FileOptions
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_tables
-from lsmlake.write.prepare import Request
+from lsmlake.write.prepare import Request, unstored
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
 
@@ -40,12 +42,16 @@ def write(
 ) -> Snapshot | None:
     """Writes data, in this process or by the runtime that owns it. `name`: of the table. `compact`, `evolving`: see `upsert`.
     `options`: how text files are read."""
-    evolved = partial(evolve, name=name, row_kind=request.row_kind, compactions=partial(runtime.compactions, version.meta))
+    compactions = partial(runtime.compactions, version.meta)
+
+    def evolved(found: pa.Schema) -> Version:
+        return evolve(version, name, found, unstored(found, version.schema, request), compactions)
+
     evolving = not request.deletes and (evolving or version.options.write.merge_schema) and not replayed(version, identity)
     if runtime.owns(data):
         options.check((), name, "a DataFrame")
         found = runtime.columns_of(data.schema) if evolving else None
-        version = evolved(version, found=found) if found is not None else version
+        version = evolved(found) if found is not None else version
         return runtime.upsert(version, data, identity, request=request, compact=compact)
     given = as_input(data, version.schema.plain_columns, options=options)
     try:
@@ -61,15 +67,16 @@ def _written(
     request: Request,
     identity: Identity,
     compact: bool | None,
-    evolved: Callable[..., Version] | None,
+    evolved: Callable[[pa.Schema], Version] | None,
 ) -> Snapshot | None:
     tables = given.tables
     if given.text:
         request = replace(request, cast=Cast(runtime.zone))
+        request = replace(request, order_by=request.order_by and replace(request.order_by, untyped=True))
     if given.files is not None:
         request = replace(request, properties=partial(_properties, given))
     if evolved is not None and (first := next((table for table in tables if table.num_rows), None)) is not None:
-        version, tables = evolved(version, found=first.schema), chain([first], tables)
+        version, tables = evolved(first.schema), chain([first], tables)
     if version.schema.append_only:
         return append_tables(version, tables, request, identity)
     return upsert_tables(version, tables, request, identity, inline_picker(version, compact))

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from lsmlake.kernels.chunks import joined
 from lsmlake.lsm.difference import KIND_FIELD, equal_rows
+from lsmlake.schema.commit_columns import COMMIT_COLUMNS
 from lsmlake.schema.rowkind import NAMES, UPDATE_AFTER, UPDATE_BEFORE
 
 ROWKIND = "rowkind"
@@ -46,8 +47,12 @@ def as_lists(changes: Iterable[pa.RecordBatch], key: Sequence[str], schema: pa.S
 
 
 def list_schema(kind: pa.Field, columns: pa.Schema) -> pa.Schema:
-    """The schema of `as_lists`: the row kind, then each column as a list that is never null."""
-    lists = [pa.field(f.name, pa.list_(pa.field("element", f.type, f.nullable)), nullable=False) for f in columns]
+    """The schema of `as_lists`: the row kind, then each column as a list that is never null. Commit columns stay values: those of
+    the +U of an update."""
+    lists = [
+        f if f.name in COMMIT_COLUMNS else pa.field(f.name, pa.list_(pa.field("element", f.type, f.nullable)), nullable=False)
+        for f in columns
+    ]
     return pa.schema([kind, *lists])
 
 
@@ -57,5 +62,11 @@ def _listed(changes: pa.Table, key: Sequence[str], schema: pa.Schema) -> pa.Tabl
     places = np.flatnonzero(before[:-1] & after[1:])
     places = places[equal_rows(changes.select(key), places, places + 1)]
     offsets = np.delete(np.arange(changes.num_rows + 1, dtype=np.int32), places + 1)
-    lists = [pa.ListArray.from_arrays(pa.array(offsets), joined(changes[f.name]), type=f.type) for f in list(schema)[1:]]
-    return pa.table([kinds.take(pa.array(offsets[1:] - 1)), *lists], schema=schema)
+    last = pa.array(offsets[1:] - 1)
+    columns = [
+        joined(changes[f.name]).take(last)
+        if f.name in COMMIT_COLUMNS
+        else pa.ListArray.from_arrays(pa.array(offsets), joined(changes[f.name]), type=f.type)
+        for f in list(schema)[1:]
+    ]
+    return pa.table([kinds.take(last), *columns], schema=schema)

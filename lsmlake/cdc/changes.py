@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.cdc.commits import COMMIT_FIELDS, Commit, Feed
 from lsmlake.cdc.diff import Pair, pairs, read_pair
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format import manifest
@@ -65,11 +66,12 @@ class Inserts:
 @dataclass(frozen=True)
 class Piece:
     """The changes of `bucket`, in order. A step compares two states (`Pair`), reads change files, or reads all rows of a split as
-    inserts (`Inserts`). `snapshots`: the ids of the snapshots whose files are read. `upserts`: report changes as +I and -D
-    only."""
+    inserts (`Inserts`). `commits`: the commit of each step. `snapshots`: the ids of the snapshots whose files are read.
+    `upserts`: report changes as +I and -D only."""
 
     bucket: Bucket
     steps: tuple[Pair | ChangeFiles | Inserts, ...]
+    commits: tuple[Commit, ...]
     snapshots: frozenset[int]
     upserts: bool = False
 
@@ -155,7 +157,7 @@ def view_of(schema: Schema, mode: str) -> str:
     return _VIEWS[schema.parsed_options.changelog.producer] if mode in (CHANGELOG, AUTO) else FRESH
 
 
-def diff_pieces(meta: Metadata, like: Projection, first: Snapshot | None, last: Snapshot | None) -> list[Piece]:
+def diff_pieces(meta: Metadata, like: Feed, first: Snapshot | None, last: Snapshot | None) -> list[Piece]:
     """Returns the changes from `first` to `last`, one piece per bucket that differs."""
     for snapshot in (first, last):
         _check_columns(meta.schemas.of(snapshot), like, meta.paths.root)
@@ -164,21 +166,33 @@ def diff_pieces(meta: Metadata, like: Projection, first: Snapshot | None, last: 
 
 def _pieces(before: Plan, after: Plan) -> list[Piece]:
     numbers = frozenset(plan.snapshot.id for plan in (before, after) if plan.snapshot is not None)
-    return [Piece(pair.bucket, (pair,), numbers) for pair in pairs(before, after)]
+    if after.snapshot is None:
+        return []
+    return _alone(((pair.bucket, pair) for pair in pairs(before, after)), after.snapshot, numbers)
 
 
-def insert_pieces(meta: Metadata, like: Projection, snapshot: Snapshot | None, mode: str) -> list[Piece]:
+def _alone(
+    steps: Iterable[tuple[Bucket, Pair | ChangeFiles | Inserts]], snapshot: Snapshot, numbers: frozenset[int]
+) -> list[Piece]:
+    """Pieces of one step each, all of the commit of `snapshot`."""
+    numbered = enumerate(steps)
+    return [Piece(bucket, (step,), (Commit.of(snapshot, number),), numbers) for number, (bucket, step) in numbered]
+
+
+def insert_pieces(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: str) -> list[Piece]:
     """Returns all rows visible at `snapshot`, as inserts. Changes of `mode` after `snapshot` continue from them."""
     schema = meta.schemas.of(snapshot)
     _check_columns(schema, like, meta.paths.root)
     splits = _plan(meta, like, snapshot, view_of(schema, mode)).splits
     alone = (replace(s, files=(file,), lookup_files=()) for s in splits if not (s.level0 or s.merged) for file in s.files)
     together = (s for s in splits if s.level0 or s.merged)
-    numbers = frozenset() if snapshot is None else frozenset({snapshot.id})
-    return [Piece(split.bucket, (Inserts(split, schema.id),), numbers) for split in (*alone, *together)]
+    if snapshot is None:
+        return []
+    steps = ((split.bucket, Inserts(split, schema.id)) for split in (*alone, *together))
+    return _alone(steps, snapshot, frozenset({snapshot.id}))
 
 
-def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) -> list[Piece]:
+def snapshot_pieces(meta: Metadata, like: Feed, number: int, mode: str) -> list[Piece]:
     """Returns the changes of the commit of snapshot `number`; repeated calls return the same order. An OVERWRITE snapshot without
     a changelog is compared with the one before, with any producer. Raises SnapshotNotFound if the snapshot has expired and
     left no changelog, or if the changes depend on the snapshot before and that has expired."""
@@ -208,7 +222,7 @@ def snapshot_pieces(meta: Metadata, like: Projection, number: int, mode: str) ->
     return [replace(piece, upserts=mode == DELTA) for piece in found]
 
 
-def _check_columns(schema: Schema, like: Projection, where: str) -> None:
+def _check_columns(schema: Schema, like: Feed, where: str) -> None:
     """Raises InvalidQuery if rows of `schema` cannot have the columns of `like`, a later or an earlier state of the table."""
     if schema.id > like.schema.id and (lost := lost_column(like.schema, schema)):
         raise InvalidQuery(
@@ -235,16 +249,17 @@ def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
     for piece in pieces:
         known = found.get(piece.bucket)
         if known is not None:
-            piece = replace(piece, steps=known.steps + piece.steps, snapshots=known.snapshots | piece.snapshots)
+            steps, commits = known.steps + piece.steps, known.commits + piece.commits
+            piece = replace(piece, steps=steps, commits=commits, snapshots=known.snapshots | piece.snapshots)
         found[piece.bucket] = piece
     return list(found.values())
 
 
-def _plan(meta: Metadata, like: Projection, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
+def _plan(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
     return plan(Version.seen(meta, snapshot, like.schema), like.predicate, like.columns, mode, near)
 
 
-def _diff_to_previous(meta: Metadata, like: Projection, snapshot: Snapshot, mode: str) -> list[Piece]:
+def _diff_to_previous(meta: Metadata, like: Feed, snapshot: Snapshot, mode: str) -> list[Piece]:
     """Compares a snapshot with the one before, in the buckets that the commit touched. Each side is the view that changes of
     `mode` report there: another producer may begin with the snapshot."""
     before, schema = _before(meta, snapshot), meta.schemas.of(snapshot)
@@ -276,7 +291,7 @@ def _not_compared(meta: Metadata, snapshot: Snapshot, why: str) -> SnapshotNotFo
     )
 
 
-def _filters_keys_only(like: Projection) -> bool:
+def _filters_keys_only(like: Feed) -> bool:
     """Whether files with the written rows can be filtered: the predicate, if any, has key columns only, because in a delete row
     the other columns may be null, or no file has delete rows."""
     return like.schema.append_only or like.predicate is None or like.predicate.columns <= set(like.schema.primary_key)
@@ -293,15 +308,15 @@ def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Tab
     return written if pc.sum(written["rows"]).as_py() == snapshot.delta_rows else None
 
 
-def _file_pieces(entries: pa.Table, seen: Schema, like: Projection, snapshot: Snapshot) -> list[Piece]:
+def _file_pieces(entries: pa.Table, seen: Schema, like: Feed, snapshot: Snapshot) -> list[Piece]:
     """`entries`: of the snapshot, whose schema is `seen` through the columns of `like`."""
     if like.predicate is not None and entries.num_rows:
         entries = prune_by_key(entries, seen, like.predicate)
     found: dict[Bucket, list[DataFile]] = {}
     for bucket, _, file in manifest.files_of(entries, seen, statistics=False):
         found.setdefault(bucket, []).append(file)
-    numbers = frozenset({snapshot.id})
-    return [Piece(bucket, (ChangeFiles(tuple(files)),), numbers) for bucket, files in sorted(found.items(), key=_order)]
+    steps = ((bucket, ChangeFiles(tuple(files))) for bucket, files in sorted(found.items(), key=_order))
+    return _alone(steps, snapshot, frozenset({snapshot.id}))
 
 
 def _order(item: tuple[Bucket, object]) -> tuple:
@@ -311,24 +326,30 @@ def _order(item: tuple[Bucket, object]) -> tuple:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_piece(meta: Metadata, like: Projection, piece: Piece) -> Iterator[pa.Table]:
-    """Yields the changes of a piece in order: `_row_kind` as text, then the columns of `like`, filtered by its predicate. Raises
-    SnapshotNotFound if a snapshot has expired meanwhile."""
+def read_piece(meta: Metadata, like: Feed, piece: Piece) -> Iterator[pa.Table]:
+    """Yields the changes of a piece in order: `_row_kind` as text, then the columns of `like`, filtered by its predicate, then
+    the commit columns, if they are asked for. Raises SnapshotNotFound if a snapshot has expired meanwhile."""
+    schema = changes_schema(like)
     with meta.snapshots.unless_expired(*piece.snapshots):
-        for step in piece.steps:
+        for step, commit in zip(piece.steps, piece.commits, strict=True):
+            begun = 0
             for rows in _rows(BucketFiles(meta, like.schema, piece.bucket), like, step):
-                rows = _as_upserts(rows) if piece.upserts else rows
-                yield as_changes(rows).select([KIND_FIELD.name, *like.columns]).cast(changes_schema(like))
+                rows = as_changes(_as_upserts(rows) if piece.upserts else rows).select([KIND_FIELD.name, *like.columns])
+                if like.commits:
+                    columns = [*rows.columns, *commit.columns(begun, rows.num_rows)]
+                    rows, begun = pa.table(columns, names=schema.names), begun + rows.num_rows
+                yield rows.cast(schema)
 
 
-def changes_schema(like: Projection) -> pa.Schema:
+def changes_schema(like: Feed) -> pa.Schema:
     """Returns the schema of changes in the public API. Columns outside the key are nullable: a delete may have its key only."""
     key = like.schema.primary_key
     fields = (like.schema.plain_columns.field(name) for name in like.columns)
-    return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields)])
+    commits = COMMIT_FIELDS if like.commits else ()
+    return pa.schema([KIND_FIELD, *(f if f.name in key else f.with_nullable(True) for f in fields), *commits])
 
 
-def _rows(files: BucketFiles, like: Projection, step: Pair | ChangeFiles | Inserts) -> Iterator[pa.Table]:
+def _rows(files: BucketFiles, like: Feed, step: Pair | ChangeFiles | Inserts) -> Iterator[pa.Table]:
     if isinstance(step, Pair):
         yield read_pair(files.meta, like, step)
     elif isinstance(step, Inserts):
@@ -338,7 +359,7 @@ def _rows(files: BucketFiles, like: Projection, step: Pair | ChangeFiles | Inser
             yield from _read_file(files, like, file)
 
 
-def _inserts(files: BucketFiles, like: Projection, step: Inserts) -> Iterator[pa.Table]:
+def _inserts(files: BucketFiles, like: Feed, step: Inserts) -> Iterator[pa.Table]:
     schema = files.meta.schemas.get(step.schema_id)
     seen, defaults = through(schema, like.schema), defaults_after_merge(schema, like.schema)
     if not defaults:
@@ -350,7 +371,7 @@ def _inserts(files: BucketFiles, like: Projection, step: Inserts) -> Iterator[pa
         yield rows if like.predicate is None else rows.filter(evaluate(like.predicate, rows))
 
 
-def _read_file(files: BucketFiles, like: Projection, file: DataFile) -> Iterator[pa.Table]:
+def _read_file(files: BucketFiles, like: Feed, file: DataFile) -> Iterator[pa.Table]:
     with files.open(file) as reader:
         columns = [*like.needed, ROW_KIND] if reader.has_row_kind else list(like.needed)
         for chunk in reader.chunks(columns):

@@ -13,8 +13,8 @@ from functools import partial
 from typing import NamedTuple
 
 from lsmlake.cdc.changes import Piece, insert_pieces, snapshot_pieces
+from lsmlake.cdc.commits import Feed
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.read.plan import Projection
 from lsmlake.store.cache import Cache
 from lsmlake.store.consumers import Progress, progress_of, put_consumer
 from lsmlake.store.metadata import Metadata
@@ -71,7 +71,7 @@ class Follower:
     """`like`: columns and predicate; `mode`: see `cdc.changes`. `consumer`: continue after the recorded progress of this name."""
 
     meta: Metadata
-    like: Projection
+    like: Feed
     mode: str
     start: Start = FULL_THEN_CHANGES
     consumer: str | None = None

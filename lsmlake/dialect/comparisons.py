@@ -65,8 +65,8 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
     if query := node.args.get("query"):
         made = _in_query(context, node, query)
         sql = f"(NOT {made.sql})" if negated else made.sql
-        # outside of conditions Spark gives false where it is not known whether the query has the value
-        return made._replace(sql=sql if context.filters else f"coalesce({sql}, false)")
+        # elsewhere Spark gives false where it is not known whether the query has the value
+        return made._replace(sql=sql if context.filters and _decides(node) else f"coalesce({sql}, false)")
     nodes = [node.this, *node.expressions]
     if len(nodes) == 1:
         context.text.refuse(node, "the list of IN is empty", cure="write a value into it, or FALSE")
@@ -77,6 +77,14 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
     if is_calendar(kind):
         context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
     return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
+
+
+def _decides(node: exp.Expression) -> bool:
+    """Whether a condition is true or not as the node is, by AND, OR and NOT alone, so that null is as good as false."""
+    parent = node.parent
+    while isinstance(parent, (exp.Paren, exp.And, exp.Or, exp.Not)):
+        parent = parent.parent
+    return not isinstance(parent, exp.Condition)
 
 
 def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:

@@ -123,7 +123,7 @@ def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema:
             )
         sqls[field.name] = f"CAST({sql} AS {duck_name(wanted)})"
         fields.append(pa.field(field.name, wanted))
-        needs |= dict.fromkeys(_needs(node, translator.scope))
+        needs |= dict.fromkeys(needs_of(node, translator.scope))
     return Columns(sqls, pa.schema(fields), tuple(needs), zone)
 
 
@@ -141,10 +141,10 @@ def condition_from(translator: Translator, node: exp.Expression, zone: str) -> C
         found = format_type(made.type)
         translator.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=found, cure="write a comparison")
     sql = {"condition": f"CAST({made.sql} AS BOOLEAN)"}
-    return Condition(Columns(sql, pa.schema([("condition", BOOLEAN)]), tuple(_needs(node, translator.scope)), zone))
+    return Condition(Columns(sql, pa.schema([("condition", BOOLEAN)]), tuple(needs_of(node, translator.scope)), zone))
 
 
-def _needs(node: exp.Expression, scope: Scope) -> dict[str, None]:
+def needs_of(node: exp.Expression, scope: Scope) -> dict[str, None]:
     """The columns of the rows that an expression reads."""
     named = (part for part in node.walk() if isinstance(part, (exp.Column, exp.Dot)))
     paths = ([part.name for part in one.parts if isinstance(part, exp.Identifier)] for one in named)

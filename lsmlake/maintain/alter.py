@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,7 +40,6 @@ from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.altered import altered
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import combines_rows, through
-from lsmlake.schema.rowkind import Source
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -85,7 +84,7 @@ def alter(
 
 
 def evolve(
-    version: Version, name: str, found: pa.Schema, row_kind: Source | None, compactions: Callable[[Schema], CompactBuckets]
+    version: Version, name: str, found: pa.Schema, ignored: Collection[str], compactions: Callable[[Schema], CompactBuckets]
 ) -> Version:
     """Adds the columns of written data that the table lacks; returns the version to write to.
 
@@ -93,10 +92,9 @@ def evolve(
         version: the table.
         name: its name, for messages.
         found: the columns of the data.
-        row_kind: the column with row kinds, which is not stored.
+        ignored: columns that are not stored, such as that with the row kinds.
         compactions: see `alter`.
     """
-    ignored = () if row_kind is None else (row_kind.column,)
     if not additions(found, version.schema, ignored):
         return version
     alter(version.meta, name, (), compactions, lambda schema: additions(found, schema, ignored))

@@ -11,7 +11,8 @@ import pyarrow as pa
 from lsmlake.cdc import binlog
 from lsmlake.cdc.binlog import ROWKIND, list_schema
 from lsmlake.cdc.changes import Piece, changes_schema, read_piece
-from lsmlake.read.plan import Plan, Projection, Split
+from lsmlake.cdc.commits import Feed
+from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import read_split
 from lsmlake.spark import tasks
 from lsmlake.spark.types import to_arrow, to_spark
@@ -48,7 +49,7 @@ def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
             yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def changes(spark, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
+def changes(spark, meta: Metadata, like: Feed, pieces: Sequence[Piece]):
     """Returns a DataFrame with the changes of `pieces`, one task per piece."""
     schema = changes_fields(like)
     if not pieces:
@@ -68,17 +69,14 @@ def _lists_task(key: tuple[str, ...], schema: pa.Schema, batches: Iterator[pa.Re
         yield from table.to_batches()
 
 
-def changes_fields(like: Projection) -> pa.Schema:
+def changes_fields(like: Feed) -> pa.Schema:
     """Returns the schema of changes for Spark: all columns nullable, with the lengths of texts."""
-    kind, *fields = changes_schema(like)
-    return pa.schema(
-        [field.with_nullable(True) for field in (kind, *(like.schema.typed_columns.field(one.name) for one in fields))]
-    )
+    fields = {field.name: field for field in changes_schema(like)}
+    fields |= {name: like.schema.typed_columns.field(name) for name in like.columns}
+    return pa.schema([field.with_nullable(True) for field in fields.values()])
 
 
-def _changes_task(
-    meta: Metadata, like: Projection, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _changes_task(meta: Metadata, like: Feed, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for piece in tasks.unpacked(batches):
         for table in read_piece(meta, like, piece):
             yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)

@@ -105,6 +105,12 @@ def modest(pick: Picker | None, merge_bytes: int) -> Picker | None:
 
 def rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
     """Returns all rows of a DataFrame, its `columns`, in Spark's order; None if there are too many, or if the job failed."""
+    found = placed_rows(df, columns, limit)
+    return None if found is None else found.drop_columns([_ORDER])
+
+
+def placed_rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
+    """As `rows`, with the column `row_order`: the numbers of `monotonically_increasing_id`."""
     partition, row = f"shiftright({_ORDER}, {_PARTITION_BITS})", f"({_ORDER} & {(1 << _PARTITION_BITS) - 1})"
     numbered = df.selectExpr(*columns, f"monotonically_increasing_id() as {_ORDER}")
     try:  # one row beyond the limit shows that there are more
@@ -116,4 +122,4 @@ def rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
     place = pc.bit_wise_and(order, (1 << _PARTITION_BITS) - 1)
     share = pc.multiply(place, pc.add(pc.shift_right(order, _PARTITION_BITS), 1))
     too_many = pc.any(pc.greater_equal(share, limit)).as_py()
-    return None if too_many else found.drop_columns([_ORDER])
+    return None if too_many else found

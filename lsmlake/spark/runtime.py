@@ -17,12 +17,13 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.types import Statement
 from lsmlake.cdc.changes import Piece
+from lsmlake.cdc.commits import Feed
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.measure import Measured
-from lsmlake.read.plan import Plan, Projection, plan
+from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
@@ -137,7 +138,7 @@ class SparkRuntime(Runtime):
     def first_by_key(self, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
         return read.first_by_key(self.spark, plan, where, strategy, limit, order)
 
-    def changes_frame(self, meta: Metadata, like: Projection, pieces: Sequence[Piece]):
+    def changes_frame(self, meta: Metadata, like: Feed, pieces: Sequence[Piece]):
         return arrow.changes(self.spark, meta, like, pieces)
 
     def as_lists(self, changes: object, key: Sequence[str]):
@@ -176,11 +177,11 @@ class SparkRuntime(Runtime):
         self,
         table: object,
         writer_id: str | None,
-        row_kind: str | Mapping[str, object] | None,
+        request: Request,
         checkpoint: str | None,
         replaces: str | None,
     ) -> stream.Sink:
-        return stream.sink(table, writer_id, row_kind, checkpoint, replaces, is_connect(self.spark))
+        return stream.sink(table, writer_id, request, checkpoint, replaces, is_connect(self.spark))
 
     def write_stream(
         self,
@@ -188,9 +189,11 @@ class SparkRuntime(Runtime):
         data: object,
         checkpoint: str,
         trigger: Mapping[str, object],
-        row_kind: str | Mapping[str, object] | None,
+        request: Request,
+        query_name: str | None,
+        writer_id: str | None,
     ):
-        return stream.write_stream(table, data, checkpoint, trigger, row_kind)
+        return stream.write_stream(table, data, checkpoint, trigger, request, query_name, writer_id)
 
     def __reduce__(self):
         return _Detached, ()

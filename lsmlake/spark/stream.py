@@ -21,14 +21,13 @@ from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
-from lsmlake.schema import rowkind
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
 from lsmlake.store.metadata import Metadata
 from lsmlake.undo import is_interruption
-from lsmlake.write.prepare import Request
+from lsmlake.write.prepare import Request, unstored
 
 _WRITTEN = Batches()
 
@@ -81,7 +80,8 @@ class Sink:
             version = table.version
             if version.options.write.merge_schema and not replayed(version, identity):
                 compactions = partial(table.runtime.compactions, table.meta)
-                version = evolve(version, table.name, to_arrow(df.schema), self.request.row_kind, compactions)
+                found = to_arrow(df.schema)
+                version = evolve(version, table.name, found, unstored(found, version.schema, self.request), compactions)
             table.runtime.upsert(version, df, identity, request=self.request, compact=None)
 
     def __reduce__(self):
@@ -96,7 +96,7 @@ def _arrived(*values: object) -> Sink:
 def sink(
     table: Table,
     writer_id: str | None,
-    row_kind: str | Mapping[str, object] | None,
+    request: Request,
     checkpoint: str | None,
     replaces: str | None,
     connect: bool,
@@ -115,14 +115,18 @@ def sink(
             found=f"replaces={replaces!r}",
             cure="pass writer_id as well, or omit replaces",
         )
-    return Sink(table, writer_id, _request(row_kind), checkpoint, replaces)
+    return Sink(table, writer_id, request, checkpoint, replaces)
 
 
-def _request(row_kind: str | Mapping[str, object] | None) -> Request:
-    return Request(rowkind.Source.of(row_kind))
-
-
-def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object], row_kind: str | Mapping[str, object] | None):
+def write_stream(
+    table: Table,
+    df,
+    checkpoint: str,
+    trigger: Mapping[str, object],
+    request: Request,
+    query_name: str | None,
+    writer_id: str | None,
+):
     if not checkpoint:
         raise InvalidOption(
             "a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=..."
@@ -131,8 +135,9 @@ def write_stream(table: Table, df, checkpoint: str, trigger: Mapping[str, object
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
-    writer = df.writeStream.foreachBatch(Sink(table, None, _request(row_kind), str(checkpoint), None))
+    writer = df.writeStream.foreachBatch(Sink(table, writer_id, request, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
+    writer = writer if query_name is None else writer.queryName(query_name)
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
@@ -156,6 +161,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         options.ZONE: zone,
         options.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
         options.CHANGELOG: "true",
+        options.COMMITS: str(following.commit_columns).lower(),
     }
     reader = spark.readStream.format(name)
     return reader.options(**{n: str(v) for n, v in given.items() if v is not None}).load(meta.env.storage.place(meta.paths.root))

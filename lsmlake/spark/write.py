@@ -2,9 +2,9 @@
 
 0. A small batch comes to the driver instead: see `collected`.
 1. Check names and types on the driver; nothing has run yet.
-2. With `cast`, convert the values in tasks (`cast_rows`). Add the bucket (Spark's own `hash` in generated code) and the place of
-   the row in the input, for repeats of a key. From here on the columns go by number: `mapInArrow` takes a dot or a backtick in a
-   name for syntax.
+2. With `cast`, convert the values in tasks (`cast_rows`). Add the bucket (Spark's own `hash` in generated code), the values of
+   `order_by`, and the place of the row in the input, for repeats of a key. From here on the columns go by number: `mapInArrow`
+   takes a dot or a backtick in a name for syntax.
 3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
    at once; with partitions Spark decides on the number of tasks.
 4. Each task writes its buckets (`write.bucket`) and returns commit messages. Attempts that fail leave only unreferenced files.
@@ -15,10 +15,11 @@ to files of its own (`write.append`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.replay import Identity, replayed
@@ -32,21 +33,24 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.sized_text import CHAR, SizedText, sized_text
 from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected, tasks
-from lsmlake.spark.cast import cast_rows, raise_error
+from lsmlake.spark.cast import ERROR, cast_rows, raise_error
+from lsmlake.spark.order import FrameOrder
 from lsmlake.spark.partitions import partition_values
+from lsmlake.spark.shuffles import shuffled
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files, joined
+from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.write.replace import publish
 from lsmlake.write.upsert import inline_picker, upsert_rows
 
-_BUCKET, _ORDER = "bucket_number", "row_order"
+_BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
 
-Placed = tuple[pa.Table, pa.ChunkedArray, pa.ChunkedArray]
-"""Rows, their bucket numbers and their places in the input."""
+Placed = tuple[pa.Table, pa.ChunkedArray, Arrival]
+"""Rows, their bucket numbers and their order."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,8 @@ class _Write:
     columns: Sequence[str]
     request: Request
     compact: bool
+    order: FrameOrder
+    ordered: Ordered
 
 
 def upsert(
@@ -74,15 +80,19 @@ def upsert(
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     if done := replayed(version, identity):  # before the columns are checked: the table may have been altered since
         return done
-    schema, columns = version.schema, columns_for(version.schema, _columns_of(df), request)
+    schema, found = version.schema, _columns_of(df)
+    order = FrameOrder.of(found, schema, request)
+    columns = columns_for(schema, found, request, order.own)
     if schema.append_only:
         compact = False
     pick = inline_picker(version, compact)
     limit = collected.row_limit(version, pick, df, uneven)
-    rows = collected.rows(df, _values(columns), limit) if limit else None
+    write = _Write(version, columns, request, pick is not None, order, _ordered(df, schema, order))
+    collects = limit and not (order.expressions and request.cast is not None)  # the order is that of the converted values
+    rows = collected.placed_rows(df, [*_values(columns), *_order_values(df, write)], limit) if collects else None
     if rows is not None:
-        return upsert_collected(version, rows.rename_columns(columns), identity, request, pick)
-    write = _Write(version, columns, request, pick is not None)
+        given, arrival = _arrived(rows, write)
+        return upsert_collected(version, given, identity, request, pick, arrival)
     parallelism = schema.parsed_options.layout.buckets if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
     snapshot = _by_tasks(write, df, identity, parallelism)
     if limit and snapshot and snapshot.delta_rows <= limit:
@@ -90,15 +100,23 @@ def upsert(
     return snapshot
 
 
+def _ordered(df, schema: Schema, order: FrameOrder) -> Ordered:
+    if order.any or schema.append_only:
+        return Ordered.ALL
+    return Ordered.NONE if shuffled(df) else Ordered.PARTS
+
+
 def upsert_collected(
-    version: Version, rows: pa.Table, identity: Identity, request: Request, pick: Picker | None
+    version: Version, rows: pa.Table, identity: Identity, request: Request, pick: Picker | None, arrival: Arrival | None = None
 ) -> Snapshot | None:
-    """Writes rows that are in the driver, in process."""
-    prepared = prepare(rows, version.schema, request, None)[0]
+    """Writes rows that are in the driver, in process. `arrival`: see `upsert_rows`."""
+    prepared, kept = prepare(rows, version.schema, request, None)
+    if arrival is not None and kept is not None:
+        arrival = arrival.take(kept)
     if version.schema.append_only:
         return publish(version, append_files(version, [prepared]), identity, request.replaces, request.check)
     pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
-    return upsert_rows(version, prepared, identity, pick, request.replaces, request.check)
+    return upsert_rows(version, prepared, identity, pick, request.replaces, request.check, arrival=arrival)
 
 
 def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
@@ -117,8 +135,9 @@ def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[Commit
     return joined(messages) if base.schema.append_only else messages
 
 
-def columns_for(schema: Schema, found: pa.Schema, request: Request) -> list[str]:
-    """The columns that a write takes from data with the columns `found`. Raises InvalidData."""
+def columns_for(schema: Schema, found: pa.Schema, request: Request, own: Collection[str] = ()) -> list[str]:
+    """The columns that a write takes from data with the columns `found`. `own`: those that only the order of the rows reads.
+    Raises InvalidData."""
     row_kind = request.row_kind and request.row_kind.column
     if request.deletes:
         names = list(delete_columns(schema, request))
@@ -131,7 +150,8 @@ def columns_for(schema: Schema, found: pa.Schema, request: Request) -> list[str]
         raise InvalidData(
             "the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names
         )
-    check_types(pa.schema([field for field in found if field.name not in extra]), schema, names, request.cast)
+    given = pa.schema([field for field in found if field.name not in extra and field.name not in own])
+    check_types(given, schema, names, request.cast)
     return names + extra
 
 
@@ -148,10 +168,10 @@ def _values(columns: Sequence[str]) -> list[str]:
 
 def _placed(df, write: _Write, parallelism: int):
     schema, columns = write.base.schema, write.columns
-    numbered = df.selectExpr(*_values(columns))
-    if write.request.cast is not None:
-        fields = [schema.typed_columns.field(name) if name in schema.columns.names else None for name in columns]
-        numbered = cast_rows(numbered, numbered.columns, fields, write.request.cast)
+    if write.request.cast is None:
+        numbered = df.selectExpr(*_values(columns), *_order_values(df, write))
+    else:
+        numbered = _converted(df, write)
     numbered = _as_stored(numbered, schema, columns)
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
@@ -164,6 +184,26 @@ def _placed(df, write: _Write, parallelism: int):
     if not partition:
         return placed.repartitionById(min(buckets, parallelism), _BUCKET)
     return placed.repartition(*partition, _BUCKET)
+
+
+def _order_values(df, write: _Write) -> list[str]:
+    """The values of `order_by` as columns of Spark, by number."""
+    write.order.check(df)
+    return [f"{text} as {_BY}{i}" for i, text in enumerate(write.order.expressions)]
+
+
+def _converted(df, write: _Write):
+    """The columns by number, converted, and the values of `order_by` over the converted columns."""
+    schema, columns = write.base.schema, write.columns
+    own = sorted(name for name in write.order.own if name not in columns)
+    taken = [*columns, *own] if write.order.expressions else columns
+    fields = [schema.typed_columns.field(name) if name in schema.columns.names else None for name in taken]
+    made = df.selectExpr(*_values(taken))
+    made = cast_rows(made, made.columns, fields, write.request.cast)
+    if not write.order.expressions:
+        return made
+    named = made.selectExpr(*(f"{_numbered(i)} as {backticked(name)}" for i, name in enumerate(taken)), ERROR)
+    return named.selectExpr(*_values(columns), ERROR, *_order_values(named, write))
 
 
 def _as_stored(rows, schema: Schema, columns: Sequence[str]):
@@ -203,8 +243,15 @@ def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Plac
     """What `_placed` made, taken apart."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
-        rows = raise_error(table.drop_columns([_BUCKET, _ORDER])).rename_columns(write.columns)
-        yield rows, table[_BUCKET], table[_ORDER]
+        rows, arrival = _arrived(raise_error(table.drop_columns([_BUCKET])), write)
+        yield rows, table[_BUCKET], arrival
+
+
+def _arrived(rows: pa.Table, write: _Write) -> tuple[pa.Table, Arrival]:
+    """The rows with the names of their columns, and their order."""
+    by = [f"{_BY}{i}" for i in range(len(write.order.expressions))]
+    arrival = Arrival(np.asarray(rows[_ORDER]), rows.select(by) if by else None, write.ordered)
+    return rows.drop_columns([_ORDER, *by]).rename_columns(write.columns), arrival
 
 
 def write_here(
@@ -214,7 +261,7 @@ def write_here(
     read."""
     if done := replayed(base, identity):
         return done
-    write = _Write(base, columns, request, inline_picker(base, None) is not None)
+    write = _Write(base, columns, request, inline_picker(base, None) is not None, FrameOrder(), Ordered.ALL)
     messages: list[CommitMessage] = []
     try:
         messages.extend(_messages(write, placed))
@@ -232,8 +279,8 @@ def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage
     pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
     replaces = write.request.replaces is not None
     with Intake(base.schema, write.request, changelog=not replaces) as intake:
-        for rows, numbers, order in placed:
-            intake.add(rows, numbers, order)
+        for rows, numbers, arrival in placed:
+            intake.add(rows, numbers, arrival)
         for bucket, rows, given in intake.sorted():
             if replaces:
                 message = write_alone(base, bucket, rows)

@@ -32,6 +32,7 @@ from lsmlake.statements.merge_target import MERGED, Target, by_file, placed
 from lsmlake.statements.statement import TARGET
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files
+from lsmlake.write.arrival import Arrival
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
 from lsmlake.write.keys_written import KeysWritten
@@ -189,7 +190,7 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
 
     def _part(rows: pa.Table, request: Request) -> Part:
         prepared = prepare(rows, schema, request, None)[0]
-        return Part(prepared, np.arange(prepared.num_rows))
+        return Part(prepared, Arrival(np.arange(prepared.num_rows)))
 
     request = Request(check=KeysWritten(version, wanted).check)
     identity = Identity(version.meta.env.ids())
@@ -208,7 +209,7 @@ def _in_sequence(parts: Iterable[Part]) -> Iterator[Part]:
     """Numbers the rows of all parts."""
     first = 0
     for part in parts:
-        yield Part(part.rows, part.places + first)
+        yield Part(part.rows, Arrival(part.arrival.places + first))
         first += part.rows.num_rows
 
 

@@ -38,13 +38,14 @@ from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns
 from lsmlake.store.version import Version
+from lsmlake.write.arrival import Arrival
 from lsmlake.write.prepare import without_input_kinds
 
 _THREADS = 2
 
 
 def split(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """Yields prepared rows by bucket, ascending by key, with the rows of a key combined as far as possible (see `fold`).
 
@@ -53,26 +54,29 @@ def split(
         schema: The schema of the table.
         buckets: The number of buckets per partition.
         numbers: The bucket number of each row, if known.
-        order: Sort key for the arrival of the rows of a key. None: row number.
+        arrival: The order of the rows of a key. None: row number.
+
+    Raises:
+        InvalidData: Rows of a key have no order, and the result depends on it.
     """
-    yield from _split(without_input_kinds(rows), schema, buckets, numbers, order, fold)
+    yield from _split(without_input_kinds(rows), schema, buckets, numbers, arrival, fold, checks=True)
 
 
 def split_unfolded(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """As `split`, but keeps all rows of a key in order of arrival, and all columns of the prepared rows."""
     yield from _split(
-        rows, schema, buckets, numbers, order, lambda rows, groups, rule, key, pool: gather(rows, groups.rows, pool)
+        rows, schema, buckets, numbers, arrival, lambda rows, groups, rule, key, pool: gather(rows, groups.rows, pool)
     )
 
 
 def split_input(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, order: np.ndarray | None = None
+    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """As `split_unfolded`, with the rows of a key in the order of a changelog: see `in_replay_order`."""
     yield from _split(
-        rows, schema, buckets, numbers, order, lambda rows, groups, rule, key, pool: in_replay_order(rows, groups, rule, pool)
+        rows, schema, buckets, numbers, arrival, lambda rows, groups, rule, key, pool: in_replay_order(rows, groups, rule, pool)
     )
 
 
@@ -92,7 +96,14 @@ def fold(rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], po
 
 
 def _split(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None, order: np.ndarray | None, fold: Fold
+    rows: pa.Table,
+    schema: Schema,
+    buckets: int,
+    numbers: np.ndarray | None,
+    arrival: Arrival | None,
+    fold: Fold,
+    *,
+    checks: bool = False,
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     if not rows.num_rows:
         return
@@ -101,7 +112,9 @@ def _split(
     codes, partitions = bucket_codes(rows, schema, numbers)
     keys = comparable([rows.select(schema.key)])[0]
     rule = rule_of(schema)
-    groups = grouped(keys, order, codes)
+    groups = grouped(keys, None if arrival is None else arrival.ranks(), codes)
+    if arrival is not None and checks:
+        arrival.check(rows, groups, rule, schema.key)
     group_codes = codes[groups.first]
     edges = [0, *(np.flatnonzero(np.diff(group_codes)) + 1).tolist(), len(group_codes)]
     with Threads(_THREADS) as pool:

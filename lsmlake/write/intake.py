@@ -1,6 +1,6 @@
 """Collects the rows of a large write: in memory up to `write-buffer-size`, then in sorted spill files.
 
-Rows carry their place in the input (`order`), which gives the order of arrival of the rows of a key after any shuffle. A spill
+Rows carry their `Arrival`, which gives the order of the rows of a key after any shuffle. A spill
 keeps all rows of a key if they are needed for the changelog, or if the rule cannot combine rows while others, which arrived
 between them, may be in another spill.
 """
@@ -24,13 +24,11 @@ from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.row_kinds import with_kind, with_kinds
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema.rowkind import INSERT
-from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
+from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.spill import Spill
+from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import fold, in_replay_order, split, split_input, split_unfolded
 from lsmlake.write.prepare import Request, prepare, with_input_kinds, without_input_kinds
-
-_ORDER = f"{RESERVED}order"
-
 
 Numbers = "pa.ChunkedArray | np.ndarray"
 
@@ -54,8 +52,9 @@ class Intake:
 
     def __init__(self, schema: Schema, request: Request | None, *, changelog: bool = True) -> None:
         self.schema, self.request = schema, request
-        self.tables: list[tuple[pa.Table, Numbers, Numbers]] = []
+        self.tables: list[tuple[pa.Table, Numbers, Arrival]] = []
         self.bytes = 0
+        self.ordered = Ordered.ALL
         self.spill: Spill | None = None
         self.kinds = False  # whether any spilled row is not +I
         self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and changelog
@@ -67,9 +66,10 @@ class Intake:
         if self.spill is not None:
             self.spill.close()
 
-    def add(self, rows: pa.Table, numbers: Numbers, order: Numbers) -> None:
-        """Adds rows with their bucket numbers and places in the input. Invalid rows raise InvalidData here or in `sorted`."""
-        self.tables.append((rows, numbers, order))
+    def add(self, rows: pa.Table, numbers: Numbers, arrival: Arrival) -> None:
+        """Adds rows with their bucket numbers. Invalid rows raise InvalidData here or in `sorted`."""
+        self.tables.append((rows, numbers, arrival))
+        self.ordered = arrival.ordered
         self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
         if self.bytes >= self.schema.parsed_options.write.buffer_bytes:
             self.spill = self.spill or Spill()
@@ -81,9 +81,9 @@ class Intake:
         if self.spill is None:
             if not self.tables:
                 return
-            rows, numbers, order = self._prepared()
-            changelog = dict(split_input(rows, self.schema, buckets, numbers, order)) if self.writes_changelog else {}
-            for bucket, part in split(rows, self.schema, buckets, numbers, order):
+            rows, numbers, arrival = self._prepared()
+            changelog = dict(split_input(rows, self.schema, buckets, numbers, arrival)) if self.writes_changelog else {}
+            for bucket, part in split(rows, self.schema, buckets, numbers, arrival):
                 yield BucketRows(bucket, [part], [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ())
             return
         if self.tables:
@@ -91,33 +91,35 @@ class Intake:
         for bucket in sorted(self.spill.keys(), key=str):
             yield BucketRows(bucket, self._merged(bucket), self._changelog(bucket) if self.writes_changelog else ())
 
-    def _prepared(self) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-        """Returns the rows in memory, prepared, with their bucket numbers and places. Empties the buffer."""
+    def _prepared(self) -> tuple[pa.Table, np.ndarray, Arrival]:
+        """Returns the rows in memory, prepared, with their bucket numbers and arrival. Empties the buffer."""
         buffered, self.tables, self.bytes = self.tables, [], 0
         data = pa.concat_tables(
             with_kinds([rows for rows, _, _ in buffered]) if self.request is None else [rows for rows, _, _ in buffered]
         )
         numbers = np.concatenate([np.asarray(n) for _, n, _ in buffered])
-        order = np.concatenate([np.asarray(o) for _, _, o in buffered])
+        arrival = Arrival.joined([arrival for _, _, arrival in buffered])
         del buffered
         if self.request is None:
-            return data, numbers, order
+            return data, numbers, arrival
         rows, kept = prepare(data, self.schema, self.request, None)
-        return (rows, numbers, order) if kept is None else (rows, numbers[kept], order[kept])
+        return (rows, numbers, arrival) if kept is None else (rows, numbers[kept], arrival.take(kept))
 
     def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
         """Yields the rows in memory by bucket, for a spill."""
-        rows, numbers, order = self._prepared()
+        rows, numbers, arrival = self._prepared()
         self.kinds |= ROW_KIND in rows.column_names
-        rows = _uniform(rows).append_column(_ORDER, pa.array(order))
+        rows = _uniform(rows)
+        for name, column in arrival.columns().items():
+            rows = rows.append_column(name, column)
         parts = split_unfolded if self.writes_changelog or rule_of(self.schema).repeats_keys else split
-        yield from parts(rows, self.schema, self.schema.parsed_options.layout.buckets, numbers, order)
+        yield from parts(rows, self.schema, self.schema.parsed_options.layout.buckets, numbers, arrival)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key
         rule = rule_of(self.schema)
         kinds = self.kinds or rule.repeats_keys
-        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, rule=rule)):
+        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, rule=rule, ordered=self.ordered)):
             yield _uniform(table) if kinds else table.select(self.schema.columns.names)
 
     def _changelog(self, bucket: Bucket) -> Iterator[pa.Table]:
@@ -133,17 +135,19 @@ def _uniform(rows: pa.Table) -> pa.Table:
     return rows if ROW_KIND in rows.column_names else with_kind(rows, INSERT)
 
 
-def _folded(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> pa.Table:
-    joined, groups = _grouped(pieces, key)
-    return fold(without_input_kinds(joined), groups, rule, key, None)
+def _folded(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule, ordered: Ordered) -> pa.Table:
+    joined, groups, arrival = _grouped(pieces, key, ordered)
+    rows = without_input_kinds(joined)
+    arrival.check(rows, groups, rule, key)
+    return fold(rows, groups, rule, key, None)
 
 
 def _ordered(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> pa.Table:
-    joined, groups = _grouped(pieces, key)
+    joined, groups, _ = _grouped(pieces, key, Ordered.ALL)
     return in_replay_order(joined, groups, rule, None)
 
 
-def _grouped(pieces: list[pa.Table], key: tuple[str, ...]) -> tuple[pa.Table, Groups]:
-    joined = pa.concat_tables(pieces)
+def _grouped(pieces: list[pa.Table], key: tuple[str, ...], ordered: Ordered) -> tuple[pa.Table, Groups, Arrival]:
+    joined, arrival = Arrival.taken_from(pa.concat_tables(pieces), ordered)
     keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
-    return joined.drop_columns([_ORDER]), grouped(keys, np.asarray(joined[_ORDER]))
+    return joined, grouped(keys, arrival.ranks()), arrival

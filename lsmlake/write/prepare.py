@@ -21,6 +21,8 @@ from lsmlake.schema.conform import Cast, check_names, conform
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.schema import RESERVED, Schema
+from lsmlake.write.order import Order, commit_columns_in
+from lsmlake.write.order_by import OrderBy
 from lsmlake.write.replace import Check, Replacement
 
 INPUT_KIND = f"{RESERVED}input_kind"
@@ -32,8 +34,8 @@ class Request:
     """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
     `ignore_sequence`: delete rows whatever their sequence. `of_rows`: the keys to delete were read from
     rows, so a null sequence is that of its row. `cast`: convert values. `replaces`: the write is an overwrite. `check`: what the
-    commit requires. `properties`: those of the
-    snapshot, when all rows are written."""
+    commit requires. `order_by`: the order of the rows of a key. `properties`: those of the snapshot, when all rows are
+    written."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
@@ -43,6 +45,7 @@ class Request:
     replaces: Replacement | None = None
     check: Check | None = None
     properties: Callable[[], Mapping[str, str]] = dict
+    order_by: OrderBy | None = None
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
@@ -94,6 +97,18 @@ def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
     """Returns the column with the row kinds of a write, None if there is none."""
     field = schema.parsed_options.write.rowkind_field
     return request.row_kind or (rowkind.Source(field) if field else None)
+
+
+def order_of(found: pa.Schema, schema: Schema, request: Request) -> Order:
+    """The order of the rows of a write from data with the columns `found`."""
+    source = row_kind_source(schema, request)
+    return Order() if request.deletes else Order.of(request.order_by, found, schema, source and source.column)
+
+
+def unstored(found: pa.Schema, schema: Schema, request: Request) -> tuple[str, ...]:
+    """The columns of data that no write stores: the row kinds, and the order of a change feed."""
+    kinds = () if request.row_kind is None else (request.row_kind.column,)
+    return (*kinds, *commit_columns_in(found, schema))
 
 
 def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:

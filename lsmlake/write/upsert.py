@@ -14,6 +14,7 @@ from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog import INPUT
 from lsmlake.store.together import together
 from lsmlake.store.version import Version
+from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import base_states, split, split_input, write_alone, write_onto
 from lsmlake.write.prepare import with_input_kinds
 from lsmlake.write.replace import Check, Replacement, publish
@@ -33,18 +34,20 @@ def upsert_rows(
     replaces: Replacement | None = None,
     check: Check | None = None,
     properties: Mapping[str, str] = {},
+    arrival: Arrival | None = None,
 ) -> Snapshot | None:
     """Writes prepared rows, compacts what `pick` picks, and commits. An error removes the written files and leaves the table
     unchanged. `replaces`: the write is an overwrite, for which `pick` does not count. `check`, `properties`: see `Request`.
+    `arrival`: the order of the rows; None: that of the table.
 
     Returns:
         The new snapshot, None if there are no rows, or the earlier snapshot if `identity` has committed before: `commit` finds it
         and removes what was written. A caller with input to read asks `replayed` first, and saves the work.
     """
     schema, options, env = version.schema, version.options, version.meta.env
-    parts = list(split(rows, schema, options.layout.buckets))
+    parts = list(split(rows, schema, options.layout.buckets, arrival=arrival))
     reports = options.changelog.producer == INPUT and replaces is None
-    changelog = dict(split_input(rows, schema, options.layout.buckets)) if reports else {}
+    changelog = dict(split_input(rows, schema, options.layout.buckets, arrival=arrival)) if reports else {}
     states = base_states(version, [bucket for bucket, _ in parts]) if pick and replaces is None else {}
 
     def written(item: tuple[Bucket, pa.Table]) -> CommitMessage | None:

@@ -17,9 +17,10 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
+from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
-from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.prepare import Request, order_of, prepare
 from lsmlake.write.replace import Replacement, publish
 from lsmlake.write.upsert import upsert_rows
 
@@ -54,23 +55,27 @@ def upsert_parts(
     rows = [part.rows for part in held if part.rows.num_rows]
     if not rows:
         return publish(version, [], identity, request.replaces, request.check, request.properties())
-    together = pa.concat_tables(with_kinds(rows))
-    return upsert_rows(version, together, identity, pick, request.replaces, request.check, request.properties())
+    arrivals = [part.arrival for part in held if part.rows.num_rows]
+    arrival = None if arrivals[0].by is None else Arrival.joined(arrivals)
+    together, properties = pa.concat_tables(with_kinds(rows)), request.properties()
+    return upsert_rows(version, together, identity, pick, request.replaces, request.check, properties, arrival)
 
 
 class Part(NamedTuple):
-    """Prepared rows and their places in the input."""
+    """Prepared rows and their order."""
 
     rows: pa.Table
-    places: np.ndarray
+    arrival: Arrival
 
 
 def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> Iterator[Part]:
-    first = 0
+    first, order = 0, None
     for table in tables:
         if table.num_rows:
-            rows, kept = prepare(table, schema, request, first)
-            yield Part(rows, first + (np.arange(rows.num_rows) if kept is None else kept))
+            order = order or order_of(table.schema, schema, request)
+            rows, kept = prepare(order.without_own(table), schema, request, first)
+            places = first + (np.arange(rows.num_rows) if kept is None else kept)
+            yield Part(rows, Arrival(places, order.values(table, rows, kept)))
         first += table.num_rows
 
 
@@ -92,9 +97,9 @@ def _messages(version: Version, parts: Iterable[Part], replaces: Replacement | N
     schema, buckets = version.schema, version.options.layout.buckets
     try:
         with Intake(schema, None, changelog=replaces is None) as intake:
-            for rows, places in parts:
+            for rows, arrival in parts:
                 numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
-                intake.add(rows, numbers, places)
+                intake.add(rows, numbers, arrival)
             for bucket, rows, changelog in intake.sorted():
                 if replaces is not None:
                     message = write_alone(version, bucket, rows)

@@ -94,6 +94,7 @@ class Listings(Handle):
         tag: str | None = None,
         timestamp: str | datetime.datetime | None = None,
         start: int | str | None = None,
+        commit_columns: bool = False,
     ) -> Binlog: ...
 
     @overload
@@ -114,6 +115,7 @@ class Listings(Handle):
         tag: str | None = None,
         timestamp: str | datetime.datetime | None = None,
         start: int | str | None = None,
+        commit_columns: bool = False,
     ) -> pa.Table | Readable:
         """What the table knows about itself, by name, with the names and columns of Apache Paimon's system tables.
 
@@ -141,6 +143,7 @@ class Listings(Handle):
             timestamp: as in `scan`.
             start: `binlog` only: the changes after this snapshot or tag, as in `changes`. Default: the oldest retained snapshot,
                 or the beginning if no snapshot has expired.
+            commit_columns: `binlog` only: as in `changes`; an update has those of its +U.
 
         Raises:
             InvalidQuery: there is no such system table, or an argument does not apply to it.
@@ -150,7 +153,7 @@ class Listings(Handle):
             >>> orders.system_table("files", snapshot=3)
             >>> orders.system_table("binlog").to_polars()
         """
-        return system_table(name, Asked(self.meta, self.runtime, Moment(snapshot, timestamp, tag), start))
+        return system_table(name, Asked(self.meta, self.runtime, Moment(snapshot, timestamp, tag), start, commit_columns))
 
     def states(self) -> dict[Bucket, BucketState]:
         """The buckets of the latest snapshot: live files and deletion vectors."""

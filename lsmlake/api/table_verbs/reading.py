@@ -138,6 +138,7 @@ class Reading(Handle):
         mode: ChangesMode = "diff",
         where: str | None = None,
         columns: Sequence[str] | None = None,
+        commit_columns: bool = False,
     ) -> Changes:
         """Describe the row changes between two snapshots. Nothing is read until a method of the result is called.
 
@@ -155,8 +156,16 @@ class Reading(Handle):
                 satisfies it is returned as a -D; in the other modes, only the -U of such an update is returned. A condition that
                 is no predicate, such as "upper(name) = 'X'", is evaluated by DuckDB (the extra `duckdb`), on Spark in its tasks.
             columns: the columns of the result after `_row_kind`, in this order. Default: all columns.
+            commit_columns: add three columns at the end: `_commit_snapshot_id` BIGINT, `_commit_time` TIMESTAMP, and
+                `_change_ordinal` BIGINT, which ascends with the changes of the commit, each -U directly before its +U. In mode
+                'diff' the changes have those of `end`. `upsert` and `write_stream` order rows that have all three by them, and do
+                not store them: so changes can be joined, grouped and shuffled before they are written.
+
+        Raises:
+            InvalidQuery: when the changes are read, if the table has a column with the name of a commit column.
         """
-        return Changes(self.meta, self.runtime, start, end, where, None if columns is None else tuple(columns), mode)
+        names = None if columns is None else tuple(columns)
+        return Changes(self.meta, self.runtime, start, end, where, names, mode, commit_columns)
 
     def read_stream(
         self,
@@ -171,6 +180,7 @@ class Reading(Handle):
         max_rows: int | None = None,
         max_bytes: int | None = None,
         max_files: int | None = None,
+        commit_columns: bool = False,
     ) -> SparkDataFrame:
         """Spark: the changes of the table as a streaming DataFrame: `_row_kind`, then the columns.
 
@@ -195,12 +205,14 @@ class Reading(Handle):
                 than the changes of one commit in one bucket. Spark 4.1 ignores them.
             max_bytes: the bytes of data files per micro-batch.
             max_files: the data files per micro-batch.
+            commit_columns: as in `changes`.
 
         Raises:
             InvalidQuery: the arguments contradict each other, or the table has no such changes.
         """
         limit = Limit(max_rows, max_bytes, max_files)
-        return self.runtime.read_stream(self.meta, Following(start, snapshot, timestamp, mode, where, columns, consumer, limit))
+        following = Following(start, snapshot, timestamp, mode, where, columns, consumer, limit, commit_columns)
+        return self.runtime.read_stream(self.meta, following)
 
     def follow(
         self,
@@ -213,6 +225,7 @@ class Reading(Handle):
         where: str | None = None,
         columns: Sequence[str] | None = None,
         consumer: str | None = None,
+        commit_columns: bool = False,
     ) -> Iterator[ChangeBatch]:
         """Iterate over the changes of the table without Spark, one batch per snapshot.
 
@@ -229,5 +242,5 @@ class Reading(Handle):
         """
         if wait is not None and not 0 < wait < inf:
             raise InvalidQuery("wait is out of range", expected="more than 0 seconds, or None", found=wait, cure="correct wait")
-        following = Following(start, snapshot, timestamp, mode, where, columns, consumer)
+        following = Following(start, snapshot, timestamp, mode, where, columns, consumer, commit_columns=commit_columns)
         return follow(following.follower(self.meta, self.runtime.zone), wait)

@@ -9,6 +9,7 @@ from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import (
     BatchFunction,
     Data,
+    OrderKeys,
     RowKinds,
     SparkDataFrame,
     StreamingQuery,
@@ -25,6 +26,7 @@ from lsmlake.statements.attempts import moment_of
 from lsmlake.store.file_options import FileOptions
 from lsmlake.store.version import Version
 from lsmlake.write.append import check_append_only, check_keyed
+from lsmlake.write.order_by import OrderBy
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, publish
 
@@ -93,6 +95,7 @@ class Writing(Handle):
         null_values: str | Sequence[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
+        order_by: OrderKeys | None = None,
     ) -> Snapshot | None:
         """Insert or replace rows by key, as one commit. An error leaves the rows of the table unchanged.
 
@@ -100,10 +103,10 @@ class Writing(Handle):
             data: anything with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a Polars LazyFrame, a list of dicts,
                 a dict of columns, an iterator of record batches or of dicts, a pyarrow dataset, the path or glob of Parquet, CSV
                 or JSON files or Excel workbooks, or a DataFrame of the attached Spark session. Columns are matched by name. If
-                several rows have the same key, the last row wins. Streams and files are read while they are written (JSON files
-                and workbooks one at a time); rows beyond `write-buffer-size` are
-                sorted on disk. A column with a default, such as one that was added later, may be left out; under merge engines
-                that combine rows, any nullable column. Data without rows commits nothing, regardless of its columns.
+                several rows have the same key, the last row wins (see `order_by`). Streams and files are read while they are
+                written (JSON files and workbooks one at a time); rows beyond `write-buffer-size` are sorted on disk. A column
+                with a default, such as one that was added later, may be left out; under merge engines that combine rows, any
+                nullable column. Data without rows commits nothing, regardless of its columns.
             cast: convert values of other types if the conversion is lossless: text to numbers, decimals, dates, timestamps and
                 booleans, a float to an integer or to the decimal that it prints as, nanoseconds to microseconds. A time without
                 a time zone is in UTC; with Spark it is in the time zone of the session. CSV and JSON files are always converted.
@@ -121,6 +124,13 @@ class Writing(Handle):
                 columns a field in quotes is text.
             delimiter: of CSV files. Default: recognised among , ; | and tab.
             encoding: of CSV and JSON files, such as "latin-1". Default: the one of the byte order mark; without one UTF-8.
+            order_by: the order in which rows of one key in this batch apply, whatever tasks they come from: a column or an
+                expression of SQL, or a list of them, the most significant first, over the columns of the data. The row with the
+                greatest value applies last; a null is older than any value; of equal values the order of the data counts. A
+                column that the table lacks is only read for the order. It is not stored: rows of other commits are ordered by
+                commit, or by the option `sequence.field`, which comes before `order_by`. Default: the order of the data; of a
+                change feed with `commit_columns`, theirs. Between the partitions of a Spark DataFrame the data has no order:
+                rows of one key that differ there are refused. `lsmlake.ANY`: any of them will do.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.
@@ -134,7 +144,7 @@ class Writing(Handle):
         """
         version = self.version
         check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
-        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast))
+        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), order_by=self._order(order_by))
         files = FileOptions.of(null_values, delimiter, encoding)
         return self._write(data, request, self._identity(writer_id, commit_id), compact, version, files, evolving=evolve)
 
@@ -182,6 +192,7 @@ class Writing(Handle):
         null_values: str | Sequence[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
+        order_by: OrderKeys | None = None,
     ) -> Snapshot | None:
         """Replace partitions, or the whole table, by the rows of `data`, as one commit. An error leaves the table unchanged.
 
@@ -204,6 +215,7 @@ class Writing(Handle):
             null_values: as in `upsert`.
             delimiter: as in `upsert`.
             encoding: as in `upsert`.
+            order_by: as in `upsert`.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to replace and nothing to write.
@@ -221,7 +233,10 @@ class Writing(Handle):
         replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name, moment_of(self.meta.env))
         if row_kind is not None:
             check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
-        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces)
+        if order_by is not None:
+            check_keyed(version.schema, self.name, "order_by", "leave order_by out: no row replaces another one")
+        order = self._order(order_by)
+        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces, order_by=order)
         files = FileOptions.of(null_values, delimiter, encoding)
         return self._write(data, request, self._identity(writer_id, commit_id), False, version, files)
 
@@ -237,6 +252,9 @@ class Writing(Handle):
             CommitConflict: other commits won the race every time. Nothing was committed.
         """
         return publish(self.version, [], Identity(self.meta.env.ids()), Replacement(everything=True))
+
+    def _order(self, given: OrderKeys | None) -> OrderBy | None:
+        return OrderBy.of(given, self.runtime.zone)
 
     def _cast(self, cast: bool) -> Cast | None:
         return Cast(self.runtime.zone) if cast else None
@@ -269,6 +287,8 @@ class Writing(Handle):
         row_kind: RowKinds | None = None,
         checkpoint: str | None = None,
         replaces: str | None = None,
+        order_by: OrderKeys | None = None,
+        cast: bool = False,
     ) -> BatchFunction:
         """Spark: make a function for `df.writeStream.foreachBatch(...)`. Every micro-batch is applied exactly once.
 
@@ -281,6 +301,8 @@ class Writing(Handle):
                 Connect does not tell a foreachBatch function which query calls it.
             replaces: the id of the query that used this `writer_id` until now. This query replaces it permanently. The error that
                 refuses a batch names this id.
+            order_by: as in `upsert`, for each micro-batch.
+            cast: as in `upsert`.
 
         Raises:
             InvalidData: when a batch is written under the name of another sink or query. Nothing of the batch is written.
@@ -288,7 +310,7 @@ class Writing(Handle):
         Example:
             >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
         """
-        return self.runtime.sink(self, writer_id, row_kind, checkpoint, replaces)
+        return self.runtime.sink(self, writer_id, self._streamed(row_kind, order_by, cast), checkpoint, replaces)
 
     def write_stream(
         self,
@@ -297,6 +319,10 @@ class Writing(Handle):
         checkpoint: str | Path,
         trigger: Trigger | None = None,
         row_kind: RowKinds | None = None,
+        order_by: OrderKeys | None = None,
+        query_name: str | None = None,
+        writer_id: str | None = None,
+        cast: bool = False,
     ) -> StreamingQuery:
         """Spark: start a query that upserts a streaming DataFrame, exactly once.
 
@@ -309,5 +335,15 @@ class Writing(Handle):
             trigger: the arguments of `DataStreamWriter.trigger`, such as {"availableNow": True} or
                 {"processingTime": "10 seconds"}.
             row_kind: as in `upsert`.
+            order_by: as in `upsert`, for each micro-batch.
+            query_name: the name of the query in Spark.
+            writer_id: as in `sink`. Default: the id of the query, which is stored in its checkpoint.
+            cast: as in `upsert`.
         """
-        return self.runtime.write_stream(self, df, checkpoint, trigger or {}, row_kind)
+        request = self._streamed(row_kind, order_by, cast)
+        return self.runtime.write_stream(self, df, checkpoint, trigger or {}, request, query_name, writer_id)
+
+    def _streamed(self, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> Request:
+        if order_by is not None:
+            check_keyed(self.version.schema, self.name, "order_by", "leave order_by out: no row replaces another one")
+        return Request(rowkind.Source.of(row_kind), cast=self._cast(cast), order_by=self._order(order_by))

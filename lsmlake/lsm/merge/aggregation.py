@@ -9,7 +9,7 @@ the current values. The sequence columns hold the greatest sequence, even if tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +22,9 @@ from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
+from lsmlake.lsm.merge.column_function import LAST_NON_NULL, contests_of, function_for
 from lsmlake.lsm.merge.combine import MakeColumn, Uncombined, check_retracts, combine, replayed, validate
+from lsmlake.lsm.merge.contested import Contest
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
@@ -122,6 +123,11 @@ class Aggregation(MergeRule):
 
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
         return replayed(self, rows, groups)
+
+    def contests(self, columns: Sequence[str]) -> list[Contest]:
+        functions = {name: self.functions[name] for name in columns if name in self.functions}
+        found = [contest for name, made in functions.items() for contest in contests_of(name, made, self.sequence)]
+        return [*found, Contest((), self.sequence)] if self.remove_on_delete else found
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)

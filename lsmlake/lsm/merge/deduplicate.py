@@ -10,7 +10,7 @@ a row that arrives after a delete is a new row, whatever its sequence. A sorted 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from lsmlake.beside import Threads
 from lsmlake.kernels import segments
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
+from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
@@ -85,6 +86,9 @@ class Deduplicate(MergeRule):
         final = greatest.copy()
         final[number[after[after_starts[newest >= 0]]]] = after[newest[newest >= 0]]
         return greatest, final
+
+    def contests(self, columns: Sequence[str]) -> list[Contest]:
+        return [Contest(tuple(columns), self.sequence, Decisive.NEWEST, deletes_are_equal=True)]
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)

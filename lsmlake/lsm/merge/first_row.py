@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
+from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import INSERT, NAMES, UPDATE_AFTER
@@ -29,6 +30,9 @@ class FirstRow(MergeRule):
 
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
         return groups.rows
+
+    def contests(self, columns: Sequence[str]) -> list[Contest]:
+        return [Contest(tuple(columns), decisive=Decisive.OLDEST)]
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns)

@@ -8,7 +8,7 @@ Source: Apache Paimon, `PartialUpdateMergeFunction`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
 from lsmlake.lsm.merge.combine import MakeColumn, Uncombined, check_retracts, combine, replayed, validate
+from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.late import from_first_add, last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
@@ -162,6 +163,14 @@ class PartialUpdate(MergeRule):
 
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
         return replayed(self, rows, groups)
+
+    def contests(self, columns: Sequence[str]) -> list[Contest]:
+        grouped = {name for group in self.groups for name in group.all_columns}
+        alone = [name for name in columns if name not in grouped and name not in self.sequence.columns]
+        found = [Contest((name,), self.sequence, Decisive.NEWEST, skips_nulls=True) for name in alone]
+        found += [contest for group in self.groups for contest in group.contests()]
+        removes = self.remove_on_delete or any(group.removes for group in self.groups)
+        return [*found, Contest((), self.sequence)] if removes else found
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         wanted = {*columns, *self.sequence.columns}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.kernels.groups import Groups
+from lsmlake.lsm.merge.contested import Contest
 from lsmlake.lsm.merge.sequence import SequenceFields
 
 
@@ -61,6 +62,10 @@ class MergeRule(ABC):
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
         """The row numbers, key by key. Applying the rows of a key in this order, without comparing sequences, gives the merged
         row."""
+
+    @abstractmethod
+    def contests(self, columns: Sequence[str]) -> list[Contest]:
+        """What the merged row takes from some rows of a key by their order. `columns`: all columns outside the key."""
 
     @abstractmethod
     def needs(self, columns: Collection[str]) -> frozenset[str]:

@@ -20,6 +20,8 @@ from lsmlake.kernels import nested
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import kept, last_where, spread, take
 from lsmlake.lsm.aggregate import Function
+from lsmlake.lsm.merge.column_function import contests_of
+from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.late import late_rows, on_time_rows
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
@@ -38,6 +40,17 @@ class SequenceGroup:
     @property
     def all_columns(self) -> tuple[str, ...]:
         return (*self.sequence.columns, *self.columns)
+
+    def contests(self) -> list[Contest]:
+        """See `MergeRule.contests`."""
+        plain = tuple(name for name in self.columns if name not in self.functions)
+        functions = self.functions.items()
+        found = [
+            contest._replace(only_sequenced=True)
+            for name, made in functions
+            for contest in contests_of(name, made, self.sequence)
+        ]
+        return [Contest(plain, self.sequence, Decisive.NEWEST, only_sequenced=True), *found] if plain else found
 
     def sequenced_rows(self, rows: pa.Table, groups: Groups) -> SequencedRows:
         """Returns which of `groups.rows` are sequenced rows of this group, and their ranks."""

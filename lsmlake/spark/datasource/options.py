@@ -15,14 +15,16 @@ from lsmlake.errors import InvalidOption
 from lsmlake.options.types import boolean
 from lsmlake.read.travel import Moment
 from lsmlake.schema.schema import Schema
+from lsmlake.write.order_by import ANY, OrderBy
 from lsmlake.write.replace import Replacement
 
 PATH, WHERE, COLUMNS, ZONE = "path", "where", "columns", "zone"
 SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
-BRANCH, SCHEMA, MERGE_SCHEMA = "branch", "read.schema-id", "write.merge-schema"
-REPLACE_WHERE, OVERWRITE_MODE = "replaceWhere", "partitionOverwriteMode"
+BRANCH, SCHEMA, MERGE_SCHEMA, COMMITS = "branch", "read.schema-id", "write.merge-schema", "read.commit-columns"
+REPLACE_WHERE, OVERWRITE_MODE, ORDER_BY = "replaceWhere", "partitionOverwriteMode", "order-by"
+_ANY = "any"
 OPTIONS = {
     PATH: "the table's directory",
     BRANCH: "the branch to read or write; default: the table itself",
@@ -36,11 +38,13 @@ OPTIONS = {
     MODE: "stream: changelog, diff or delta",
     CONSUMER: "stream: the consumer that protects snapshots that are not read yet",
     CHANGELOG: "stream: true = all changes with their `_row_kind`; false (default) = only +I and +U rows",
+    COMMITS: "stream: true = add _commit_snapshot_id, _commit_time and _change_ordinal; default false",
     MAX_ROWS: "stream: approximate rows per micro-batch",
     MAX_BYTES: "stream: bytes of files per micro-batch",
     MAX_FILES: "stream: files per micro-batch",
     SCHEMA: "stream: the schema that names the columns; default: the one in effect when the query starts",
     MERGE_SCHEMA: "write: add the columns that the table lacks; default: the option of the table",
+    ORDER_BY: "write: columns or SQL expressions that order the rows of a key, separated by commas; any: any row will do",
     REPLACE_WHERE: "overwrite: replace the partitions for which this predicate is true; default: all rows",
     OVERWRITE_MODE: "overwrite: static = replace all rows (default); dynamic = the partitions of the new rows",
 }
@@ -48,8 +52,8 @@ OPTIONS = {
 _FORMAT = 'format("lsmlake")'
 _KNOWN = {name.lower(): name for name in OPTIONS}
 
-_STREAMING = {START, MODE, CONSUMER, CHANGELOG, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
-_WRITING = {MERGE_SCHEMA, REPLACE_WHERE, OVERWRITE_MODE}
+_STREAMING = {START, MODE, CONSUMER, CHANGELOG, COMMITS, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
+_WRITING = {MERGE_SCHEMA, ORDER_BY, REPLACE_WHERE, OVERWRITE_MODE}
 
 _OF_SPARK = {"checkpointlocation", "queryname"}
 """Options of a streaming write that are for Spark."""
@@ -162,6 +166,10 @@ class Given:
         return self._boolean(CHANGELOG, self.texts.get(CHANGELOG, "false"))
 
     @property
+    def commit_columns(self) -> bool:
+        return self._boolean(COMMITS, self.texts.get(COMMITS, "false"))
+
+    @property
     def schema_id(self) -> int | None:
         return self._number(SCHEMA)
 
@@ -180,13 +188,15 @@ class Given:
             columns,
             self.texts.get(CONSUMER),
             Limit(number[MAX_ROWS], number[MAX_BYTES], number[MAX_FILES]),
+            self.commit_columns,
         )
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def check_write(self, overwrite: bool) -> None:
         """Raises InvalidOption for an option that such a write does not have."""
-        allowed = {PATH, BRANCH, MERGE_SCHEMA, *((REPLACE_WHERE, OVERWRITE_MODE, ZONE) if overwrite else ())}
+        allowed = {PATH, BRANCH, MERGE_SCHEMA, ORDER_BY, *((REPLACE_WHERE, OVERWRITE_MODE) if overwrite else ())}
+        allowed |= {ZONE} if overwrite or ORDER_BY in self.texts else set()
         if other := sorted(self.texts.keys() - allowed):
             raise InvalidOption(
                 f"option {other[0]!r} is not supported for {'an overwrite' if overwrite else 'an append'}",
@@ -207,6 +217,14 @@ class Given:
                 cure="remove it, or correct it",
             )
         return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name, now)
+
+    def order_by(self, keyed: bool) -> OrderBy | None:
+        """The order of the rows of a key. `keyed`: whether the table has a primary key."""
+        text = self.texts.get(ORDER_BY)
+        if text is not None and not keyed:
+            what, cure = f"option {ORDER_BY!r} needs a primary key", "remove it: no row replaces another one"
+            raise InvalidOption(what, where=_FORMAT, found=repr(text), cure=cure)
+        return OrderBy.of(ANY if text is not None and text.strip().lower() == _ANY else text, self.zone)
 
     def evolves(self, default: bool) -> bool:
         """Whether the write adds the columns that the table lacks. `default`: the option of the table."""

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from lsmlake.api.lake import table_at
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.cdc.commits import COMMIT_FIELDS
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.maintain.alter import evolve
@@ -32,6 +33,8 @@ from lsmlake.spark.ship import Package
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.statements.attempts import moment_of
 from lsmlake.store.version import Version
+from lsmlake.write.order import commit_columns_in
+from lsmlake.write.prepare import Request
 
 Writer = TypeVar("Writer", BatchWriter, StreamWriter)
 
@@ -68,7 +71,8 @@ class LakeSource(DataSource):
         given = self.given
         schema = _offered(given, self._table(given))
         names = Projection.of(schema, None, given.columns).columns
-        made = to_spark(_fields(schema, names, [KIND_FIELD] if given.changelog else []))
+        fields = _fields(schema, names)
+        made = to_spark(pa.schema([*([KIND_FIELD] if given.changelog else []), *fields, *_commits(given)]))
         if given.in_catalog:
             given.store_in(made)
         return made
@@ -88,7 +92,7 @@ class LakeSource(DataSource):
         self.given.refuse_writing()
         given = self.given.recalled(schema)
         table, asked = self._table(given), to_arrow(schema)
-        columns = pa.schema(list(asked)[1:]) if given.changelog else asked
+        columns = pa.schema(list(asked)[int(given.changelog) : len(asked) - len(_commits(given))])
         followed = _followed(given, table) or table.version.schema
         again = f"load the stream again, with option {START!r} if it starts at a snapshot or a time"
         _check_asked(columns, followed, table.path, again)
@@ -112,8 +116,10 @@ class LakeSource(DataSource):
         now = moment_of(table.meta.env) if kind is BatchWriter else None
         replaces = given.replacement(version.schema, table.name, now) if overwrite else None
         if given.evolves(version.options.write.merge_schema):
-            version = evolve(version, table.name, found, None, partial(table.runtime.compactions, table.meta))
-        return kind(self.package, table, version.schema, found, replaces)
+            unstored, compactions = commit_columns_in(found, version.schema), partial(table.runtime.compactions, table.meta)
+            version = evolve(version, table.name, found, unstored, compactions)
+        order_by = given.order_by(not version.schema.append_only)
+        return kind(self.package, table, version.schema, found, Request(replaces=replaces, order_by=order_by))
 
 
 def _offered(given: Given, table: Table) -> Schema:
@@ -132,8 +138,12 @@ def _followed(given: Given, table: Table) -> Schema | None:
     return None if given.schema_id is None else table.meta.schemas.get(given.schema_id)
 
 
-def _fields(schema: Schema, names: Sequence[str], kind: Sequence[pa.Field] = ()) -> pa.Schema:
-    return pa.schema([*kind, *(schema.typed_columns.field(name).with_nullable(True) for name in names)])
+def _fields(schema: Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.typed_columns.field(name).with_nullable(True) for name in names])
+
+
+def _commits(given: Given) -> Sequence[pa.Field]:
+    return COMMIT_FIELDS if given.commit_columns else ()
 
 
 def _check_asked(asked: pa.Schema, stored: Schema, where: str, cure: str) -> None:

@@ -5,8 +5,9 @@ In an append-only table the tasks write files, and the committing process publis
 
 Under a primary key Spark writes a Python data source without a shuffle, so several tasks may have rows of one bucket or key,
 while a commit adds one run per bucket. So the tasks only validate their rows and hand them over: small ones in a message of
-Spark, others in a file of the table. The committing process sorts and writes them as one upsert. Of the rows of a key, that of
-the later task is the later one. `Table.upsert` and `Table.write_stream` shuffle by bucket and write in the tasks.
+Spark, others in a file of the table. The committing process sorts and writes them as one upsert. Rows of a key that come from
+several tasks and differ need an order: the option `order-by`, or a sequence. `Table.upsert` and `Table.write_stream` shuffle by
+bucket and write in the tasks.
 
 A micro-batch is committed with the id of its query and its number, so a repeated one does nothing. Spark keeps the id in the
 checkpoint and passes it to the tasks.
@@ -39,8 +40,10 @@ from lsmlake.spark.ship import Package, WithPackage
 from lsmlake.store.table_files import TableFiles
 from lsmlake.store.version import Version
 from lsmlake.write.append import append_files, joined
-from lsmlake.write.prepare import Request, prepare
-from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
+from lsmlake.write.order import Order
+from lsmlake.write.prepare import Request, order_of, prepare
+from lsmlake.write.replace import publish
 
 _MESSAGE_BYTES = 1 << 20  # in memory; Spark collects the messages of all tasks on the driver
 _STAGED = "staged-rows"
@@ -65,11 +68,11 @@ class _Writer(WithPackage):
     """One write: Spark calls `write` in each task, and `commit` or `abort` once with the messages of all tasks, in order of their
     partitions."""
 
-    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, replaces: Replacement | None):
-        """`schema`: of the table. `replaces`: the write is an overwrite. Raises InvalidData if the columns do not fit."""
-        self.package, self.table, self.schema = package, table, schema
-        self.request = Request(replaces=replaces)
-        self.columns = write.columns_for(schema, columns, self.request)
+    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, request: Request):
+        """`schema`: of the table. Raises InvalidData if the columns do not fit."""
+        self.package, self.table, self.schema, self.request = package, table, schema, request
+        self.order = Order() if schema.append_only else order_of(columns, schema, request)
+        self.columns = write.columns_for(schema, columns, request, self.order.own)
 
     @property
     def _files(self) -> TableFiles:
@@ -79,7 +82,8 @@ class _Writer(WithPackage):
         return replace(self.table.version, schema=self.schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        tables = (pa.Table.from_batches([batch]).select(self.columns) for batch in iterator)
+        columns = [*self.columns, *(name for name in sorted(self.order.own) if name not in self.columns)]
+        tables = (pa.Table.from_batches([batch]).select(columns) for batch in iterator)
         task = TaskContext.get()
         query = (task and task.getLocalProperty(QUERY_ID)) or ""
         if not self.schema.append_only:
@@ -94,7 +98,7 @@ class _Writer(WithPackage):
         writer, size = None, 0
         with ExitStack() as stack:
             for rows in tables:
-                prepare(rows, self.schema, self.request, None)  # raises InvalidData
+                self._check(rows)
                 size += rows.nbytes
                 writer = writer or stack.enter_context(pa.ipc.new_stream(held, rows.schema, options=_COMPRESSED))
                 writer.write_table(rows)
@@ -107,9 +111,13 @@ class _Writer(WithPackage):
             for batch in begun:
                 writer.write_batch(batch)
             for rows in tables:
-                prepare(rows, self.schema, self.request, None)
+                self._check(rows)
                 writer.write_table(rows)
         return _Message(staged=name)
+
+    def _check(self, rows: pa.Table) -> None:
+        """Raises InvalidData for rows that the table does not take."""
+        prepare(self.order.without_own(rows), self.schema, self.request, None)
 
     def _commit(self, messages: Messages, identity: Identity) -> None:
         version, sent = self._version(), _sent(messages)
@@ -129,23 +137,27 @@ class _Writer(WithPackage):
         self._files.delete_quietly(self._files.paths.manifest(message.staged) for message in messages if message.staged)
 
     def _placed(self, messages: Sequence[_Message]) -> Iterator[write.Placed]:
-        """Yields the rows of all tasks with their bucket numbers and their places in the whole input."""
-        place, key, buckets = 0, self.schema.bucket_key, self.schema.parsed_options.layout.buckets
-        for batch in self._batches(messages):
+        """Yields the rows of all tasks with their bucket numbers and their order. The rows of a task are a part of the input."""
+        key, buckets = self.schema.bucket_key, self.schema.parsed_options.layout.buckets
+        ordered = Ordered.ALL if self.request.order_by is not None and self.request.order_by.any else Ordered.PARTS
+        begun = 0
+        for part, batch in self._batches(messages):
             rows = pa.Table.from_batches([batch])
             keys = conform(rows.select(key), self.schema, key)  # the hash depends on the type
             numbers = bucket_of([keys[name] for name in key], buckets)
-            order = np.arange(place, place + len(rows))
-            yield rows, pa.chunked_array([numbers]), pa.chunked_array([order])
-            place += len(rows)
+            arrived = (part << PART_BITS) + begun + np.arange(rows.num_rows)
+            begun += rows.num_rows
+            by = self.order.values(rows, _typed(rows, self.schema), None)
+            yield self.order.without_own(rows), pa.chunked_array([numbers]), Arrival(arrived, by, ordered)
 
-    def _batches(self, messages: Sequence[_Message]) -> Iterator[pa.RecordBatch]:
-        for message in messages:
+    def _batches(self, messages: Sequence[_Message]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of each message, with its number."""
+        for number, message in enumerate(messages):
             if message.rows:
-                yield from pa.ipc.open_stream(message.rows)
+                yield from ((number, batch) for batch in pa.ipc.open_stream(message.rows))
             if message.staged:
                 with self._files.env.storage.read(self._files.paths.manifest(message.staged)) as source:
-                    yield from pa.ipc.open_stream(source)
+                    yield from ((number, batch) for batch in pa.ipc.open_stream(source))
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
@@ -167,6 +179,12 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:
         self._abort(messages)
+
+
+def _typed(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The columns of the table among those of the rows, with the types of the table."""
+    columns = {name: rows[name] for name in rows.column_names if name in schema.columns.names}
+    return pa.table({name: column.cast(schema.typed_columns.field(name).type) for name, column in columns.items()})
 
 
 def _sent(messages: Messages) -> list[_Message]:

@@ -1,0 +1,169 @@
+"""Finds keys whose merged row depends on the order of rows that have none: they come from different parts of a batch.
+
+The parts of a batch are the input partitions of Spark. Rows of one part are in order; between rows of different parts there is an
+order only if a sequence or the expressions of `order_by` tell it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.kernels import segments
+from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.gather import gather
+from lsmlake.kernels.groups import Groups
+from lsmlake.lsm.difference import equal_rows
+from lsmlake.lsm.merge.sequence import SequenceFields
+from lsmlake.lsm.row_kinds import kinds_of, retractions
+
+
+class Decisive(Enum):
+    """The rows of a key that decide its merged row."""
+
+    ALL = "all of them"
+    NEWEST = "those that no order tells to be older than another one"
+    OLDEST = "those that no order tells to be newer than another one"
+
+
+class Contest(NamedTuple):
+    """A part of the merged row that depends on the order of rows.
+
+    Attributes:
+        columns: the columns that are taken from the rows.
+        sequence: orders the rows before anything else does. Empty: nothing.
+        decisive: see `Decisive`.
+        only_sequenced: rows without any value in the sequence do not count.
+        skips_nulls: a null is never taken; for one column only.
+        deletes_are_equal: two deletes are equal whatever their columns hold.
+    """
+
+    columns: tuple[str, ...]
+    sequence: SequenceFields = SequenceFields()
+    decisive: Decisive = Decisive.ALL
+    only_sequenced: bool = False
+    skips_nulls: bool = False
+    deletes_are_equal: bool = False
+
+
+def contested(
+    rows: pa.Table, groups: Groups, contests: Sequence[Contest], ranks: np.ndarray | None, parts: np.ndarray
+) -> tuple[int, int] | None:
+    """Returns the numbers of two rows of a key that differ and have no order, None if there are none.
+
+    Args:
+        rows: The rows, with or without `_row_kind`.
+        groups: The rows of each key.
+        contests: What the merge rule takes by order; see `MergeRule.contests`.
+        ranks: The order that `order_by` gives the rows, greater = newer, equal = none. None: it gives none.
+        parts: The part of the batch that each row comes from.
+    """
+    count = len(groups.rows)
+    if groups.unique or not contests:
+        return None
+    of_rows = parts[groups.rows]
+    several = np.minimum.reduceat(of_rows, groups.starts) != np.maximum.reduceat(of_rows, groups.starts)
+    if not several.any():
+        return None
+    places = np.flatnonzero(np.repeat(several, segments.lengths(groups.starts, count)))
+    numbers, chosen = segments.numbers(groups.starts, count)[places], groups.rows[places]
+    given = np.zeros(len(chosen), np.int64) if ranks is None else ranks[chosen]
+    unordered = _of_unordered_keys(numbers, given, of_rows[places])
+    few = Rows(gather(rows, chosen[unordered]), numbers[unordered], given[unordered], of_rows[places][unordered])
+    for contest in contests:
+        if (pair := _pair(few, contest)) is not None:
+            return int(chosen[unordered][pair[0]]), int(chosen[unordered][pair[1]])
+    return None
+
+
+class Rows(NamedTuple):
+    """Rows ascending by the number of their key, with their ranks and parts."""
+
+    table: pa.Table
+    keys: np.ndarray
+    ranks: np.ndarray
+    parts: np.ndarray
+
+
+def _of_unordered_keys(keys: np.ndarray, ranks: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """The places of the rows of keys in which rows of one rank come from several parts."""
+    order = np.lexsort((ranks, keys))
+    starts = np.flatnonzero(_changes([keys[order], ranks[order]]))
+    of_class = _several(parts[order], starts)
+    return np.flatnonzero(np.isin(keys, keys[order][starts[of_class]]))
+
+
+def _several(parts: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Flags the segments with rows of several parts."""
+    if not len(starts):
+        return np.zeros(0, bool)
+    return np.minimum.reduceat(parts, starts) != np.maximum.reduceat(parts, starts)
+
+
+def _pair(rows: Rows, contest: Contest) -> tuple[int, int] | None:
+    """Two of the rows that this contest cannot order."""
+    counted = contest.sequence.any_valid(rows.table) if contest.only_sequenced else np.ones(len(rows.keys), bool)
+    valid = segments.valid(joined(rows.table[contest.columns[0]])) if contest.skips_nulls else None
+    taken = counted if valid is None else counted & valid
+    if contest.decisive is Decisive.ALL:
+        # a row that is late by its sequence changes the order of those before it
+        tiers = [] if contest.sequence else [rows.ranks]
+        return _differing(rows, np.flatnonzero(taken), tiers, contest, of_key=bool(contest.sequence))
+    tiers = [contest.sequence.ranks(rows.table, every=True), rows.ranks] if contest.sequence else [rows.ranks]
+    of_tier = _decisive(rows.keys, np.flatnonzero(counted if contest.sequence else taken), tiers, contest.decisive)
+    if contest.sequence and not taken[of_tier].all():  # a null of the newest rows gives way to one of the others, by arrival
+        undecided = np.isin(rows.keys, rows.keys[of_tier[~taken[of_tier]]])
+        if pair := _differing(rows, np.flatnonzero(taken & undecided), [], contest, of_key=True):
+            return pair
+        of_tier = of_tier[~undecided[of_tier]]
+    return _differing(rows, of_tier, tiers, contest, of_key=False)
+
+
+def _decisive(keys: np.ndarray, places: np.ndarray, tiers: Sequence[np.ndarray], decisive: Decisive) -> np.ndarray:
+    """Those of the places that have the greatest, or the least, tier of their key."""
+    order = places[np.lexsort((*(tier[places] for tier in reversed(tiers)), keys[places]))]
+    if not len(order):
+        return order
+    of_key = np.flatnonzero(_changes([keys[order]]))
+    numbers = np.cumsum(_changes([keys[order], *(tier[order] for tier in tiers)]))
+    wanted = numbers[of_key if decisive is Decisive.OLDEST else np.append(of_key[1:], len(order)) - 1]
+    return order[numbers == np.repeat(wanted, segments.lengths(of_key, len(order)))]
+
+
+def _differing(
+    rows: Rows, places: np.ndarray, tiers: Sequence[np.ndarray], contest: Contest, *, of_key: bool
+) -> tuple[int, int] | None:
+    """Two of the places of one key and tier that differ, if these come from several parts. `of_key`: the key has several parts,
+    that is enough."""
+    order = places[np.lexsort((*(tier[places] for tier in reversed(tiers)), rows.keys[places]))]
+    starts = np.flatnonzero(_changes([rows.keys[order], *(tier[order] for tier in tiers)]))
+    lengths = segments.lengths(starts, len(order))
+    leaders = np.repeat(order[starts], lengths)
+    bad = ~_equal(rows.table, leaders, order, contest)
+    if not of_key:
+        bad &= np.repeat(_several(rows.parts[order], starts), lengths)
+    if not bad.any():
+        return None
+    place = int(np.argmax(bad))
+    return int(leaders[place]), int(order[place])
+
+
+def _changes(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Flags the first place and those at which one of the arrays differs from the place before."""
+    found = np.ones(len(arrays[0]), bool)
+    if len(found):
+        found[1:] = np.logical_or.reduce([array[1:] != array[:-1] for array in arrays])
+    return found
+
+
+def _equal(rows: pa.Table, one: np.ndarray, other: np.ndarray, contest: Contest) -> np.ndarray:
+    same = equal_rows(rows.select(list(contest.columns)), one, other)
+    kinds = kinds_of(rows)
+    if kinds is None:
+        return same
+    alike = kinds[one] == kinds[other]
+    return alike & (same | retractions(kinds[one])) if contest.deletes_are_equal else alike & same

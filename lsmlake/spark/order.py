@@ -1,0 +1,78 @@
+"""The order of the rows of a DataFrame: `order_by` as expressions of Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.schema.commit_columns import CHANGE_ORDINAL, COMMIT_SNAPSHOT
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import backticked
+from lsmlake.undo import pass_interruption
+from lsmlake.write.order import commit_columns_in
+from lsmlake.write.order_by import OrderBy
+from lsmlake.write.prepare import Request, row_kind_source
+
+
+@dataclass(frozen=True)
+class FrameOrder:
+    """Attributes:
+    expressions: of Spark, the most significant first.
+    own: the columns of the data that only the order reads.
+    any: any order of the rows of a key will do.
+    """
+
+    expressions: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+    any: bool = False
+
+    @staticmethod
+    def of(found: pa.Schema, schema: Schema, request: Request) -> FrameOrder:
+        """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery."""
+        if request.deletes:
+            return FrameOrder(any=True)  # the deletes of a key are equal
+        commit, order_by = commit_columns_in(found, schema), request.order_by
+        if order_by is None and commit:
+            order_by = OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL))
+        if order_by is None or order_by.any:
+            return FrameOrder((), frozenset(commit), order_by is not None)
+        source = row_kind_source(schema, request)
+        kept = {name.lower() for name in (*schema.columns.names, *([source.column] if source else []))}
+        read = _read(order_by)
+        own = {name for name in found.names if name.lower() in read and name.lower() not in kept}
+        texts = [backticked(text) if order_by.names else text for text in order_by.expressions]
+        return FrameOrder(tuple(texts), frozenset({*own, *commit}))
+
+    def check(self, named) -> None:
+        """Raises InvalidQuery if an expression over these rows is not SQL, or its values have no order."""
+        if not self.expressions:
+            return
+        try:
+            fields = named.selectExpr(*self.expressions).schema.fields
+        except Exception as refused:  # of Spark's analyzer, classic or Connect
+            pass_interruption(refused)
+            raise InvalidQuery(
+                "Spark does not understand order_by",
+                expected=f"expressions over {named.columns}",
+                found=str(refused).partition("\n")[0],
+                cure="correct the expression",
+            ) from refused
+        for text, field in zip(self.expressions, fields, strict=True):
+            if field.dataType.typeName() in ("array", "map", "struct", "variant", "void"):
+                raise InvalidQuery(
+                    "order_by has values without an order",
+                    where=text,
+                    found=field.dataType.simpleString(),
+                    cure="order by a number, a time or a text, such as a field of a struct",
+                )
+
+
+def _read(order_by: OrderBy) -> set[str]:
+    """The columns that the expressions may read, in lower case."""
+    if order_by.names:
+        return {text.lower() for text in order_by.expressions}
+    from lsmlake.dialect.sort_keys import columns_in  # loads sqlglot
+
+    return {name for text in order_by.expressions for name in columns_in(text)}

@@ -1,0 +1,126 @@
+"""The order of rows on Spark: after a join, in functions for foreachBatch, of files, and by the arguments of streaming writes."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from spark_support import same
+
+import lsmlake
+from lsmlake.errors import InvalidQuery
+
+pytestmark = pytest.mark.spark
+AVAILABLE = {"availableNow": True}
+PAGE = Path(lsmlake.__file__).parent / "docs" / "spark.md"
+
+
+@pytest.fixture
+def orders(spark, spark_lake) -> lsmlake.Table:
+    """200 orders whose customers have changed, and their changelog."""
+    table = spark_lake.create_table(
+        "d.orders", "id BIGINT NOT NULL, cust INT", primary_key=["id"], options={"bucket": 2, "changelog-producer": "lookup"}
+    )
+    for cust in ("id % 7", "id % 5"):
+        table.upsert(spark.range(200).selectExpr("id", f"CAST({cust} AS INT) AS cust"))
+    return table
+
+
+@pytest.mark.connect(short="classic")
+def test_a_shuffled_feed_gives_the_table_by_its_commit_columns(spark, spark_lake, orders, tmp_path):
+    """A join on the column that the update changes sends -U and +U to different tasks."""
+    names = spark.range(7).selectExpr("int(id) AS cust", "concat('c', id) AS name").hint("shuffle_merge")
+    named = spark_lake.create_table("d.named", "id BIGINT NOT NULL, cust INT, name STRING", primary_key=["id"])
+
+    def joined(checkpoint: str, **how: object) -> None:
+        feed = orders.read_stream(start="from-snapshot", snapshot=1, **how).join(names, "cust")
+        query = named.write_stream(feed, checkpoint=tmp_path / checkpoint, trigger=AVAILABLE, row_kind="_row_kind")
+        query.awaitTermination(120)
+
+    with pytest.raises(PySparkException, match="have passed a shuffle"):
+        joined("unordered")
+    assert named.scan().count() == 0
+    joined("ordered", commit_columns=True)
+    same(named.df(), sorted(((i, i % 5, f"c{i % 5}") for i in range(200)), key=repr))
+    assert named.scan().to_arrow().column_names == ["id", "cust", "name"]
+
+
+def test_the_programs_of_the_page_about_spark(spark, spark_lake, orders, tmp_path):
+    """Files in the order of their times; a function for batches that groups and shuffles a feed."""
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "a.json").write_text('{"id": 3, "cust": 77}')
+    programs = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    names = {"spark": spark, "lake": spark_lake, "orders": orders}
+    for program in programs:
+        program = program.replace('"incoming"', repr(f"{tmp_path}/incoming")).replace('"checkpoints/', f'"{tmp_path}/')
+        exec(compile(program, PAGE.name, "exec"), names)
+    expected = sorted(((i, 77 if i == 3 else i % 5) for i in range(200)), key=repr)
+    same(orders.df(), expected)
+    same(names["newest"].df(), expected)
+    history = [row for row in names["history"].to_arrow().to_pylist() if row["id"] == 3]
+    ordered = sorted(history, key=lambda row: row["valid_from"])
+    assert [row["cust"] for row in ordered] == [3, 77]
+    assert ordered[0]["valid_to"] == ordered[1]["valid_from"] and ordered[1]["valid_to"] is None
+
+
+@pytest.mark.connect(short="classic")
+def test_files_apply_in_the_order_of_their_times(spark, spark_lake, tmp_path):
+    """The older file is larger, so Spark reads it last."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, count in enumerate((5_000, 10)):
+        path = folder / f"{9 - number}.json"
+        path.write_text("".join(f'{{"id": {i}, "v": "{number}"}}\n' for i in range(count)))
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "64kb")
+    try:
+        table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v STRING", primary_key=["id"])
+        expected = sorted(((i, "1" if i < 10 else "0") for i in range(5_000)), key=repr)
+        table.upsert(spark.read.schema("id BIGINT, v STRING").json(str(folder)), order_by=TIMES)
+        same(table.df(), expected)
+        table.truncate()
+        files = spark.readStream.schema("id BIGINT, v STRING").json(str(folder)).selectExpr("*", "_metadata AS file")
+        order = ["file.file_modification_time", "file.file_name"]
+        query = table.write_stream(files, checkpoint=tmp_path / "c", trigger=AVAILABLE, order_by=order)
+        query.awaitTermination(120)
+        same(table.df(), expected)
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+
+TIMES = "_metadata.file_modification_time, _metadata.file_name"
+
+
+def test_a_streaming_write_takes_a_name_a_writer_and_casts(spark, spark_lake, tmp_path):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, v INT", primary_key=["id"])
+    spark.createDataFrame(pa.table({"id": ["1", "1", "2"], "v": ["10", "9", "1"]})).repartition(3, "v").write.parquet(
+        str(tmp_path / "in")
+    )
+    stream = spark.readStream.schema("id STRING, v STRING").parquet(str(tmp_path / "in"))
+    query = table.write_stream(
+        stream,
+        checkpoint=tmp_path / "c",
+        trigger=AVAILABLE,
+        order_by="v",
+        cast=True,
+        query_name="orders",
+        writer_id="w",
+    )
+    assert query.name == "orders"
+    query.awaitTermination(120)
+    same(table.df(), [(1, 10), (2, 1)])  # the order is that of the numbers, not of their texts
+    assert set(table.snapshots()["writer_id"].to_pylist()) == {"w"}
+    with pytest.raises(InvalidQuery, match="order_by needs a primary key"):
+        spark_lake.create_table("d.a", "id BIGINT").write_stream(stream, checkpoint="c", order_by="id")
+
+
+@pytest.mark.parametrize(("given", "words"), [("nope", "does not understand order_by"), ("array(id)", "without an order")])
+def test_an_order_that_spark_does_not_know_is_refused(spark, spark_lake, given, words):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"])
+    with pytest.raises(InvalidQuery, match=words):
+        table.upsert(spark.range(3), order_by=given)
+    assert table.snapshots().num_rows == 0
