@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from itertools import combinations
@@ -133,6 +134,16 @@ def test_text_of_a_file_without_types_orders_nothing(tmp_path):
     assert rows_of(table) == [(1, "a", 1)]
     table.upsert(str(tmp_path / "rows.csv"), order_by="n, lsn :: BIGINT")
     assert rows_of(table) == [(1, "b", 2)]
+
+
+def test_of_the_files_of_a_folder_the_youngest_applies_last(tmp_path):
+    for age, name in enumerate("cab"):  # b is the youngest
+        (tmp_path / f"{name}.json").write_text(f'{{"k": 1, "v": "{name}", "n": {age}}}')
+        os.utime(tmp_path / f"{name}.json", (1_000 + age, 1_000 + age))
+    table = made()
+    for named in (str(tmp_path), str(tmp_path / "*.json")):
+        table.overwrite(named, truncate=True)
+        assert rows_of(table) == [(1, "b", 2)]
 
 
 def test_an_append_only_table_has_no_order():

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -53,7 +54,8 @@ _EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also wi
 
 
 def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
-    """The files that match a path or a glob, ascending; for a folder, all files of a known format inside it, recursively.
+    """The files that match a path or a glob; for a folder, all files of a known format inside it, recursively. The file that was
+    modified last comes last, as its rows are the newest; files of one millisecond are in the order of their paths.
 
     As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them. Raises InvalidData
     if no file matches, or if one has an unknown format or belongs to a table. `expected`: what could match, for the message.
@@ -66,7 +68,14 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
         if _kind(Path(file)) is None:
             raise InvalidData("the file format is not supported", where=file, expected=_EXPECTED, cure="convert the file")
     _check_no_table(found)
-    return found
+    return sorted(found, key=_modified)
+
+
+def _modified(file: str) -> tuple[int, str]:
+    try:
+        return os.stat(file).st_mtime_ns // 1_000_000, file
+    except FileNotFoundError:  # reading it says so
+        return 0, file
 
 
 def find_any(name: str) -> list[str]:
@@ -81,7 +90,7 @@ def find_any(name: str) -> list[str]:
     if not found:
         raise InvalidData("no input file found", where=name, cure="correct the path or the glob")
     _check_no_table(found)
-    return found
+    return sorted(found, key=_modified)
 
 
 def local_path(name: str) -> Path:
