@@ -21,6 +21,7 @@ from lsmlake import add_column, change_type, drop_column, rename_column, set_opt
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
 from lsmlake.interop.iceberg import manifests, metadata, mirror, published
 from lsmlake.store.live import Live
+from lsmlake.store.storage import read_bytes
 
 UTC = dt.timezone.utc
 ALL = {
@@ -324,6 +325,23 @@ def test_a_renamed_table_is_published_anew(lake):
     found = own(table)
     assert found.metadata["location"].endswith("/d.db/u")
     assert sorted(row["id"] for row in found.rows()) == [1, 2]
+
+
+def test_metadata_with_the_addresses_of_an_earlier_release_is_made_anew(lake, monkeypatch):
+    """Tables at az:// were published under addresses that no other reader knows."""
+    table = made(lake, [("id", pa.int64())])
+    table.upsert(pa.table({"id": [1, 2]}))
+    monkeypatch.setattr(type(table.meta.env.storage), "url", lambda self, path: f"az://c/{path}")
+    table.publish_iceberg()
+    table.delete_keys(pa.table({"id": [2]}))
+    account = "abfss://c@account.dfs.core.windows.net"
+    monkeypatch.setattr(type(table.meta.env.storage), "url", lambda self, path: f"{account}/{path}")
+    path = table.publish_iceberg().removeprefix(f"{account}/")
+    read = lambda uri: read_bytes(table.meta.env.storage, uri.removeprefix(f"{account}/"))  # noqa: E731
+    found = IcebergReader(json.loads(read(path)), read)
+    assert found.metadata["location"] == f"{account}/{table.meta.paths.root}"
+    assert found.rows() == [{"id": 1}]
+    assert table.verify() == []
 
 
 def test_level_0_is_hidden_on_demand(lake):

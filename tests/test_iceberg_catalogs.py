@@ -28,6 +28,7 @@ from lsmlake import add_column, drop_column, rename_column, set_comment
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
 from lsmlake.interop.iceberg import catalog as catalogs
 from lsmlake.interop.iceberg import kinds, mirror, patience, published
+from lsmlake.store.local import LocalStorage
 
 pytest.importorskip("pyiceberg.catalog")
 from pyiceberg import catalog as pyiceberg_catalogs
@@ -379,6 +380,18 @@ def test_the_folder_of_a_registered_table_was_moved(lake, table, catalog, name):
     with pytest.raises(StorageFailed, match=r"the table was moved, drop the table in the catalog, but not its files"):
         lake.table("d.u").publish_iceberg(catalog=catalog, name=name)
     lake.table("d.u").publish_iceberg(catalog=catalog, name=f"{name}_u")
+
+
+def test_a_registered_table_whose_address_was_spelled_otherwise(table, catalog, name, monkeypatch):
+    """As az:// was, by earlier releases."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(LocalStorage, "url", lambda self, path: f"file:{self.place(path)}")
+        table.publish_iceberg(catalog=catalog, name=name)
+    written(table, 2)
+    table.publish_iceberg(catalog=catalog, name=name)
+    with loaded(catalog, name) as found:
+        assert found.location() == f"file://{table.meta.env.storage.place(table.path)}"
+        assert found.current_snapshot().snapshot_id == table.version.number
 
 
 def test_an_older_publication_changes_nothing(table, catalog, name):

@@ -14,7 +14,7 @@ from object_servers import SECRET, Server, s3_options, s3_server
 
 import lsmlake
 from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, StorageFailed
-from lsmlake.store.address import address_of
+from lsmlake.store.address import address_of, is_same_place
 from lsmlake.store.location import storage_at
 from lsmlake.store.objects import ObjectStorage
 
@@ -240,6 +240,43 @@ def test_the_account_of_the_environment_is_that_of_the_address(monkeypatch: pyte
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "other")
     assert storage_at("az://c").uri("f") == "abfss://c@other.dfs.core.windows.net/f"
     assert storage_at("az://c", {"azure_storage_account_name": "named"}).uri("f") == "abfss://c@named.dfs.core.windows.net/f"
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "expected"),
+    [
+        ("az://c/p", {"account_name": "named"}, "abfss://c@named.dfs.core.windows.net/p/d.db/t"),
+        ("abfs://c/p", {"account_name": "named"}, "abfss://c@named.dfs.core.windows.net/p/d.db/t"),
+        ("abfs://c@acc.blob.core.windows.net/p", {}, "abfss://c@acc.dfs.core.windows.net/p/d.db/t"),
+        ("az://c/p", {"use_emulator": True}, "az://c/p/d.db/t"),
+        ("s3://b/p", {}, "s3://b/p/d.db/t"),
+        ("s3a://b", {}, "s3a://b/d.db/t"),
+        ("gs://b/p", {}, "gs://b/p/d.db/t"),
+    ],
+)
+def test_addresses_for_readers_of_iceberg(location: str, options: dict[str, object], expected: str):
+    """PyIceberg and Java know Azure by abfss:// with the account only."""
+    assert storage_at(location, options).url("d.db/t") == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("az://c/p/t", "abfss://c@acc.dfs.core.windows.net/p/t/", True),
+        ("abfs://c/p/t", "abfss://c@acc.dfs.core.windows.net/p/t", True),
+        ("abfss://c@other.dfs.core.windows.net/p", "abfss://c@acc.dfs.core.windows.net/p", False),
+        ("az://c/p/t", "az://c/p/u", False),
+        ("az://c/p", "az://d/p", False),
+        ("s3a://b/p", "s3://b/p", True),
+        ("s3://b/p", "gs://b/p", False),
+        ("file:/a/b", "file:///a/b", True),
+        ("/a/b", "file:///a/c", False),
+        ("hdfs://n/a", "hdfs://n/a/", True),
+        ("hdfs://n/a", "s3://n/a", False),
+    ],
+)
+def test_spellings_of_one_place(one: str, other: str, same: bool):
+    assert is_same_place(one, other) is is_same_place(other, one) is same
 
 
 def test_hadoop_has_no_address_of_an_emulator_of_azure():

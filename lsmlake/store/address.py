@@ -79,6 +79,16 @@ def address_of(location: str) -> Address:
     return Address(kind, url, container, prefix, account[1] if account else "")
 
 
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two addresses are spellings of one place, such as az://c/p and abfss://c@account.dfs.core.windows.net/p."""
+    try:
+        a, b = address_of(one.rstrip("/")), address_of(other.rstrip("/"))
+    except InvalidQuery:
+        return one.rstrip("/") == other.rstrip("/")
+    accounts = {a.account, b.account} - {""}
+    return (a.kind, a.container, a.prefix) == (b.kind, b.container, b.prefix) and len(accounts) < 2
+
+
 def hadoop_url(address: Address, account: str) -> str | None:
     """The URL of a place in an object store as Hadoop's file systems read it; None if it lacks the storage account of Azure.
     `account`: the account by the settings, which counts if the URL does not name one."""

@@ -263,8 +263,18 @@ class ObjectStorage(Storage):
     def place(self, path: str) -> str:
         return self._requests.place(path)
 
+    def url(self, path: str) -> str:
+        """Readers of Iceberg know Azure only as Hadoop does, with the account: `abfss://`."""
+        if self.address.kind != AZURE or (root := self._hadoop_root) is None:
+            return self.place(path)
+        return f"{root}/{path}" if path else root
+
+    @property
+    def _hadoop_root(self) -> str | None:
+        return hadoop_url(self.address, self._client.config.get("account_name", ""))
+
     def uri(self, path: str) -> str:
-        root = hadoop_url(self.address, self._client.config.get("account_name", ""))
+        root = self._hadoop_root
         if root is None:
             raise InvalidQuery(
                 "Hadoop's address of the store has the storage account, which is unknown",

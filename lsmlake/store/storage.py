@@ -171,6 +171,11 @@ class Storage(ABC):
     def place(self, path: str) -> str:
         """The path of a file or folder for other processes. Raises InvalidQuery if there is none."""
 
+    def url(self, path: str) -> str:
+        """The address of a file or folder for programs that take nothing but URLs, such as readers of Iceberg."""
+        place = self.place(path)
+        return place if "://" in place else f"file://{place}"
+
     def refuse_links(self, paths: Iterable[str]) -> None:
         """Raises StorageFailed if a file, or a folder on its path, is a symbolic link: an engine that opens files by itself would
         follow it. One look per file and folder, where the storage has links."""

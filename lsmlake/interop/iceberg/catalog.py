@@ -28,6 +28,7 @@ from lsmlake.extras import need
 from lsmlake.interop.iceberg import kinds, updates
 from lsmlake.interop.iceberg.metadata import Metadata
 from lsmlake.interop.iceberg.patience import ASKED_SECONDS
+from lsmlake.store.address import is_same_place
 
 Result = TypeVar("Result")
 _ATTEMPTS = 5
@@ -81,7 +82,7 @@ def has(catalog: str, name: str, table_uuid: str, location: str, seconds: float)
             there = found.load_table(name).metadata
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             return False
-        return (str(there.table_uuid), there.location.rstrip("/")) == (table_uuid, location)
+        return str(there.table_uuid) == table_uuid and is_same_place(there.location, location)
 
     return _ask(catalog, name, run, seconds, *_LOOK)
 
@@ -173,6 +174,9 @@ class _Registration(NamedTuple):
             if table is None:
                 continue
             self._check(table.metadata)
+            if table.metadata.location.rstrip("/") != self.ours.location:  # an earlier release spelled it otherwise
+                self._register_anew(errors)
+                continue
             if updates.shows(table.metadata, self.metadata_file, self.ours):
                 self._delete_unnamed(table, table)
                 return
@@ -251,7 +255,7 @@ class _Registration(NamedTuple):
 
     def _check(self, theirs: Any) -> None:
         ours = self.ours
-        if (theirs.table_uuid, theirs.location.rstrip("/")) != (ours.table_uuid, ours.location):
+        if theirs.table_uuid != ours.table_uuid or not is_same_place(theirs.location, ours.location):
             raise TableExists(
                 "the catalog has another table of this name",
                 where=self.name,

@@ -99,8 +99,7 @@ def decoding(where: str) -> Iterator[None]:
 
 def uri_of(meta: TableMetadata, path: str) -> str:
     """The address of a file in Iceberg metadata."""
-    place = meta.env.storage.place(path)
-    return place if "://" in place else f"file://{place}"
+    return meta.env.storage.url(path)
 
 
 def path_of(meta: TableMetadata, uri: str) -> str:
