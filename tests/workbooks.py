@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import zipfile
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 _MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -47,8 +48,13 @@ def _link(number: str, kind: str, target: str) -> str:
 
 
 def _row(number: int, line: list[object]) -> str:
-    cells = "".join(_cell(value, f'r="{chr(65 + column)}{number}"') for column, value in enumerate(line))
+    cells = "".join(_cell(value, f'r="{_letters(column)}{number}"') for column, value in enumerate(line))
     return f'<row r="{number}">{cells}</row>'
+
+
+def _letters(column: int) -> str:
+    first, last = divmod(column, 26)
+    return (chr(64 + first) if first else "") + chr(65 + last)
 
 
 def _cell(value: object, place: str) -> str:
@@ -60,7 +66,7 @@ def _cell(value: object, place: str) -> str:
         case str() if value.startswith("#"):
             return f'<c {place} t="e"><v>{value}</v></c>'
         case str():
-            return f'<c {place} t="inlineStr"><is><t>{value}</t></is></c>'
+            return f'<c {place} t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'
         case dt.datetime():
             return f'<c {place} s="2"><v>{(value - _EPOCH) / dt.timedelta(days=1)!r}</v></c>'
         case dt.date():
