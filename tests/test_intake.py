@@ -273,6 +273,21 @@ def test_a_column_that_turns_into_text_after_the_sample_names_the_line(tmp_path,
     assert lake.tables("d") == []
 
 
+def test_files_are_sources_of_merge_and_sql(tmp_path):
+    lake = connect(tmp_path / "lake")
+    lake.create_database("d")
+    table = lake.create_table("d.t", DDL, primary_key=["k"])
+    put(tmp_path / "1.csv", "k;s;v\n1;007;1\n")
+    put(tmp_path / "2.csv", "k,s,v\n2,b,2\n3,c,x\n")
+    merged = table.merge(str(tmp_path / "*.csv"), on="t.k = s.k").when_not_matched_insert_all()
+    with pytest.raises(InvalidData, match=r"2.csv, line 3, column 'v', row 1: a value does not fit"):
+        merged.execute()
+    put(tmp_path / "2.csv", "k,s,v\n2,b,2\n3,c,3\n")
+    assert table.merge(str(tmp_path / "*.csv"), on="t.k = s.k").when_not_matched_insert_all().execute().inserted == 3
+    found = lake.sql("SELECT k + 1, s, v FROM x ORDER BY k", tables={"x": str(tmp_path / "2.csv")})
+    assert found.fetchall() == [(3, "b", 2), (4, "c", 3)]
+
+
 # --- generators ---
 
 

@@ -9,6 +9,8 @@ import pytest
 from intake_cases import CASES
 from spark_support import configured
 
+from lsmlake.errors import InvalidData
+
 pytestmark = [pytest.mark.spark, pytest.mark.connect]
 
 TEXTS = {f"c{number}": case for number, case in enumerate(CASES.values()) if case.text and '"' not in case.text}
@@ -41,3 +43,12 @@ def test_texts_have_the_values_of_the_session(spark, spark_lake, tmp_path, zone)
             first, second = table.scan().to_arrow().sort_by("k").to_pylist()
             assert first == {"k": 1, **{name: case.expected(zone) for name, case in TEXTS.items()}}, source.__name__
             assert second == {"k": 2, **dict.fromkeys(TEXTS)}
+
+
+def test_options_of_files_are_refused_for_a_dataframe(spark, spark_lake):
+    table = spark_lake.create_table("d.t", "k BIGINT NOT NULL", primary_key=["k"])
+    for write in (table.upsert, table.delete_keys, lambda data, **how: spark_lake.create_table_from("d.u", data, **how)):
+        for options in ({"delimiter": ";"}, {"encoding": "latin-1"}, {"null_values": ["NA"]}):
+            with pytest.raises(InvalidData, match=f"{next(iter(options))} does not apply to a DataFrame"):
+                write(spark.range(3).withColumnRenamed("id", "k"), **options)
+    assert spark_lake.tables("d") == ["t"] and table.scan().count() == 0

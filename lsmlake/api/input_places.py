@@ -28,6 +28,11 @@ class PlacedTables:
     def __iter__(self) -> Iterator[pa.Table]:
         return self
 
+    @property
+    def row(self) -> int:
+        """The number of the first row of the last table, counted through all files."""
+        return self._row
+
     def __next__(self) -> pa.Table:
         self._row, self._file_row = self._row + self._last.num_rows, self._file_row + self._last.num_rows
         self._file, self._last, before = None, pa.table({}), self._file

@@ -17,6 +17,7 @@ from lsmlake.api.arrow import as_table, is_pandas, is_spark, unknown, without_in
 from lsmlake.api.input_places import FileTables
 from lsmlake.errors import InvalidData, LakeError
 from lsmlake.interruption import told
+from lsmlake.schema.conform import Cast, converted
 from lsmlake.schema.from_data import schema_from
 from lsmlake.store import input_files
 from lsmlake.store.file_options import FileOptions
@@ -88,6 +89,20 @@ def as_input(
     if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
         return Input(iter([as_table(data, schema)]))
     raise unknown(data)
+
+
+def typed(given: Input, fields: Mapping[str, pa.Field], cast: Cast) -> Iterator[pa.Table]:
+    """The tables of `given`. If they are read from files without types, the columns in `fields`, by their names in lower case,
+    are converted to the types there. Raises InvalidData with the file and the line."""
+    for rows in given.tables:
+        for place, name in enumerate(rows.column_names if given.text else ()):
+            if field := fields.get(name.lower()):
+                try:
+                    made = converted(rows[name], field, cast, given.files.row)
+                except InvalidData as error:
+                    raise given.placed(error) from error.__cause__
+                rows = rows.set_column(place, name, made)
+        yield rows
 
 
 def _of_files(paths: list[str], schema: pa.Schema | None, inferred: bool, options: FileOptions) -> Input:

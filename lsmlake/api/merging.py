@@ -10,13 +10,13 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lsmlake.api.inputs import Input, as_input
+from lsmlake.api.inputs import Input, as_input, typed
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.types import MergeSource
 from lsmlake.errors import InvalidData
 from lsmlake.maintain.alter import becoming, evolve
-from lsmlake.schema.conform import Cast, converted
+from lsmlake.schema.conform import Cast
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import Bound, bound, equal_columns, schema_of_source
@@ -104,16 +104,8 @@ class Merging:
         given = as_input(data)
         if not given.text:
             return given
-        by_lower = {field.name.lower(): field for field in version.schema.typed_columns}
-        cast = Cast(self.runtime.zone)
-
-        def typed(rows: pa.Table) -> pa.Table:
-            for place, name in enumerate(rows.column_names):
-                if field := by_lower.get(name.lower()):
-                    rows = rows.set_column(place, name, converted(rows[name], field, cast))
-            return rows
-
-        return Input(map(typed, given.tables))
+        fields = {field.name.lower(): field for field in version.schema.typed_columns}
+        return Input(typed(given, fields, Cast(self.runtime.zone)))
 
     def _action(self, version: Version, source: Rows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
         """Reads the statement on a version; returns what carries it out. `own`: the source is made of rows of this version, and

@@ -198,11 +198,11 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
     return nested.required(made, field.type, where) if nested.has_required(field.type) else made
 
 
-def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast) -> pa.ChunkedArray:
+def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first_row: int | None = None) -> pa.ChunkedArray:
     """Converts `column` to the type of `field`, inner fields nullable, with the lengths of its texts. Raises InvalidData naming
-    the first value that does not fit."""
+    the first value that does not fit. `first_row`: see `conform`."""
     _check_type(column.type, field, cast)
-    return _all_chunks(column, field, cast, _Place(None))
+    return _all_chunks(column, field, cast, _Place(first_row))
 
 
 def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.api.inputs import as_input
+from lsmlake.api.inputs import as_input, typed
 from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Readable
 from lsmlake.api.table import Table
@@ -22,6 +22,7 @@ from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema import types
+from lsmlake.schema.conform import Cast
 from lsmlake.schema.ddl import type_of
 from lsmlake.schema.intervals import result_field
 from lsmlake.sql import information_schema
@@ -151,6 +152,12 @@ class Catalog:
             self._tables[name] = replace(table, meta=self.lake.kept.of(table.meta))
         return self._tables[name]
 
+    def _given_rows(self, data: object) -> pa.Table:
+        given = as_input(data, inferred=True)
+        first = next(given.tables, pa.table({}))
+        fields = {field.name.lower(): field for field in first.schema}
+        return pa.concat_tables([first, *typed(given, fields, Cast(self.lake.runtime.zone))])
+
     def _temporary_view(self, name: str) -> View | None:
         return self.lake.session.view(name) if self.temporary else None
 
@@ -158,7 +165,7 @@ class Catalog:
         if name in self.given:
             if moment != Moment():
                 self.text.refuse(node, "only a table of the lake has versions")
-            rows = pa.concat_tables(as_input(self.given[name], inferred=True).tables)
+            rows = self._given_rows(self.given[name])
             return rows.cast(pa.schema([result_field(field.name, of_column(field), field.nullable) for field in rows.schema]))
         if "." not in name and (view := self._temporary_view(name)) is not None:
             return self._view(node, name, view, moment)
