@@ -162,13 +162,31 @@ def test_columns_with_a_wider_type_in_other_files(lake, tmp_path):
 def test_what_iceberg_does_not_widen_is_written_anew_if_it_is_to_read_the_table(lake, tmp_path, narrow, wide, adopted):
     value = dt.date(2026, 1, 2) if pa.types.is_date(narrow) else 1
     for name, type_ in (("a", narrow), ("b", wide)):
-        rows = pa.table({"v": pa.array([value, None], narrow).cast(type_)})
+        field = pa.field("v", type_, metadata={"PARQUET:field_id": "1"})
+        rows = pa.table([pa.array([value, None], narrow).cast(type_)], schema=pa.schema([field]))
         written(tmp_path / "files" / f"{name}.parquet", rows)
     report = lake.import_parquet(tmp_path / "files", "d.t", options={"metadata.iceberg": "true"})
     assert report.adopted == adopted and sum(report.rewritten.values()) == 2 - adopted
     check_readers(lake.table("d.t"))
     there = StaticTable.from_metadata(lake.table("d.t").publish_iceberg()).scan().to_arrow()
     assert multiset(map(hashable, there.to_pylist())) == rows_of(lake.table("d.t"))
+
+
+def test_files_without_field_ids_are_written_anew_for_iceberg(lake, tmp_path):
+    """Only if the table is to be published: then all readers find the columns, also beside one that the table does not have."""
+    rows = {"k": [1, 2], "s": [{"x": 1}, None], "nothing": pa.nulls(2)}
+    written(tmp_path / "files" / "a.parquet", rows)
+    fields = [pa.field(name, pa.int64(), metadata={"PARQUET:field_id": str(id)}) for id, name in ((1, "k"), (9, "more"))]
+    written(tmp_path / "b.parquet", pa.table([[3], [4]], schema=pa.schema(fields)))
+    lake.import_parquet(tmp_path / "files", "d.plain")
+    assert lake.import_parquet(tmp_path / "files", "d.again").adopted == 1
+    on = {"metadata.iceberg": "true"}
+    report = lake.import_parquet(tmp_path / "files", "d.t", options=on)
+    assert report.rewritten == {"column 'k' has no field id, by which readers of Iceberg find it": 1}
+    assert lake.import_parquet(tmp_path / "b.parquet", "d.ids", options=on).adopted == 1
+    found = StaticTable.from_metadata(lake.table("d.t").publish_iceberg()).scan().to_arrow()
+    assert found.to_pylist() == [{"k": 1, "s": {"x": 1}}, {"k": 2, "s": None}]
+    check_readers(lake.table("d.t"))
 
 
 def test_json_is_text(lake, tmp_path):

@@ -69,8 +69,9 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     _check_distinct(identified, file.uri)
     by_name = lacks_ids(facts.columns)
     own = by_name or not sources.table.by_name or has_ids(facts.columns, identified, types.field_ids(schema.columns))
+    why = _unidentified(schema, facts.columns)
     facts = facts._replace(columns=identified, has_own_ids=own)
-    why = why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
+    why = why or why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
     shape = shape_of(schema, facts.columns)
     why = why or _outside_years(sources, file, facts, shape) or _elsewhere(sources, schema, file, facts, parsed)
     if why is not None:
@@ -81,6 +82,17 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, schema.parsed_options.files.stats_bytes)
     stats = {id: _of_type(one, stored[id], wanted.get(id, stored[id])) for id, one in stats.items()}
     return Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum, by_name)
+
+
+def _unidentified(schema: Schema, stored: pa.Schema) -> str | None:
+    """Why readers of Iceberg do not find the columns of a file; None: they do, or need not.
+
+    They find them by ids. By the name mapping PyIceberg reads no file with a column that has no name there, DataFusion shows null
+    for structs, and Daft reads none."""
+    if not schema.parsed_options.iceberg.enabled:
+        return None
+    without = next((one.name for one in stored if not (types.has_field_id(one) and types.has_field_ids(one.type))), None)
+    return None if without is None else f"column {without!r} has no field id, by which readers of Iceberg find it"
 
 
 def _elsewhere(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts, parsed: pq.FileMetaData) -> str | None:
