@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -73,7 +72,7 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
 
 def _modified(file: str) -> tuple[int, str]:
     try:
-        return os.stat(file).st_mtime_ns // 1_000_000, file
+        return Path(file).stat().st_mtime_ns // 1_000_000, file
     except FileNotFoundError:  # reading it says so
         return 0, file
 
