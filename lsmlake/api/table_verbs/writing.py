@@ -137,7 +137,7 @@ class Writing(Handle):
 
         Raises:
             InvalidData: the data does not fit the table. The error names the column and, without Spark, the first row that does
-                not fit. Nothing was committed.
+                not fit, in files with its line. Nothing was committed.
             CommitConflict: other commits won the race every time. Nothing was committed.
             CommitUnknown: the store did not report whether the commit took place.
             StorageFailed: the store refused a call.
