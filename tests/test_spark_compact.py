@@ -190,5 +190,5 @@ def test_input_changelog_of_spark_writers_has_every_row(spark, spark_lake):
     given = spark.range(0, 200, 1, 3).selectExpr(
         "if(id % 2 = 0, 'a', null) as p", "id % 40 as id", "id as v", "'s' as s", "if(id % 3 = 0, '-D', '+U') as op"
     )
-    table.upsert(given, row_kind="op")
+    table.upsert(given, row_kind="op", order_by="v")
     same(table.changes(0, mode="changelog").to_spark().select("_row_kind", "id", "v"), given.select("op", "id", "v"))

@@ -61,7 +61,7 @@ def test_the_programs_of_the_page_about_spark(spark, spark_lake, orders, tmp_pat
     expected = sorted(((i, 77 if i == 3 else i % 5) for i in range(200)), key=repr)
     same(orders.df(), expected)
     same(names["newest"].df(), expected)
-    history = [row for row in names["history"].to_arrow().to_pylist() if row["id"] == 3]
+    history = [row for row in names["history"].toArrow().to_pylist() if row["id"] == 3]
     ordered = sorted(history, key=lambda row: row["valid_from"])
     assert [row["cust"] for row in ordered] == [3, 77]
     assert ordered[0]["valid_to"] == ordered[1]["valid_from"] and ordered[1]["valid_to"] is None
