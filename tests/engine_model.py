@@ -77,15 +77,24 @@ def sequence(row: Row, names: tuple[str, ...], descending: bool = False) -> list
 
 @dataclass(frozen=True)
 class Newest:
-    """deduplicate"""
+    """deduplicate. `retains`: a delete keeps its sequence, for longer than a test lasts; see `ignored` and `in_order`."""
 
     by: tuple[str, ...] = ()
     descending: bool = False
+    retains: bool = False
 
     def __call__(self, state: Row | None, row: Row, kind: str) -> Row | None:
         if state is not None and sequence(row, self.by, self.descending) < sequence(state, self.by, self.descending):
             return state
         return None if kind in ("-U", "-D") else row
+
+    def ignored(self, deleted: Row | None, row: Row) -> bool:
+        """Whether the row does nothing to a key that `deleted` has deleted."""
+        return deleted is not None and sequence(row, self.by, self.descending) < sequence(deleted, self.by, self.descending)
+
+    def in_order(self, rows: list[tuple[str, Row]]) -> list[tuple[str, Row]]:
+        """The rows of one commit in the order they are applied."""
+        return sorted(rows, key=lambda item: sequence(item[1], self.by, self.descending)) if self.retains else rows
 
 
 def first(state: Row | None, row: Row, kind: str) -> Row | None:

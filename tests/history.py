@@ -300,6 +300,8 @@ class Player:
         self.naive: NaiveTable = naive(self.table)
         self.rows: Rows = {}
         self.history: dict[int, Rows] = {0: {}}
+        self.deletes: Rows = {}  # by key, the delete that is retained
+        self.deletes_at: dict[int, Rows] = {0: {}}
         self.gone: set[int] = set()  # snapshots that have expired or were cut out
         self.tags: dict[str, int] = {}
         self.since = 0  # the snapshot of the last alteration
@@ -342,12 +344,21 @@ class Player:
     def key_of(self, row: Row) -> tuple:
         return tuple(row[name] for name in self.shape.primary_key)
 
-    def _apply(self, rows: Iterable[tuple[str, Row]]) -> None:
-        for kind, row in rows:
-            old = self.rows.pop(self.key_of(row), None)
-            state = None if kind == "erase" else self.setup.fold(old, row, kind)
+    def _apply(self, rows: list[tuple[str, Row]]) -> None:
+        """Applies the rows of one commit."""
+        fold, retains = self.setup.fold, getattr(self.setup.fold, "retains", False)
+        for kind, row in fold.in_order(rows) if retains else rows:
+            key = self.key_of(row)
+            deleted = self.deletes.pop(key, None)
+            if kind != "erase" and retains and fold.ignored(deleted, row):
+                self.deletes[key] = deleted
+                continue
+            old = self.rows.pop(key, None)
+            state = None if kind == "erase" else fold(old, row, kind)
             if state is not None:
-                self.rows[self.key_of(state)] = state
+                self.rows[key] = state
+            elif retains and kind != "erase":
+                self.deletes[key] = row
 
     # -- steps --
 
@@ -373,7 +384,7 @@ class Player:
         latest = max(self.naive.snapshots(), default=0)
         known = max(self.history)
         for number in range(known + 1, latest + 1):
-            self.history[number] = dict(self.rows)
+            self.history[number], self.deletes_at[number] = dict(self.rows), dict(self.deletes)
         if given and latest > known:
             self.given[latest] = list(given)
         return latest - known
@@ -445,6 +456,7 @@ class Player:
         others = max(self.history) - before  # commits of others while it was under way: they are replaced, too
         old = dict(self.rows)
         self.rows = {key: row for key, row in self.rows.items() if not gone(row)}
+        self.deletes = {key: row for key, row in self.deletes.items() if not gone(row)}
         self._apply(rows)
         assert self._noted() == (published is not None)
         if published is None:
@@ -536,6 +548,8 @@ class Player:
         rule_changed, vectors_changed = world.rule != self.world.rule, world.vectors != self.world.vectors
         before_alter = self.world
         self.world, self.setup = world, world.setup
+        if rule_changed:
+            self.deletes = {}
         if rule_changed and self.setup.fold not in TRANSPARENT:
             self.rows = {key: self.setup.fold(None, row, "+I") for key, row in self.rows.items()}
         if altered is not None and not step.during:

@@ -98,7 +98,8 @@ class LastingPlayer(Player):
         if max(self.naive.snapshots()) == max(self.history):
             assert target == max(self.history)
             return
-        self.rows, self.world = dict(self.history[target]), self.worlds[target]
+        self.rows, self.deletes = dict(self.history[target]), dict(self.deletes_at[target])
+        self.world = self.worlds[target]
         self.setup = self.world.setup
         last = max(self.history)
         assert self._noted() == 1
@@ -140,6 +141,7 @@ class LastingPlayer(Player):
         branch.naive = naive(self.table, name)
         branch.world = self.worlds[number]
         branch.setup, branch.rows = branch.world.setup, dict(self.history[number])
+        branch.deletes, branch.deletes_at = dict(self.deletes_at[number]), dict(self.deletes_at)
         branch.history = {n: rows for n, rows in self.history.items() if n <= number}
         branch.worlds, branch.schemas, branch.given = {n: self.worlds[n] for n in branch.history}, dict(self.schemas), {}
         branch.gone = set(range(1, number))
@@ -157,9 +159,11 @@ class LastingPlayer(Player):
         if max(branch.history) == branch.base:
             return
         self.rows, self.world, self.setup = dict(branch.rows), branch.world, branch.setup
+        self.deletes = dict(branch.deletes)
         new = [number for number in branch.history if number > branch.base]
         for number in new:
             self.history[number], self.worlds[number] = branch.history[number], branch.worlds[number]
+            self.deletes_at[number] = branch.deletes_at[number]
             self.schemas[number] = branch.schemas[number]
         self.given |= {number: rows for number, rows in branch.given.items() if number in new}
         self.overwritten |= branch.overwritten.intersection(new)

@@ -41,7 +41,10 @@ SETUPS = {
         {"merge-engine": "partial-update"}, EVERYTHING, Partial(tuple(EVERYTHING))
     ),
     "deduplicate": MergeSetup({}, INTS, Newest(), KINDS),
-    "deduplicate by sequence": MergeSetup({"sequence.field": "a,b"}, INTS, Newest(("a", "b")), KINDS),
+    "deduplicate by sequence": MergeSetup({"sequence.field": "a,b"}, INTS, Newest(("a", "b"), retains=True), KINDS),
+    "deduplicate by sequence, deletes forget": MergeSetup(
+        {"sequence.field": "a,b", "sequence.delete-retained": "0 s"}, INTS, Newest(("a", "b")), KINDS
+    ),
     "first-row": MergeSetup({"merge-engine": "first-row"}, INTS, first),
     "partial-update": MergeSetup({"merge-engine": "partial-update"}, INTS, Partial(("a", "b", "c", "d"))),
     "partial-update, removing": MergeSetup(

@@ -119,6 +119,7 @@ class File(NamedTuple):
     dead: BitMap64
     index: tuple[str, ...] = ()
     """The path of its index file, if it has one."""
+    source: str = ""
 
     @property
     def place(self) -> tuple:
@@ -249,6 +250,10 @@ class NaiveTable:
         return self._once((path, offset), read)
 
     def files(self, snapshot: dict) -> list[File]:
+        """The live data files of a snapshot that have rows: not those of retained deletes."""
+        return [file for file in self.all_files(snapshot) if file.source != "DELETES"]
+
+    def all_files(self, snapshot: dict) -> list[File]:
         """The live data files of a snapshot."""
         live: dict[str, tuple[dict, int]] = {}
         for listed in (snapshot["base_manifest_list"], snapshot["delta_manifest_list"]):
@@ -268,7 +273,7 @@ class NaiveTable:
             numbers = [entry[n] for n in ("bucket", "total_buckets", "level")]
             path = f"{self.root}/{entry['directory']}/{name}"
             index = () if entry.get("index_bytes") is None else (f"{path}.index",)
-            found.append(File(path, partition, *numbers, *sequences, entry["rows"], dead, index))
+            found.append(File(path, partition, *numbers, *sequences, entry["rows"], dead, index, entry["source"]))
         return found
 
     def data(self, path: str) -> pa.Table:
@@ -362,7 +367,7 @@ class NaiveTable:
         used |= {path for one in listed[:2] for path, _ in self._manifests(one)}
         used |= set(self._index_paths(snapshot))
         used |= {f"{self.root}/index/{puffin}" for puffin, _, _ in self._vectors(snapshot).values()}
-        return used | {path for file in self.files(snapshot) for path in (file.path, *file.index)}
+        return used | {path for file in self.all_files(snapshot) for path in (file.path, *file.index)}
 
     def missing(self) -> set[str]:
         """The files that a snapshot, a tag or a branch names, and that are not there. Files never change, so if there are none,

@@ -92,7 +92,9 @@ BUGS = {
         plan,
         "rule_of",
         lambda *given, real=plan.rule_of: (
-            found if (found := real(*given)).old_row is OldRow.MERGED else SimpleNamespace(old_row=OldRow.REPLACED)
+            found
+            if (found := real(*given)).old_row is OldRow.MERGED
+            else SimpleNamespace(old_row=OldRow.REPLACED, retains=found.retains)
         ),
     ),
 }

@@ -115,15 +115,17 @@ def same_rows(found: dict[int, Row], expected: dict[int, Row]) -> bool:
 BY = {"sequence.field": "s"}
 INTS = {name: (pa.int64(), NUMBER) for name in "stuv"}
 PARTIAL, AGGREGATION = {"merge-engine": "partial-update"}, {"merge-engine": "aggregation"}
+FORGETS = {"sequence.delete-retained": "0 s"}
+"""What retained deletes ignore is removed before rows are merged: `tests/test_retained_deletes.py`."""
 DESCENDING = {"sequence.field.sort-order": "descending"}
 REMOVE_GROUP = "partial-update.remove-record-on-sequence-group"
 
 SETUPS = {
     "deduplicate": Setup({}, INTS, Newest(), ALL),
     "first-row": Setup({"merge-engine": "first-row"}, INTS, first),
-    "deduplicate by s": Setup(BY, INTS, Newest(("s",)), ALL),
-    "deduplicate by s, falling": Setup(BY | DESCENDING, INTS, Newest(("s",), descending=True), ALL),
-    "deduplicate by s and t": Setup({"sequence.field": "s,t"}, INTS, Newest(("s", "t")), ALL),
+    "deduplicate by s": Setup(BY | FORGETS, INTS, Newest(("s",)), ALL),
+    "deduplicate by s, falling": Setup(BY | FORGETS | DESCENDING, INTS, Newest(("s",), descending=True), ALL),
+    "deduplicate by s and t": Setup(FORGETS | {"sequence.field": "s,t"}, INTS, Newest(("s", "t")), ALL),
     "partial-update": Setup(PARTIAL, INTS, Partial(tuple("stuv"))),
     "partial-update by s": Setup(PARTIAL | BY, INTS, Partial(tuple("stuv"), by=("s",))),
     "partial-update by s and t, falling": Setup(

@@ -144,6 +144,7 @@ EFFECTS = [
     (["file.compression.zstd-level"], {}, {"file.compression": "lz4"}),
     (["sequence.field"], {"merge-engine": "partial-update"}, {"merge-engine": "first-row"}),
     (["sequence.field.sort-order"], {"sequence.field": "a"}, {}),
+    (["sequence.delete-retained"], {"sequence.field": "a"}, {"merge-engine": "partial-update", "sequence.field": "a"}),
     (
         ["partial-update.remove-record-on-delete", "partial-update.remove-record-on-sequence-group"],
         {"merge-engine": "partial-update"},
@@ -343,6 +344,7 @@ def test_options_that_paimon_does_not_have():
         "file-index.bloom-filter.fpp",
         "metadata.stats-truncate",
         "read.vector-broadcast-limit",
+        "sequence.delete-retained",
         "snapshot.expire.on-commit",
         "write.collect-rows",
         "write.delete.isolation-level",
@@ -366,6 +368,7 @@ def test_what_can_change_only_while_a_table_is_empty():
         "merge-engine",
         "sequence.field",
         "sequence.field.sort-order",
+        "sequence.delete-retained",
         "partial-update.remove-record-on-delete",
         "partial-update.remove-record-on-sequence-group",
         "aggregation.remove-record-on-delete",

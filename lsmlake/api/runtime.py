@@ -143,8 +143,9 @@ class Runtime:
         return measure(plan, columns)
 
     def live(self, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
-        """The live files that a selection needs, as manifest entries with the statistics of `columns`, perhaps of others too."""
-        return version.live(selection)
+        """The live files that a selection needs, also those of retained deletes, as manifest entries with the statistics of
+        `columns`, perhaps of others too."""
+        return version.entries(selection)
 
     def frame(self, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
         """The rows of a plan as a DataFrame of the runtime."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import BucketEdit, BucketState
+from lsmlake.format.files import DELETES, BucketEdit, BucketState
 from lsmlake.lsm.levels import Levels
 
 Invariant = Callable[[BucketState], Iterator[str]]
@@ -23,10 +23,11 @@ Invariant = Callable[[BucketState], Iterator[str]]
 def apply(state: BucketState, edit: BucketEdit) -> BucketState:
     """The bucket after `edit`."""
     removed = {file.name for file in edit.removed}
-    files = tuple(file for file in state.files if file.name not in removed) + edit.added
+    live = tuple(file for file in state.all_files if file.name not in removed) + edit.added
+    files = tuple(file for file in live if file.source != DELETES)
     names = {file.name for file in files}
     vectors = {name: ref for name, ref in {**state.vectors, **edit.vectors}.items() if name in names}
-    return BucketState(state.bucket, edit.total_buckets, files, vectors)
+    return BucketState(state.bucket, edit.total_buckets, files, vectors, tuple(file for file in live if file.source == DELETES))
 
 
 def _runs_are_disjoint(state: BucketState) -> Iterator[str]:
@@ -44,7 +45,7 @@ def _vectors_fit_live_files(state: BucketState) -> Iterator[str]:
 
 
 def _files_are_live_once(state: BucketState) -> Iterator[str]:
-    if len({file.name for file in state.files}) != len(state.files):
+    if len({file.name for file in state.all_files}) != len(state.all_files):
         yield "a file is live twice"
 
 

@@ -86,7 +86,7 @@ def due(schema: Schema, now_ms: int, states: States) -> set[Bucket]:
         times = {key: time_of_partition(schema.partition_columns_of(key[0]), key[1], options) for key in files}
     else:
         times = {
-            partition: max(file.created_ms for bucket in buckets for file in states[bucket].files)
+            partition: max(file.created_ms for bucket in buckets for file in states[bucket].all_files)
             for partition, buckets in files.items()
         }
     before_ms = now_ms - options.expiration_ms

@@ -50,11 +50,11 @@ def replacing(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketS
 
 def _replacing(message: CommitMessage | None, state: BucketState | None) -> CommitMessage:
     if message is None:
-        edit = BucketEdit(state.bucket, state.total_buckets, removed=state.files, base=state)
+        edit = BucketEdit(state.bucket, state.total_buckets, removed=state.all_files, base=state)
         return CommitMessage(state.bucket, compact=edit)
     new = message.compact or message.append
     state = state or BucketState(message.bucket, new.total_buckets)
-    edit = BucketEdit(message.bucket, new.total_buckets, new.added, state.files, new.vectors, state)
+    edit = BucketEdit(message.bucket, new.total_buckets, new.added, state.all_files, new.vectors, state)
     return replace(message, append=None, compact=edit)
 
 

@@ -83,6 +83,10 @@ class BucketAsRead:
     def met(self, now: BucketState) -> bool:
         before = {(file.name, file.level) for file in self.base.files}
         after = {(file.name, file.level) for file in now.files}
-        if dict(self.base.vectors) != dict(now.vectors) or not before <= after:
+        if dict(self.base.vectors) != dict(now.vectors) or not before <= after or _retained(self.base) != _retained(now):
             return False
         return not (after - before) if self.alone else all(level == 0 for _, level in after - before)
+
+
+def _retained(state: BucketState) -> set[str]:
+    return {file.name for file in state.retained}

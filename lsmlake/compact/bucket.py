@@ -2,9 +2,10 @@
 
 For each picked compaction, until none is picked:
 
-1. Look up the keys of the level-0 inputs in the live files at level >= 1 outside the inputs (`compact.supersede`).
-2. Upgrade files that need no merge: change their level and mark their delete rows.
-3. Merge the other files section by section, one window of the key space at a time. Deleted rows and delete rows are dropped;
+1. Mark the level-0 rows that retained deletes ignore, and retain those of the level-0 inputs (`compact.retain`).
+2. Look up the keys of the level-0 inputs in the live files at level >= 1 outside the inputs (`compact.supersede`).
+3. Upgrade files that need no merge: change their level and mark their delete rows.
+4. Merge the other files section by section, one window of the key space at a time. Deleted rows and delete rows are dropped;
    old rows that the lookup found are merged if the merge rule needs them.
 
 Then write the changed vectors into one Puffin file, and the changelog if compaction produces it (`compact.changelog`).
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.compact.changelog import write_changelog
+from lsmlake.compact.retain import drop_expired, retain
 from lsmlake.compact.supersede import OldRows, supersede
 from lsmlake.compact.work import Work, kinds
 from lsmlake.errors import InvalidData
@@ -42,6 +44,7 @@ from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import Chunk, live_rows
 from lsmlake.store.data_writer import Origin, float_columns, nan_columns_of
+from lsmlake.store.retained import oldest_first
 
 _THREADS = 2
 _MERGED_VECTOR_BYTES = 8 << 20
@@ -77,7 +80,9 @@ def compact_bucket(
     with Threads(_THREADS) as pool:
         uncommitted, schema, root = tuple(uncommitted_files), files.schema, files.meta.paths.root
         live = {file.name: file for file in (*state.files, *uncommitted)}
-        work = Work(files, rule_of(schema, root), state, uncommitted, cached_rows, pool, live)
+        work = Work(
+            files, rule_of(schema, root), state, uncommitted, cached_rows, pool, live, retained=oldest_first(state.retained)
+        )
         try:
             with located(root, state.bucket):
                 for _ in range(files.meta.env.limits.compactions):
@@ -85,6 +90,7 @@ def compact_bucket(
                     if picked is None:
                         break
                     _execute(work, picked)
+            drop_expired(work, becoming)
             if becoming is not None and changes_rows(schema, becoming):
                 _apply_new_rule(work, rule_of(becoming, root))
             with located(root, state.bucket):
@@ -104,6 +110,7 @@ def compact_bucket(
 
 def _execute(work: Work, picked: Compaction) -> None:
     options = work.schema.parsed_options
+    ignoring = retain(work, picked)
     old_rows = supersede(work, picked) if options.layout.deletion_vectors else OldRows()
     expiry = RowExpiry.of(work.schema, work.meta.env.clock())
     steps = plan_task(
@@ -112,7 +119,11 @@ def _execute(work: Work, picked: Compaction) -> None:
         target_file_bytes=options.files.target_bytes,
         vectors=options.layout.deletion_vectors,
         rewrite_level0=options.layout.deletion_vectors and (bool(old_rows) or _has_uncombined_rows(work, picked)),
-        forced={file.name for file in picked.inputs if expiry and expiry.may_apply_to(file)},
+        forced={
+            file.name
+            for file in picked.inputs
+            if (expiry and expiry.may_apply_to(file)) or (file.name in ignoring and not options.layout.deletion_vectors)
+        },
     )
     for file in steps.dropped:
         work.remove(file.name)
@@ -178,7 +189,7 @@ def _has_uncombined_rows(work: Work, picked: Compaction) -> bool:
 
 
 def _upgrade(work: Work, file: DataFile, level: int) -> None:
-    """Step 2. With vectors, delete rows are marked, since their old rows are; a file of delete rows only is removed."""
+    """Step 3. With vectors, delete rows are marked, since their old rows are; a file of delete rows only is removed."""
     if file.delete_rows and work.schema.parsed_options.layout.deletion_vectors:
         deletes = plain(kinds(work, file)) == DELETE
         if deletes.all():
@@ -191,7 +202,7 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
 def _rewrite(
     work: Work, rewrite: Rewrite, level: int, old_rows: OldRows, expiry: RowExpiry | None, *, complete: bool
 ) -> tuple[DataFile, ...]:
-    """Step 3. If the rows are not `complete`, an older file may hold their keys; then the output keeps -U, -D and expired rows,
+    """Step 4. If the rows are not `complete`, an older file may hold their keys; then the output keeps -U, -D and expired rows,
     because they hide older rows."""
     files = rewrite.files
     merged = chain.from_iterable(_merged(work, section, old_rows, complete) for section in rewrite.sections)
@@ -260,9 +271,9 @@ def _vectors_to_merge(work: Work) -> dict[str, DeletionVector]:
 
 
 def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | None:
-    base = {file.name: file for file in work.base.files}
-    removed = tuple(file for name, file in base.items() if work.files.get(name) != file)
-    added = tuple(file for name, file in work.files.items() if base.get(name) != file)
+    base, now = {file.name: file for file in work.base.all_files}, work.files | {file.name: file for file in work.retained}
+    removed = tuple(file for name, file in base.items() if now.get(name) != file)
+    added = tuple(file for name, file in now.items() if base.get(name) != file)
     if not removed and not added and not work.changed:
         return None
     paths = work.meta.paths

@@ -11,8 +11,9 @@ from lsmlake.commit.outcome import Committed
 from lsmlake.commit.replay import Identity
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
+from lsmlake.compact.retain import has_expired
 from lsmlake.errors import CommitConflict, SnapshotNotFound
-from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.format.files import DELETES, Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
 from lsmlake.notebook import Shown
@@ -87,7 +88,9 @@ def needs_compaction(meta: Metadata, schema: Schema, goal: Goal, state: BucketSt
     if schema.append_only:
         return bool(files_to_rewrite(BucketFiles(meta, schema, state.bucket), state, full=goal.full))
     dead = {name: ref.cardinality for name, ref in state.vectors.items()}
-    return goal.becoming is not None or picker_of(meta, schema, goal.full)(Levels.of(state.files, dead)) is not None
+    if goal.becoming is not None or any(has_expired(file, schema, meta.env.clock()) for file in state.retained):
+        return True
+    return picker_of(meta, schema, goal.full)(Levels.of(state.files, dead)) is not None
 
 
 def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
@@ -144,7 +147,7 @@ def _bytes(state: BucketState) -> int:
 def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
     removed = {file.name for edit in committed.edits for file in edit.removed}
     added = {file.name for edit in committed.edits for file in edit.added}
-    new = [file for edit in committed.edits for file in edit.added if file.name not in removed]
+    new = [file for edit in committed.edits for file in edit.added if file.name not in removed and file.source != DELETES]
     return CompactionReport(
         committed.snapshot.id if committed.snapshot else report.snapshot_id,
         report.buckets + len(committed.edits),

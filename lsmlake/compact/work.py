@@ -22,8 +22,9 @@ from lsmlake.store.metadata import Metadata
 
 @dataclass
 class Work:
-    """`files` and `vectors` change, `base` does not. `uncommitted`: level-0 files that are not in `base`; `cached_rows`: their
-    rows by file name, with the columns `lookup_columns` and maybe `_row_kind`, so they are not read again."""
+    """`files`, `vectors` and `retained` change, `base` does not. `uncommitted`: level-0 files that are not in `base`;
+    `cached_rows`: their rows by file name, so that they are not read again, with the columns `lookup_columns` and maybe
+    `_row_kind`."""
 
     bucket_files: BucketFiles
     rule: MergeRule
@@ -35,6 +36,7 @@ class Work:
     vectors: dict[str, DeletionVector] = field(default_factory=dict)  # changed or read so far
     changed: set[str] = field(default_factory=set)
     written: list[DataFile] = field(default_factory=list)
+    retained: tuple[DataFile, ...] = ()  # the files of retained deletes, oldest first
     rows_changed: bool = False  # a new merge rule may have changed any row
 
     @property

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-APPEND, COMPACT, IMPORT = "APPEND", "COMPACT", "IMPORT"
-SOURCES = APPEND, COMPACT, IMPORT
-"""Who wrote a data file: a writer, a compaction, or another system."""
+APPEND, COMPACT, IMPORT, DELETES = "APPEND", "COMPACT", "IMPORT", "DELETES"
+SOURCES = APPEND, COMPACT, IMPORT, DELETES
+"""Who wrote a data file: a writer, a compaction, or another system. DELETES: a compaction wrote it, and it holds no rows but
+retained deletes (`store.retained`)."""
 
 
 class Bucket(NamedTuple):
@@ -89,17 +90,23 @@ class VectorRef(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketState:
-    """A bucket at a snapshot: its live files and their deletion vectors (by file name)."""
+    """A bucket at a snapshot: its live files, their deletion vectors (by file name), and its files of retained deletes."""
 
     bucket: Bucket
     total_buckets: int
     files: tuple[DataFile, ...] = ()
     vectors: Mapping[str, VectorRef] = field(default_factory=dict)
+    retained: tuple[DataFile, ...] = ()
+
+    @property
+    def all_files(self) -> tuple[DataFile, ...]:
+        return *self.files, *self.retained
 
 
 @dataclass(frozen=True)
 class BucketEdit:
-    """The edit of one bucket: files added, files removed, vectors replaced.
+    """The edit of one bucket: files added, files removed, vectors replaced. `added` and `removed` name files of retained deletes,
+    too.
 
     A file in both `removed` and `added` (same name) is an upgrade: only its level changes. `vectors`: the new vectors, by the
     names of files that are live after the edit. `base`: the state that a compaction started from and that must still hold; None

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lsmlake.format.files import Bucket, BucketState, ColumnStats, DataFile, VectorRef
+from lsmlake.format.files import DELETES, Bucket, BucketState, ColumnStats, DataFile, VectorRef
 from lsmlake.schema.schema import Schema
 
 ADD, DELETE = 0, 1
@@ -157,10 +158,19 @@ def states(
     table: pa.Table, vectors: Mapping[str, VectorRef], schema: Schema, *, statistics: bool = True
 ) -> dict[Bucket, BucketState]:
     """Groups the live set by bucket."""
-    grouped: dict[Bucket, tuple[int, list[DataFile]]] = {}
+    grouped: dict[Bucket, tuple[int, list[DataFile], list[DataFile]]] = {}
     for bucket, total, file in files_of(table, schema, statistics=statistics):
-        grouped.setdefault(bucket, (total, []))[1].append(file)
+        grouped.setdefault(bucket, (total, [], []))[2 if file.source == DELETES else 1].append(file)
     return {
-        bucket: BucketState(bucket, total, tuple(files), {f.name: vectors[f.name] for f in files if f.name in vectors})
-        for bucket, (total, files) in grouped.items()
+        bucket: BucketState(
+            bucket, total, tuple(files), {f.name: vectors[f.name] for f in files if f.name in vectors}, tuple(retained)
+        )
+        for bucket, (total, files, retained) in grouped.items()
     }
+
+
+def with_rows(table: pa.Table) -> pa.Table:
+    """The entries without those of retained deletes."""
+    if pc.index(table["source"], DELETES).as_py() < 0:
+        return table
+    return table.filter(pc.not_equal(table["source"], DELETES))

@@ -54,12 +54,12 @@ def view_name(path: str, database: str) -> str | None:
 
 _OF_A_TABLE = re.compile(
     r"(schema|snapshot|changelog|consumer|copied|tag|branch|manifest|index|metadata)/.+"
-    r"|(.+/)?bucket-\d+/((data|changelog)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",
+    r"|(.+/)?bucket-\d+/((data|changelog|deletes)-[^/]+\.parquet|data-[^/]+\.parquet\.index)",
     re.DOTALL,
 )
 
 _UNIQUE = re.compile(
-    r"(.+/)?((manifest/(manifest|manifest-list|index-manifest|statistics)|index/dv|bucket-\d+/(data|changelog))"
+    r"(.+/)?((manifest/(manifest|manifest-list|index-manifest|statistics)|index/dv|bucket-\d+/(data|changelog|deletes))"
     r"-[0-9a-f]{32}[^/]*)",
     re.DOTALL,
 )

@@ -175,7 +175,7 @@ def _check_fixed(version: Version, name: str, new: Schema) -> None:
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
     before, after = through(version.schema, new).parsed_options.values, new.parsed_options.values
     changed = [option for option in fixed if before[option] != after[option]]
-    if not changed or version.snapshot is None or not version.live().num_rows:
+    if not changed or version.snapshot is None or not version.entries().num_rows:
         return
     raise InvalidOption(
         f"{' and '.join(changed)} can change only while the table has no rows",
@@ -192,7 +192,7 @@ def _check_partitions(version: Version, name: str, new: Schema) -> None:
     old = version.schema
     if new.append_only or new.spec_id == old.spec_id or version.snapshot is None:
         return
-    if new.key == old.key and not version.live().num_rows:
+    if new.key == old.key and not version.entries().num_rows:
         return
     raise InvalidSchema(
         "the partitions of a table with a primary key can change only while the table has no rows",

@@ -45,6 +45,7 @@ _FORMS = (
     ("data", re.compile(r"(.+/)?bucket-\d+/data-[^/]+\.parquet", re.DOTALL)),
     ("file index", re.compile(r"(.+/)?bucket-\d+/data-[^/]+\.parquet\.index", re.DOTALL)),
     ("changelog", re.compile(r"(.+/)?bucket-\d+/changelog-[^/]+\.parquet", re.DOTALL)),
+    ("retained deletes", re.compile(r"(.+/)?bucket-\d+/deletes-[^/]+\.parquet", re.DOTALL)),
     ("manifest list", re.compile(r"manifest/manifest-list-[^/]+")),
     ("index manifest", re.compile(r"manifest/index-manifest-[^/]+")),
     ("manifest", re.compile(r"manifest/manifest-[^/]+")),

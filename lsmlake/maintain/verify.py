@@ -21,7 +21,7 @@ from lsmlake.commit.invariants import violations
 from lsmlake.errors import LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.format import manifest, puffin
 from lsmlake.format.file_index import NOTHING
-from lsmlake.format.files import Bucket, BucketState, DataFile, VectorRef
+from lsmlake.format.files import DELETES, Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Named, Snapshot
@@ -39,6 +39,7 @@ from lsmlake.store.checksum import checksum_of
 from lsmlake.store.data_reader import Chunk, DataReader, live_rows, reading
 from lsmlake.store.file_indexes import index_of_file
 from lsmlake.store.metadata import Metadata
+from lsmlake.store.retained import Retained
 from lsmlake.store.statistics import statistics_of
 from lsmlake.store.storage import read_bytes
 
@@ -178,7 +179,11 @@ class _Checker:
         entries = self.meta.manifests.entries(one, schema)
         for bucket, total, file in manifest.files_of(entries.filter(pc.equal(entries["kind"], manifest.ADD)), schema):
             if self.meta.env.storage.size(self.meta.paths.data(file)) is not None:
-                yield from self._once(file.name, partial(self._file, schema, BucketState(bucket, total), file, repeats=True))
+                state = BucketState(bucket, total)
+                if file.source == DELETES:
+                    yield from self._once(file.name, partial(self._retained, schema, state, file))
+                else:
+                    yield from self._once(file.name, partial(self._file, schema, state, file, repeats=True))
 
     def _index(self, named: Named) -> Iterator[Finding]:
         for part in self.meta.manifests.index(named).parts:
@@ -224,11 +229,13 @@ class _Checker:
             repeats = file.delete_rows > 0 and rule_of(schema).repeats_keys
             check = partial(self._file, schema, state, file, repeats=repeats)
             yield from self._once(file.name, check)
+        for file in state.retained:
+            yield from self._once(file.name, partial(self._retained, schema, state, file))
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
             if not self.found[ref.puffin]:
                 yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
-        keys = [*(file.name for file in state.files), *(ref.puffin for ref in state.vectors.values())]
+        keys = [*(file.name for file in state.all_files), *(ref.puffin for ref in state.vectors.values())]
         sound = not any(map(self.found.get, keys))
         if latest and sound and schema.key and options.layout.deletion_vectors:
             yield from self._guard(where, lambda: self._keys_live_once(schema, state, where))
@@ -245,15 +252,28 @@ class _Checker:
         except LakeError as broken:
             yield finding(where, broken)
 
-    def _file(self, schema: Schema, state: BucketState, file: DataFile, *, repeats: bool) -> Iterator[Finding]:
+    def _damage(self, file: DataFile) -> str | None:
+        """What is wrong with the bytes of a data file."""
         path = self.meta.paths.data(file)
         size = self.meta.env.storage.size(path)
         if size != file.bytes:
-            what = "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
+            return "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
+        if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
+            return f"data file has checksum {found:#010x}, {file.checksum:#010x} was written"
+        return None
+
+    def _retained(self, schema: Schema, state: BucketState, file: DataFile) -> Iterator[Finding]:
+        path = self.meta.paths.data(file)
+        if (what := self._damage(file)) is not None:
             yield Finding(path, what)
             return
-        if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
-            yield Finding(path, f"data file has checksum {found:#010x}, {file.checksum:#010x} was written")
+        keys = Retained.of(BucketFiles(self.meta, schema, state.bucket), (file,), rule_of(schema)).keys(file)
+        yield from self._keys(schema, state, file, keys, None, path, False)
+
+    def _file(self, schema: Schema, state: BucketState, file: DataFile, *, repeats: bool) -> Iterator[Finding]:
+        path = self.meta.paths.data(file)
+        if (what := self._damage(file)) is not None:
+            yield Finding(path, what)
             return
         indexed = IndexCheck(NOTHING, schema)
         try:

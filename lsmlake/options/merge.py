@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lsmlake.options.option import Change, Tables, When, option
-from lsmlake.options.types import boolean, names, one_of
+from lsmlake.options.option import Change, Tables, Values, When, option
+from lsmlake.options.types import boolean, duration, names, one_of
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
 _PARTIAL_UPDATE = (When("merge-engine", (PARTIAL_UPDATE,)),)
 _AGGREGATION = (When("merge-engine", (AGGREGATION,)),)
+_DELETES_RETAINED_MS = 2 * 86_400_000
+
+
+def _delete_retained(values: Values) -> int:
+    return _DELETES_RETAINED_MS if values["merge-engine"] == DEDUPLICATE and values["sequence.field"] else 0
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,17 @@ class MergeOptions:
         "whether the row with the greater or the smaller sequence is newer",
         change=Change.REWRITES,
         only=((When("sequence.field"),),),
+    )
+    delete_retained_ms: int = option(
+        "sequence.delete-retained",
+        duration,
+        0,
+        "how long a delete keeps its sequence: a row with a smaller one that is written within this time does not come back;"
+        " 0: a delete forgets its sequence; default with deduplicate and sequence.field: 2 d, otherwise 0",
+        own=True,
+        change=Change.REWRITES,
+        only=((When("merge-engine", (DEDUPLICATE,)),), (When("sequence.field"),)),
+        derived=_delete_retained,
     )
     remove_on_delete: bool = option(
         "partial-update.remove-record-on-delete",

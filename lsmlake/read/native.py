@@ -135,7 +135,9 @@ def source_of(plan: Plan) -> Source:
 
 def _key(plan: Plan) -> Hashable:
     """The names of all that a plan reads but the predicate: names are never used again."""
-    splits = ((split.files, split.level0, split.lookup_files, split.merged, split.vectors) for split in plan.splits)
+    splits = (
+        (split.files, split.level0, split.lookup_files, split.merged, split.retained, split.vectors) for split in plan.splits
+    )
     names = tuple(
         (*(tuple(file.name for file in group) for group in groups), tuple(vectors.items())) for *groups, vectors in splits
     )

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, DataFile, VectorRef
+from lsmlake.format.files import DELETES, Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import OldRow
@@ -44,6 +44,8 @@ class Split:
     """Files of one bucket that are read together: `files` at level >= 1, their vectors, and the level-0 files with newer rows.
     `lookup_files`: files at level >= 1 without matching rows, whose rows may be merged with level-0 rows.
 
+    `retained`: files of retained deletes, which level-0 rows may be ignored by.
+
     Without deletion vectors: either `files` of any level that can be read without merging, or `merged`, a section of files that
     must be merged.
     """
@@ -54,6 +56,7 @@ class Split:
     level0: tuple[DataFile, ...]
     lookup_files: tuple[DataFile, ...] = ()
     merged: tuple[DataFile, ...] = ()
+    retained: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def plan(
         columns: The columns to return. None: all.
         mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
             only the last level).
-        live: Gives the entries of a selection, with the statistics of some columns. None: `Version.live`.
+        live: Gives the entries of a selection, with the statistics of some columns. None: `Version.entries`.
         near: Manifest entries; only files with the partition values and a bucket number of these entries are planned.
 
     Raises:
@@ -146,9 +149,11 @@ def plan(
     by_last_level = mode == RAW and not vectors
     selected = selection(schema, predicate, by_key=not by_last_level, level0=not deeper)
     columns_used = predicate.columns if predicate else frozenset()
-    entries = partial(version.live, selected) if live is None else partial(live, version, selected, columns_used)
+    entries = partial(version.entries, selected) if live is None else partial(live, version, selected, columns_used)
     table, vector_refs = version.meta.env.side_by_side([entries, version.vector_refs])
     steps = [("snapshot", version.live_files())]
+    retained = {} if deeper or by_last_level else _retained(table, schema)
+    table = manifest.with_rows(table)
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
     if predicate is not None or deeper:
@@ -174,7 +179,7 @@ def plan(
         if vectors and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
-    splits = split(table, matches, vector_refs, schema)
+    splits = split(table, matches, vector_refs, schema, retained)
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(schema, predicate, names, version, mode, splits, tuple(steps))
@@ -215,7 +220,20 @@ def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, 
     return tuple(by_lower[name.lower()] for name in columns)
 
 
-def _splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+Retained = Mapping[Bucket, tuple[DataFile, ...]]
+
+
+def _retained(table: pa.Table, schema: Schema) -> Retained:
+    """The files of retained deletes that a plan needs."""
+    if not rule_of(schema).retains:
+        return {}
+    files = table.filter(pc.equal(table["source"], DELETES))
+    return {bucket: state.retained for bucket, state in manifest.states(files, {}, schema, statistics=False).items()}
+
+
+def _splits(
+    table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, retained: Retained
+) -> tuple[Split, ...]:
     splits = []
     read = set(table["name"].filter(pa.array(matches)).to_pylist())
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
@@ -226,19 +244,24 @@ def _splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRe
         if files or level0:
             kept = {file.name for file in (*files, *lookup_files)}
             refs = {name: ref for name, ref in state.vectors.items() if name in kept}
-            splits.append(Split(bucket, files, refs, level0, lookup_files))
+            deletes = retained.get(bucket, ()) if level0 else ()
+            splits.append(Split(bucket, files, refs, level0, lookup_files, retained=deletes))
     return tuple(splits)
 
 
-def _merging_splits(table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema) -> tuple[Split, ...]:
+def _merging_splits(
+    table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, retained: Retained
+) -> tuple[Split, ...]:
     """Returns the splits of a table without vectors."""
     splits = []
     read = set(table["name"].filter(pa.array(matches)).to_pylist())
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
-        found = sections(state.files)
-        alone = [s.files[0] for s in found if len(s.files) == 1 and not s.files[0].delete_rows]
-        if raw := tuple(file for file in alone if file.name in read):
+        deletes, found = retained.get(bucket, ()), [section.files for section in sections(state.files)]
+        alone = [s for s in found if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]
+        if raw := tuple(file for (file,) in alone if file.name in read):
             splits.append(Split(bucket, raw, {}, ()))
-        merged = (section.files for section in found if len(section.files) > 1 or section.files[0].delete_rows)
-        splits += [Split(bucket, (), {}, (), merged=section) for section in merged]
+        for section in found:
+            if section not in alone:
+                fresh = any(file.level == 0 for file in section)
+                splits.append(Split(bucket, (), {}, (), merged=section, retained=deletes if fresh else ()))
     return tuple(splits)

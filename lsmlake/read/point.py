@@ -29,6 +29,7 @@ from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.read.cost import Files, lookups_are_cheaper
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.bucket_files import BucketFiles
+from lsmlake.store.retained import Retained
 from lsmlake.store.together import ahead
 from lsmlake.store.version import Version
 
@@ -124,8 +125,8 @@ class _Finder:
         return self.files.meta.files.cache.get(key, read, lambda row: row.get_total_buffer_size() + _CELL_BYTES * len(columns))
 
     def _is_answer(self, hits: Sequence[_Hits]) -> bool:
-        """Whether no merge is needed, because there is one row, and it is of kind +I."""
-        if len(hits) != 1 or len(hits[0].positions) != 1:
+        """Whether no merge is needed, because there is one row, it is of kind +I, and no retained delete can ignore it."""
+        if len(hits) != 1 or len(hits[0].positions) != 1 or (self.state.retained and not hits[0].file.level):
             return False
         return not hits[0].file.delete_rows or (self.vectors and hits[0].file.level > 0)
 
@@ -159,12 +160,15 @@ class _Finder:
         """The rows that the rows at these positions come to."""
         wanted = rule.needs({*self.columns, *self.files.schema.key})
         runs, names = [], [name for name in self.files.schema.columns.names if name in wanted]
-        oldest_first = groupby(reversed([file for file in self.ordered if file.name in positions]), key=recency)
-        for _, files in oldest_first:
-            parts = [
-                self.files.rows_at(file, sorted(positions[file.name]), [*names, ROW_KIND] if file.delete_rows else names)
-                for file in reversed(list(files))
-            ]
+        oldest_first = list(reversed([file for file in self.ordered if file.name in positions]))
+        tables = {
+            file.name: self.files.rows_at(file, sorted(positions[file.name]), [*names, ROW_KIND] if file.delete_rows else names)
+            for file in oldest_first
+        }
+        level0 = [file for file in oldest_first if not file.level]
+        settlement = Retained.of(self.files, self.state.retained, rule).settlement(level0, lambda file: tables[file.name])
+        for _, files in groupby(oldest_first, key=recency):
+            parts = [settlement.live(file, tables[file.name]) for file in reversed(list(files))]
             runs.append(pa.concat_tables(with_kinds(parts)))
         with located(self.files.meta.paths.root, self.state.bucket):
             return without_deletes(merge_runs(runs, self.files.schema.key, rule)).select(list(self.columns))

@@ -8,7 +8,7 @@ overlapping files instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.blame import located
-from lsmlake.lsm.merge.rule import OldRow
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
@@ -29,6 +29,7 @@ from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.store.bucket_files import BucketFiles
 from lsmlake.store.data_reader import Chunk, DataReader, live_rows
+from lsmlake.store.retained import Retained
 from lsmlake.store.together import Once, ahead
 
 _AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
@@ -101,10 +102,11 @@ def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, col
     wanted = rule.needs({*columns, *key})
     names = [name for name in plan.schema.columns.names if name in wanted]
     ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
+    ignored = _ignored_rows(bucket_files, split, rule)
     runs = []
     for _, same_run in groupby(ordered, key=recency):
         files = sorted(same_run, key=lambda file: file.min_key)
-        chunks = chain.from_iterable(_stream(bucket_files, file, names) for file in files)
+        chunks = chain.from_iterable(_stream(bucket_files, file, names, ignored.get(file.name, EMPTY)) for file in files)
         repeats = rule.repeats_keys and any(file.delete_rows for file in files)
         runs.append(RunReader(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
     with located(root, split.bucket):
@@ -112,10 +114,18 @@ def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, col
             yield without_deletes(table)
 
 
-def _stream(files: BucketFiles, file: DataFile, names: list[str]) -> Iterator[pa.Table]:
+def _ignored_rows(files: BucketFiles, split: Split, rule: MergeRule) -> dict[str, DeletionVector]:
+    """The rows of level-0 files of a section that retained deletes ignore, by file name."""
+    level0 = [file for file in sorted(split.merged, key=recency, reverse=True) if file.level == 0]
+    retained = Retained.of(files, split.retained, rule)
+    found = retained.settlement(level0, lambda file: _read_all(files, file, retained.columns)).ignored
+    return {name: DeletionVector.of(positions) for name, positions in found.items()}
+
+
+def _stream(files: BucketFiles, file: DataFile, names: list[str], ignored: DeletionVector) -> Iterator[pa.Table]:
     with files.open(file) as reader:
         for chunk in reader.stream([*names, ROW_KIND] if file.delete_rows else names):
-            yield chunk.table
+            yield live_rows(chunk, ignored)
 
 
 class Fresh(NamedTuple):
@@ -136,7 +146,7 @@ def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collect
     rule = rule_of(plan.schema, files.meta.paths.root)
     wanted = rule.needs({*columns, *plan.schema.key})
     names = [name for name in plan.schema.columns.names if name in wanted]
-    runs = _level0_runs(files, split, names)
+    runs = _level0_runs(files, split, names, rule)
     keys = distinct([run.select(plan.schema.key) for run in runs])
     old: dict[int, list[pa.Table]] = {}
     older_files = sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))
@@ -154,17 +164,19 @@ def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collect
         return Fresh(without_deletes(merge_runs([*old_runs, *runs], plan.schema.key, rule)), dead)
 
 
-def _level0_runs(files: BucketFiles, split: Split, names: list[str]) -> list[pa.Table]:
-    """Returns the level-0 runs, oldest first."""
+def _level0_runs(files: BucketFiles, split: Split, names: list[str], rule: MergeRule) -> list[pa.Table]:
+    """Returns the level-0 runs, oldest first, without rows that retained deletes ignore."""
     ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
+    tables = {file.name: _read_all(files, file, names) for file in ordered}
+    settlement = Retained.of(files, split.retained, rule).settlement(ordered, lambda file: tables[file.name])
     runs = []
     for _, same_run in groupby(ordered, key=recency):
-        parts = with_kinds([_read_all(files, file, names) for file in sorted(same_run, key=lambda f: f.min_key)])
-        runs.append(pa.concat_tables(parts))
+        run = sorted(same_run, key=lambda file: file.min_key)
+        runs.append(pa.concat_tables(with_kinds([settlement.live(file, tables[file.name]) for file in run])))
     return runs
 
 
-def _read_all(files: BucketFiles, file: DataFile, names: list[str]) -> pa.Table:
+def _read_all(files: BucketFiles, file: DataFile, names: Sequence[str]) -> pa.Table:
     with files.open(file) as reader:
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 

@@ -21,14 +21,14 @@ _SHARES = 2  # a task reads at least this part of what the driver would read its
 
 
 def live(spark, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
-    """Returns the live files that a selection needs, as `Version.live`; in tasks if the manifests to open have more entries than
-    `Limits.driver_plan_entries` and are not in memory. `columns`: those whose statistics are needed."""
+    """Returns the live files that a selection needs, as `Version.entries`; in tasks if the manifests to open have more entries
+    than `Limits.driver_plan_entries` and are not in memory. `columns`: those whose statistics are needed."""
     manifests = version.meta.manifests
     if version.snapshot is None or manifests.holds(version.snapshot, version.schema):
-        return version.live(selection)
+        return version.entries(selection)
     metas, most = manifests.opened(version.snapshot, selection), version.meta.env.limits.driver_plan_entries
     if sum(meta.added + meta.deleted for meta in metas) <= most:
-        return version.live(selection)
+        return version.entries(selection)
     work = _Reading(version, selection, _names(version, columns))
     found, errors = tasks.spread(spark, work, list(enumerate(in_groups(metas, most // _SHARES))))
     if errors:

@@ -75,9 +75,13 @@ class BucketFiles:
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA
     ) -> tuple[DataFile, ...]:
         """Write one sorted run; see `write_run`."""
+        return write_run(self.meta.env, self.meta.paths, self.schema, self.directory, tables, origin, nan_columns, prefix)
+
+    @property
+    def directory(self) -> str:
+        """The directory of new files."""
         null_name = self.schema.parsed_options.layout.default_partition
-        directory = bucket_directory(self.bucket, self.schema.partition_columns_of(self.bucket.spec), null_name)
-        return write_run(self.meta.env, self.meta.paths, self.schema, directory, tables, origin, nan_columns, prefix)
+        return bucket_directory(self.bucket, self.schema.partition_columns_of(self.bucket.spec), null_name)
 
     def paths(self, files: Iterable[DataFile]) -> tuple[str, ...]:
         """The paths of the files and of their index files."""

@@ -31,7 +31,7 @@ from lsmlake.store.layout import layout
 from lsmlake.store.parquet_facts import bounds_of
 from lsmlake.store.storage import delete_quietly, write_unnamed
 
-DATA, CHANGELOG = "data", "changelog"
+DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
 """Prefixes of file names."""
 
 _ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of this many rows is still cheap to read alone

@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from lsmlake.errors import SnapshotNotFound
+from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.table_options import Options
@@ -73,7 +74,11 @@ class Version:
             return EXPIRED
 
     def live(self, selection: Selection | None = None) -> pa.Table:
-        """The live files, as manifest entries; or those that a selection needs."""
+        """The live files with rows, as manifest entries; or those that a selection needs."""
+        return manifest.with_rows(self.entries(selection))
+
+    def entries(self, selection: Selection | None = None) -> pa.Table:
+        """As `live`, with files of retained deletes."""
         return self.meta.manifests.live(self.snapshot, self.schema, selection)
 
     def live_files(self) -> int:

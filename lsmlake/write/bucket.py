@@ -82,7 +82,7 @@ def split_input(
 
 def in_replay_order(rows: pa.Table, groups: Groups, rule: MergeRule, pool: Threads | None) -> pa.Table:
     """Returns all rows; applying the rows of a key in this order, ignoring sequences, gives the row of the table."""
-    return gather(rows, rule.replay_order(rows, groups), pool)
+    return gather(rows, rule.of_one_commit().replay_order(rows, groups), pool)
 
 
 Fold = Callable[[pa.Table, Groups, MergeRule, Sequence[str], Threads], pa.Table]
@@ -92,7 +92,8 @@ def fold(rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], po
     """Combines the rows of each key as far as the rule can without the older row of the key."""
     if groups.unique and not rule.repeats_keys:
         return gather(rows, groups.rows, pool)
-    return merge_or_name_keys(lambda some: merge(rows, some, rule, key, pool, complete=False), rows, groups, key)
+    own = rule.of_one_commit()
+    return merge_or_name_keys(lambda some: merge(rows, some, own, key, pool, complete=False), rows, groups, key)
 
 
 def _split(

@@ -124,7 +124,7 @@ def _named(names: pa.Array) -> Selection:
 
 
 def _files(table: pa.Table, kind: int, schema: Schema) -> list[tuple[Bucket, int, DataFile]]:
-    return manifest.files_of(table.filter(pc.equal(table["kind"], kind)), schema)
+    return manifest.files_of(manifest.with_rows(table.filter(pc.equal(table["kind"], kind))), schema)
 
 
 def _changed_vectors(before: View, after: View) -> Iterable[str]:

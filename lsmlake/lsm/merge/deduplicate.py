@@ -1,17 +1,20 @@
 """The `deduplicate` rule: a row replaces the older row of its key unless its sequence is smaller; a delete removes that row.
 
 Rows are applied one at a time, in order of arrival. A delete removes the sequence together with the row: under `sequence.field`,
-a row that arrives after a delete is a new row, whatever its sequence. A sorted run therefore keeps at most two rows of a key:
+a row that arrives after a delete is a new row, whatever its sequence. (Rows that a retained delete ignores, by
+`sequence.delete-retained`, are removed before: `lsm.merge.retained`.) A sorted run therefore keeps at most two rows of a key:
 
 1. The row with the greatest sequence. If it is late against an older row, all rows of the run are late. If not, it replaces the
    older row and all rows that arrived before it.
 2. If that row is a delete: the row that later arrivals leave. The run then holds the delete, followed by the new row.
+
+If deletes are retained, rows of one commit are in the order of their sequences instead: only the first of the two is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +33,11 @@ from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 
 @dataclass(frozen=True)
 class Deduplicate(MergeRule):
+    """`retains`: deletes keep their sequence for a time. `by_sequence`: the rows are of one commit, and ordered by sequence."""
+
     sequence: SequenceFields
+    retains: bool = False
+    by_sequence: bool = False
     deletes_by_key = True
 
     @property
@@ -40,6 +47,9 @@ class Deduplicate(MergeRule):
     @property
     def repeats_keys(self) -> bool:
         return bool(self.sequence)
+
+    def of_one_commit(self) -> Deduplicate:
+        return replace(self, by_sequence=self.retains)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         if not self.sequence or groups.unique:
@@ -52,7 +62,7 @@ class Deduplicate(MergeRule):
         if not self.sequence or groups.unique:
             return groups.rows
         count = len(groups.rows)
-        last = np.zeros(count, np.int64)
+        last = np.zeros(count, np.int64)  # 1: the row with the greatest sequence, 2: a row after it that remains
         for number, places in enumerate(self._places(rows, groups), 1):
             last[places] = number
         ranks = self.sequence.ranks(rows, every=True)[groups.rows]
@@ -64,7 +74,7 @@ class Deduplicate(MergeRule):
         starts, count = groups.starts, len(groups.rows)
         ranks = self.sequence.ranks(rows, every=True)[groups.rows]
         greatest = newest_places(ranks, starts)
-        kinds = kinds_of(rows)
+        kinds = None if self.by_sequence else kinds_of(rows)
         if kinds is None:
             return greatest, greatest
         kinds = kinds[groups.rows]

@@ -35,12 +35,18 @@ class MergeRule(ABC):
         sequence: the columns of `sequence.field`; empty if the rule does not use them.
         repeats_keys: a run may hold several rows of a key, because their result depends on a row that is older than the run.
         deletes_by_key: a -D row with only the key columns removes the row of the key.
+        retains: deletes keep their sequence for a time (`lsm.merge.retained`).
     """
 
     old_row: OldRow
     sequence: SequenceFields
     repeats_keys: bool
     deletes_by_key: bool
+    retains: bool = False
+
+    def of_one_commit(self) -> MergeRule:
+        """The rule for rows of one commit that are merged before it."""
+        return self
 
     @abstractmethod
     def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:

@@ -27,7 +27,7 @@ def rule_of(schema: Schema, where: str = "") -> MergeRule:
     if options.merge.engine == FIRST_ROW:
         return FirstRow()
     if options.merge.engine not in (PARTIAL_UPDATE, AGGREGATION):
-        return Deduplicate(sequence)
+        return Deduplicate(sequence, options.merge.delete_retained_ms > 0)
     _check_nullable(schema, where)
     if options.merge.engine == AGGREGATION:
         return Aggregation.of(schema, sequence, where)
