@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from golden.make import answer, build, build_partitioned, partitions_answer
+from golden.make import answer, build, build_partitioned, build_retained, partitions_answer, sequenced
 
 import lsmlake
 from lsmlake.errors import UnsupportedFormat
@@ -56,6 +56,21 @@ def test_partitions_by_transforms_stay_where_they_are(tmp_path: Path):
     build_partitioned(today)
     assert partitions_answer(today.table("golden.parts")) == expected
     assert then.scan(where="local < '1970-01-01' AND code = ''").count() == 3
+
+
+def test_retained_deletes_stay_in_force(tmp_path: Path):
+    golden = Path(__file__).parent / "golden" / "retained-v1"
+    shutil.copytree(golden / "warehouse", tmp_path / "then")
+    then, today = lsmlake.connect(tmp_path / "then").table("golden.retained"), lsmlake.connect(tmp_path / "today")
+    expected = json.loads((golden / "expected.json").read_text())
+    build_retained(today)
+    assert answer(then) == answer(today.table("golden.retained")) == expected
+    assert any(state.retained for state in then.states().values()) and then.verify() == []
+    before = then.scan().to_arrow().sort_by("id")
+    for _ in range(2):
+        then.upsert(sequenced("+U", range(12), 2.5, "z"), row_kind="op")
+        assert then.scan().to_arrow().sort_by("id") == before
+        then.compact(full=True)
 
 
 @pytest.mark.parametrize("path", ["schema/schema-0", "snapshot/*/snapshot-*"])

@@ -193,7 +193,30 @@ def partitions_answer(table: Table) -> dict[str, list]:
     return answer(table) | {"partitions": sorted(f"{partition}: {rows}" for partition, rows in counts)}
 
 
-TABLES = {"v1": ("golden.all", build, answer), "transforms-v1": ("golden.parts", build_partitioned, partitions_answer)}
+def build_retained(lake: Lake) -> None:
+    """A table whose files of retained deletes ignore rows that wait at level 0. Sequences are a number, then a text."""
+    lake.create_database("golden")
+    columns = "day DATE NOT NULL, id BIGINT NOT NULL, x DOUBLE, s STRING, v INT"
+    options = {"bucket": 1, "sequence.field": "x,s", "sequence.delete-retained": "36500 d"}
+    table = lake.create_table("golden.retained", columns, primary_key=["day", "id"], partition_by=["day"], options=options)
+    table.upsert(sequenced("+I", range(12), 1.5, "a"), row_kind="op")
+    table.upsert(sequenced("-D", range(0, 12, 2), 3.5, "b"), row_kind="op")
+    table.upsert(sequenced("+U", range(0, 12, 4), 3.5, "c"), row_kind="op")  # deleted no more
+    table.upsert(sequenced("-D", range(1, 12, 4), 4.5, None), row_kind="op", compact=False)
+    table.upsert(sequenced("+U", range(12), 3.5, "a"), row_kind="op", compact=False)
+
+
+def sequenced(kind: str, ids: range, x: float, s: str | None) -> pa.Table:
+    days = [d.date(1970, 1, 1 + i % 2) for i in ids]
+    texts, kinds = pa.array([s] * len(ids), pa.string()), [kind] * len(ids)
+    return pa.table({"day": days, "id": ids, "x": [x] * len(ids), "s": texts, "v": pa.array(ids, pa.int32()), "op": kinds})
+
+
+TABLES = {
+    "v1": ("golden.all", build, answer),
+    "transforms-v1": ("golden.parts", build_partitioned, partitions_answer),
+    "retained-v1": ("golden.retained", build_retained, answer),
+}
 
 
 def main(target: Path) -> None:
