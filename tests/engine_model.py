@@ -97,6 +97,28 @@ class Newest:
         return sorted(rows, key=lambda item: sequence(item[1], self.by, self.descending)) if self.retains else rows
 
 
+def apply_commit(
+    fold: Callable[[Row | None, Row, str], Row | None],
+    rows: dict[object, Row],
+    deletes: dict[object, Row],
+    arrivals: list[tuple[str, Row]],
+    key_of: Callable[[Row], object],
+) -> None:
+    """Applies the rows of one commit to the rows of a table, by key, and to the deletes that it retains."""
+    retains = getattr(fold, "retains", False)
+    for kind, row in fold.in_order(arrivals) if retains else arrivals:
+        key = key_of(row)
+        if kind != "erase" and retains and fold.ignored(deletes.get(key), row):
+            continue
+        deletes.pop(key, None)
+        old = rows.pop(key, None)
+        state = None if kind == "erase" else fold(old, row, kind)
+        if state is not None:
+            rows[key_of(state)] = state
+        elif retains and kind != "erase":
+            deletes[key] = row
+
+
 def first(state: Row | None, row: Row, kind: str) -> Row | None:
     """first-row"""
     return row if state is None else state

@@ -26,7 +26,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from engine_model import Newest, Partial, Row, first
+from engine_model import Newest, Partial, Row, apply_commit, first
 from hypothesis import strategies as st
 from merge_setups import INTS, SETUPS, MergeSetup
 from naive import File, NaiveTable, buckets_of, naive
@@ -346,19 +346,7 @@ class Player:
 
     def _apply(self, rows: list[tuple[str, Row]]) -> None:
         """Applies the rows of one commit."""
-        fold, retains = self.setup.fold, getattr(self.setup.fold, "retains", False)
-        for kind, row in fold.in_order(rows) if retains else rows:
-            key = self.key_of(row)
-            deleted = self.deletes.pop(key, None)
-            if kind != "erase" and retains and fold.ignored(deleted, row):
-                self.deletes[key] = deleted
-                continue
-            old = self.rows.pop(key, None)
-            state = None if kind == "erase" else fold(old, row, kind)
-            if state is not None:
-                self.rows[key] = state
-            elif retains and kind != "erase":
-                self.deletes[key] = row
+        apply_commit(self.setup.fold, self.rows, self.deletes, rows, self.key_of)
 
     # -- steps --
 

@@ -304,6 +304,7 @@ def late_retract(function: str, type_: str, first: object, second: object, left:
 STRUCTS = "ARRAY<STRUCT<i: INT, v: STRING>>"
 ONE, TWO = {"i": 1, "v": "a"}, {"i": 2, "v": "b"}
 BY_F2 = {"sequence.field": "f2"}
+FORGETS = {"sequence.delete-retained": "0 s"}
 REMOVING = {"partial-update.remove-record-on-delete": "true"}
 ONE_AT_A_TIME_CASES = {
     "a late -U of a sum": late_retract("sum", "INT", 2, 3, 3),
@@ -328,8 +329,11 @@ ONE_AT_A_TIME_CASES = {
     "a -D removes the sequence, too": Case(
         PARTIAL, ints(2), BY_F2 | REMOVING, [(1, 7, 5), D(1, NULL, 6), (1, 8, 1)], [(1, 8, 1)]
     ),
-    "deduplicate: a -D removes the sequence, too": Case(
-        DEDUPLICATE, ints(2), BY_F2, [(1, 7, 5), D(1, NULL, 6), (1, 8, 1), (1, 9, 0)], [(1, 8, 1)]
+    "deduplicate: a -D keeps the sequence": Case(
+        DEDUPLICATE, ints(2), BY_F2, [(1, 7, 5), D(1, NULL, 6), (1, 8, 1), (2, 9, 0)], [(2, 9, 0)]
+    ),
+    "deduplicate: a -D that is not retained removes the sequence, too": Case(
+        DEDUPLICATE, ints(2), BY_F2 | FORGETS, [(1, 7, 5), D(1, NULL, 6), (1, 8, 1), (1, 9, 0)], [(1, 8, 1)]
     ),
     "deduplicate: a late -D and what is late for it": Case(
         DEDUPLICATE, ints(2), BY_F2, [(1, 7, 5), D(1, NULL, 4), (1, 8, 3)], [(1, 7, 5)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from operator import itemgetter
 
 import pyarrow as pa
 import pytest
 from effort import SCALE
+from engine_model import apply_commit
 from history import MODES
 from merge_setups import SETUPS
 from pyspark.sql import functions
@@ -69,13 +71,11 @@ def test_a_history_through_spark(spark, spark_lake, name, mode):
     options = MODES[mode] | {"bucket": 2, **setup.options}
     table = spark_lake.create_table("d.t", f"k INT NOT NULL, {setup.ddl}", primary_key=["k"], options=options)
     expected: dict[int, dict] = {}
+    deletes: dict[int, dict] = {}
     for number, rows in enumerate(history(setup.kinds, seed=len(name))):
         table.upsert(frame(spark, rows), row_kind="op", compact=number in (0, 2), order_by="place")
-        for kind, *values in rows:
-            row = dict(zip(COLUMNS, values, strict=True))
-            state = setup.fold(expected.pop(row["k"], None), row, kind)
-            if state is not None:
-                expected[row["k"]] = state
+        given = [(kind, dict(zip(COLUMNS, values, strict=True))) for kind, *values in rows]
+        apply_commit(setup.fold, expected, deletes, given, itemgetter("k"))
         if number in (1, 2):
             check(table, expected)
     table.compact()
