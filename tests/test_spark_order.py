@@ -52,19 +52,19 @@ def test_a_shuffled_feed_gives_the_table_by_its_commit_columns(spark, spark_lake
 def test_the_programs_of_the_page_about_spark(spark, spark_lake, orders, tmp_path):
     """Files in the order of their times; a function for batches that groups and shuffles a feed."""
     (tmp_path / "incoming").mkdir()
-    (tmp_path / "incoming" / "a.json").write_text('{"id": 3, "cust": 77}')
+    (tmp_path / "incoming" / "a.json").write_text('{"id": 8, "cust": 77}')
     programs = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     names = {"spark": spark, "lake": spark_lake, "orders": orders}
     for program in programs:
         program = program.replace('"incoming"', repr(f"{tmp_path}/incoming")).replace('"checkpoints/', f'"{tmp_path}/')
         exec(compile(program, PAGE.name, "exec"), names)
-    expected = sorted(((i, 77 if i == 3 else i % 5) for i in range(200)), key=repr)
+    expected = sorted(((i, 77 if i == 8 else i % 5) for i in range(200)), key=repr)
     same(orders.df(), expected)
     same(names["newest"].df(), expected)
-    history = [row for row in names["history"].toArrow().to_pylist() if row["id"] == 3]
+    history = [row for row in names["history"].toArrow().to_pylist() if row["id"] == 8]
     ordered = sorted(history, key=lambda row: row["valid_from"])
-    assert [row["cust"] for row in ordered] == [3, 77]
-    assert ordered[0]["valid_to"] == ordered[1]["valid_from"] and ordered[1]["valid_to"] is None
+    assert [row["cust"] for row in ordered] == [1, 3, 77]
+    assert [row["valid_to"] for row in ordered] == [ordered[1]["valid_from"], ordered[2]["valid_from"], None]
 
 
 @pytest.mark.connect(short="classic")

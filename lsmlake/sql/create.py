@@ -23,6 +23,7 @@ from lsmlake.schema.type_text import backticked
 from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.names import name_of
+from lsmlake.store.file_options import FileOptions
 
 _PROVIDERS = ("lsmlake", "paimon")
 _WHOLE_KEY = "write PRIMARY KEY (columns) once"
@@ -103,7 +104,7 @@ def create(lake: Lake, node: exp.Create, text: Text, query_of: Query) -> Callabl
 
 
 def _replace_by_rows(lake: Lake, name: str, made: Definition, rows: pa.Table | SparkDataFrame) -> None:
-    columns, _, _ = with_columns(lake.runtime, rows, made.primary_key, None)
+    columns, _ = with_columns(lake.runtime, rows, made.primary_key, None, FileOptions())
     _replace(lake, name, made, columns, [rows if isinstance(rows, pa.Table) else rows.toArrow()])
 
 
