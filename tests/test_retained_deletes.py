@@ -408,6 +408,7 @@ def test_the_default_is_two_days_with_deduplicate_and_a_sequence():
             ({}, 0),
             ({"sequence.field": "s", "merge-engine": "partial-update"}, 0),
             ({"sequence.field": "s", "sequence.delete-retained": "0 s"}, 0),
+            ({"sequence.field": "s", "sequence.delete-retained": 0}, 0),
         )
     ):
         table = lake.create_table(f"d.t{number}", "k INT NOT NULL, s INT", primary_key=["k"], options=options)

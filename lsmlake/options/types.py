@@ -127,11 +127,13 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[int, str]) -> Type[int]:
-    """`units`: largest first; `aliases`: (factor, other names)."""
+    """`units`: largest first; `aliases`: (factor, other names). 0 needs no unit."""
     factors = {**units, **{alias: factor for factor, names in aliases for alias in names.split(",")}}
 
     def read(value: object) -> int:
         match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", str(value))
+        if match and not match[2] and not int(match[1]):
+            return 0
         if not match or match[2].lower() not in factors:
             raise ValueError
         return int(match[1]) * factors[match[2].lower()]

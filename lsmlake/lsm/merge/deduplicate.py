@@ -98,7 +98,9 @@ class Deduplicate(MergeRule):
         return greatest, final
 
     def contests(self, columns: Sequence[str]) -> list[Contest]:
-        return [Contest(tuple(columns), self.sequence, Decisive.NEWEST, deletes_are_equal=True)]
+        newest = Contest(tuple(columns), self.sequence, Decisive.NEWEST, deletes_are_equal=True)
+        forgets = self.sequence and not self.retains  # a row that arrives after a delete stays, whatever its sequence
+        return [newest, Contest((), self.sequence)] if forgets else [newest]
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)
