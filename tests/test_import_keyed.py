@@ -62,7 +62,7 @@ def test_a_published_table_comes_back_and_goes_on(data):
         )
         assert report.rows == len(player.rows)
         assert made.verify() == []
-        player.table = made
+        player.table, player.deletes = made, {}  # Iceberg knows live rows only: retained deletes stay behind
         for rows in data.draw(st.lists(st.binary(min_size=3, max_size=30), min_size=1, max_size=3)):
             batch = player.decoded(rows)
             given = player.batch(batch)
