@@ -9,10 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 from spark_support import same
 
 import lsmlake
 from lsmlake.errors import InvalidQuery
+from lsmlake.spark.shuffles import shuffled
 
 pytestmark = pytest.mark.spark
 AVAILABLE = {"availableNow": True}
@@ -124,3 +126,9 @@ def test_an_order_that_spark_does_not_know_is_refused(spark, spark_lake, given, 
     with pytest.raises(InvalidQuery, match=words):
         table.upsert(spark.range(3), order_by=given)
     assert table.snapshots().num_rows == 0
+
+
+def test_a_plan_tells_a_shuffle_from_a_column_of_that_name(spark):
+    rows = spark.range(9).selectExpr("id", "id AS Exchange", "'Exchange' AS n")
+    assert not shuffled(rows) and not shuffled(rows.join(F.broadcast(spark.range(3)), "id"))
+    assert shuffled(rows.repartition(3)) and shuffled(rows.groupBy("n").count()) and shuffled(rows.repartition(3).cache())

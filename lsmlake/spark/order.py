@@ -7,21 +7,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.commit_columns import CHANGE_ORDINAL, COMMIT_SNAPSHOT
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked
 from lsmlake.undo import pass_interruption
-from lsmlake.write.order import commit_columns_in
+from lsmlake.write.order import commit_columns_in, order_in
 from lsmlake.write.order_by import OrderBy
 from lsmlake.write.prepare import Request, row_kind_source
 
 
 @dataclass(frozen=True)
 class FrameOrder:
-    """Attributes:
-    expressions: of Spark, the most significant first.
-    own: the columns of the data that only the order reads.
-    any: any order of the rows of a key will do.
+    """The order of the rows of a DataFrame.
+
+    Attributes:
+        expressions: of Spark, the most significant first.
+        own: the columns of the data that only the order reads.
+        any: any order of the rows of a key will do.
     """
 
     expressions: tuple[str, ...] = ()
@@ -33,9 +34,7 @@ class FrameOrder:
         """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery."""
         if request.deletes:
             return FrameOrder(any=True)  # the deletes of a key are equal
-        commit, order_by = commit_columns_in(found, schema), request.order_by
-        if order_by is None and commit:
-            order_by = OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL))
+        commit, order_by = commit_columns_in(found, schema), order_in(request.order_by, found, schema)
         if order_by is None or order_by.any:
             return FrameOrder((), frozenset(commit), order_by is not None)
         source = row_kind_source(schema, request)

@@ -11,7 +11,7 @@ import re
 from lsmlake.spark.types import is_connect
 from lsmlake.undo import pass_interruption
 
-_EXCHANGE = re.compile(r"\bExchange\b")  # BroadcastExchange moves the other side of a join
+_EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
 _SHUFFLED_RDD = re.compile(r"\bShuffled(Row)?RDD\b")
 _ON_CONNECT = {
     *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),

@@ -43,10 +43,12 @@ _CURE = Wording(
 
 @dataclass(frozen=True)
 class Arrival:
-    """Attributes:
-    places: of each row in the input, int64.
-    by: the values of `order_by`, one column for each expression, a greater value is newer; None: there are none.
-    ordered: the rows that are in the order of their places; the others have no order but that of `by`.
+    """The order of the rows of one table.
+
+    Attributes:
+        places: of each row in the input, int64.
+        by: the values of `order_by`, one column for each expression, a greater value is newer; None: there are none.
+        ordered: the rows that are in the order of their places; the others have no order but that of `by`.
     """
 
     places: np.ndarray

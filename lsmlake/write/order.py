@@ -17,11 +17,13 @@ from lsmlake.write.order_by import OrderBy
 
 @dataclass(frozen=True)
 class Order:
-    """Attributes:
-    own: the columns of the data that only the order reads.
-    given: the columns of the data that the order reads, with their types.
-    names: the columns of the values, if the expressions are names.
-    keys: evaluates the expressions, if they are not; a `dialect.evaluate.Columns`.
+    """The order of data with given columns.
+
+    Attributes:
+        own: the columns of the data that only the order reads.
+        given: the columns of the data that the table lacks and the order reads, with their types.
+        names: the columns of the values, if the expressions are names.
+        keys: evaluates the expressions, if they are not; a `dialect.evaluate.Columns`.
     """
 
     own: frozenset[str] = frozenset()
@@ -42,9 +44,7 @@ class Order:
         Raises:
             InvalidQuery: an expression is not SQL, reads an unknown column, or has values without an order.
         """
-        commit = commit_columns_in(found, schema)
-        if order_by is None and commit:
-            order_by = OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL))
+        commit, order_by = commit_columns_in(found, schema), order_in(order_by, found, schema)
         if order_by is None or order_by.any:
             return Order(frozenset(commit))
         others = _others(found, schema)
@@ -84,6 +84,11 @@ class Order:
         if self.keys is not None:
             return self.keys.over(rows)
         return pa.table([rows[name] for name in self.names], names=[str(i) for i in range(len(self.names))])
+
+
+def order_in(order_by: OrderBy | None, found: pa.Schema, schema: Schema) -> OrderBy | None:
+    """The order that was asked for; without one, that of the commit columns, if the data has them."""
+    return order_by or (OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL)) if commit_columns_in(found, schema) else None)
 
 
 def commit_columns_in(found: pa.Schema, schema: Schema) -> tuple[str, ...]:

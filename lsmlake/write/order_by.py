@@ -29,11 +29,13 @@ ANY = AnyOrder.ANY
 
 @dataclass(frozen=True)
 class OrderBy:
-    """Attributes:
-    expressions: the texts, the most significant first; a greater value is newer, a null is older than any value.
-    any: any order of the rows of a key will do.
-    zone: the time zone of the session.
-    untyped: the data comes from files without types.
+    """What the argument asks for.
+
+    Attributes:
+        expressions: the texts, the most significant first; a greater value is newer, a null is older than any value.
+        any: any order of the rows of a key will do.
+        zone: the time zone of the session.
+        untyped: the data comes from files without types.
     """
 
     expressions: tuple[str, ...] = ()
