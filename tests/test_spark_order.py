@@ -120,7 +120,15 @@ def test_a_streaming_write_takes_a_name_a_writer_and_casts(spark, spark_lake, tm
         spark_lake.create_table("d.a", "id BIGINT").write_stream(stream, checkpoint="c", order_by="id")
 
 
-@pytest.mark.parametrize(("given", "words"), [("nope", "does not understand order_by"), ("array(id)", "without an order")])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("nope", "does not understand order_by"),
+        ("array(id)", "without an order"),
+        ("'id'", "orders nothing"),
+        ("id + rand()", "another value each time"),
+    ],
+)
 def test_an_order_that_spark_does_not_know_is_refused(spark, spark_lake, given, words):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"])
     with pytest.raises(InvalidQuery, match=words):

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from lsmlake.dialect.draws import is_drawn
+from lsmlake.dialect.draws import FUNCTIONS as DRAWN_FUNCTIONS
 from lsmlake.dialect.evaluate import Columns, needs_of
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.grammar import PlainSpark
@@ -20,6 +20,8 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.schema.ddl import requoted
 from lsmlake.schema.type_text import format_type
 
+DRAWN = {*DRAWN_FUNCTIONS, "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id"}
+"""Functions whose values do not depend on the rows alone."""
 _OPEN, _CLOSE = (
     {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE},
     {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE},
@@ -49,12 +51,21 @@ def parts_of(text: str) -> list[str]:
 
 
 def columns_in(text: str) -> set[str]:
-    """The first parts of the names in an expression, in lower case: of columns, tables and structs."""
+    """The first parts of the names in an expression, in lower case: of columns, tables and structs. Raises InvalidQuery if it has
+    none, or draws a value."""
     try:
         tree = sqlglot.parse_one(requoted(text), dialect=PlainSpark)
     except SqlglotError as error:
         raise InvalidQuery("the text is not SQL", where=f"order_by {shown(text)}", cure="correct the text") from error
-    return {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
+    calls = {call.name if isinstance(call, exp.Anonymous) else call.sql_name() for call in tree.find_all(exp.Func)}
+    if drawn := sorted(DRAWN & {name.lower() for name in calls}):
+        what, cure = f"{drawn[0]} gives another value each time, which is no order", "order by a value of the rows"
+        raise InvalidQuery(what, where=f"order_by {shown(text)}", cure=cure)
+    found = {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
+    if not found:
+        cure = "name a column, without quotes"
+        raise InvalidQuery("order_by names no column, so it orders nothing", where=f"order_by {shown(text)}", cure=cure)
+    return found
 
 
 def sort_keys(texts: Sequence[str], columns: pa.Schema, zone: str) -> Columns:
@@ -71,14 +82,13 @@ def sort_keys(texts: Sequence[str], columns: pa.Schema, zone: str) -> Columns:
     scope, sqls, fields, needs = Scope.of(columns), {}, [], {}
     with ExitStack() as stack:
         for number, given in enumerate(texts):
+            columns_in(given)
             text = Text(given)
             node = stack.enter_context(text.read())
             made = Translator.at(text, scope, None).typed(node)
             if pa.types.is_nested(made.type) or pa.types.is_null(made.type):
                 cure = "order by a number, a time or a text"
                 text.refuse(node, "values of this type have no order", found=format_type(made.type), cure=cure)
-            if is_drawn(made.sql):
-                text.refuse(node, "the value is drawn each time", cure="order by a value of the rows")
             sqls[str(number)] = made.sql
             fields.append(pa.field(str(number), made.type))
             needs |= dict.fromkeys(needs_of(node, scope))
