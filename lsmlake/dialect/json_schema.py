@@ -21,7 +21,9 @@ def schema_of(given: str) -> pa.DataType:
         value = json.loads(given, parse_float=Decimal, parse_constant=_refused)
     except ValueError as error:
         raise ValueError(f"the text is no JSON: {error}") from error
-    return _shown(_inferred(value))
+    found = _inferred(value)
+    empty = array_of(pa.struct([])) if pa.types.is_list(found) and pa.types.is_struct(found.value_type) else STRING
+    return _shown(found) or (pa.struct([]) if pa.types.is_struct(found) else empty)
 
 
 def written(kind: pa.DataType) -> str:
@@ -78,13 +80,16 @@ def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     return STRING
 
 
-def _shown(kind: pa.DataType) -> pa.DataType:
-    """With STRING for values that are all null, and without fields that have no fields."""
+def _shown(kind: pa.DataType) -> pa.DataType | None:
+    """With STRING for values that are all null, without fields that have no name or no fields; None if nothing is left."""
     t = pa.types
     if t.is_null(kind):
         return STRING
     if t.is_list(kind):
-        return array_of(_shown(kind.value_type))
+        element = _shown(kind.value_type)
+        return element and array_of(element)
     if t.is_struct(kind):
-        return pa.struct([pa.field(field.name, _shown(field.type)) for field in kind])
+        shown = [(field.name, _shown(field.type)) for field in kind if field.name]
+        fields = [pa.field(name, type_) for name, type_ in shown if type_ is not None]
+        return pa.struct(fields) if fields else None
     return kind

@@ -12,7 +12,7 @@ from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read, written
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, is_number, is_time
+from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, duck_name, is_number, is_time
 from lsmlake.schema.type_text import format_type
 
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -56,34 +56,16 @@ def _parsed(context: Context, node: exp.Expression, arguments: Arguments, safe: 
     return or_refused(tried, made.sql, "does not fit the pattern; use try_to_timestamp to get NULL instead")
 
 
-def _to_date(safe: bool) -> Function:
-    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        if len(arguments) == 2:
-            return Typed(f"CAST({_parsed(context, node, arguments, safe)} AS DATE)", DATE)
-        (value,) = counted(context, node, arguments, 1)
-        return Typed(context.converted(arguments[0], value, DATE, safe=safe), DATE)
-
-    return made
-
-
-def _to_timestamp(safe: bool) -> Function:
-    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        if len(arguments) == 2:
-            return Typed(_parsed(context, node, arguments, safe), TIMESTAMP)
-        (value,) = counted(context, node, arguments, 1)
-        return Typed(context.converted(arguments[0], value, TIMESTAMP, safe=safe, explicit=is_number(value.type)), TIMESTAMP)
-
-    return made
-
-
-def _to_timestamp_ntz(safe: bool) -> Function:
-    """A text without a zone; a zone in it is not heeded."""
+def _to(kind: pa.DataType, safe: bool) -> Function:
+    """A text by a pattern, or a value, as a DATE or a time. A TIMESTAMP_NTZ does not heed a zone in the text."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         if len(arguments) == 2:
-            return Typed(f"CAST({_parsed(context, node, arguments, safe)} AS TIMESTAMP)", TIMESTAMP_NTZ)
+            parsed = _parsed(context, node, arguments, safe)
+            return Typed(parsed if kind == TIMESTAMP else f"CAST({parsed} AS {duck_name(kind)})", kind)
         (value,) = counted(context, node, arguments, 1)
-        return Typed(context.converted(arguments[0], value, TIMESTAMP_NTZ, safe=safe), TIMESTAMP_NTZ)
+        explicit = kind == TIMESTAMP and is_number(value.type)
+        return Typed(context.converted(arguments[0], value, kind, safe=safe, explicit=explicit), kind)
 
     return made
 
@@ -248,12 +230,12 @@ FUNCTIONS: dict[str, Function] = {
     "now": _current(False),
     "localtimestamp": _local,
     "date_format": _date_format,
-    "to_date": _to_date(False),
-    "try_to_date": _to_date(True),
-    "to_timestamp": _to_timestamp(False),
-    "try_to_timestamp": _to_timestamp(True),
-    "to_timestamp_ltz": _to_timestamp(False),
-    "to_timestamp_ntz": _to_timestamp_ntz(False),
+    "to_date": _to(DATE, False),
+    "try_to_date": _to(DATE, True),
+    "to_timestamp": _to(TIMESTAMP, False),
+    "try_to_timestamp": _to(TIMESTAMP, True),
+    "to_timestamp_ltz": _to(TIMESTAMP, False),
+    "to_timestamp_ntz": _to(TIMESTAMP_NTZ, False),
     "unix_timestamp": _unix_timestamp,
     "to_unix_timestamp": _unix_timestamp,
     "from_unixtime": _from_unixtime,
