@@ -22,7 +22,8 @@ def shuffle(table: Table, chance: random.Random, files: int = 3) -> bool:
     some of them as dead rows. Returns whether there were rows."""
     table.compact(full=True)
     version = Version.latest(table.meta)
-    compacted = [state for state in version.states().values() if not state.vectors and all(file.level for file in state.files)]
+    states = [state for state in version.states().values() if state.files]  # a bucket may hold retained deletes only
+    compacted = [state for state in states if not state.vectors and all(file.level for file in state.files)]
     messages = [_shuffled(version, state, chance, files) for state in compacted]
     if messages:
         commit(version, messages, Identity(table.meta.env.ids()))
