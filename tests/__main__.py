@@ -1,0 +1,88 @@
+"""All tests: those without a JVM and those on Spark, side by side, because one kind computes while the other waits for a JVM.
+
+    python -m tests
+
+Needs `pip install ".[test]"`. Each kind ends with the tests that were skipped and why; the last lines are the results. Without
+Java the tests on Spark are left out, which the last line says; with LSMLAKE_REQUIRE_SPARK=1 that is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from lsmlake.cli.java import require_java
+from lsmlake.errors import MissingDependency
+
+FOLDER = Path(__file__).parent
+_LONGEST = ("spark_connect", "cluster", "demo", "spark_shipped", "readme", "spark_killed")
+"""Files with tests on Spark that take longest. They come first, so that no process waits for another at the end."""
+
+
+class Lane(NamedTuple):
+    """Tests that run on all cores, beside those of the other lane. `arguments`: of pytest."""
+
+    name: str
+    arguments: list[str]
+
+
+def main() -> int:
+    lanes = [Lane("without Spark", ["--dist", "worksteal", "-m", "not spark"])]
+    missing = _missing_java()
+    if missing is None:
+        lanes.append(Lane("on Spark", ["--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", *_files_on_spark()]))
+    results: dict[str, tuple[int, str]] = {}
+    threads = [threading.Thread(target=lambda lane=lane: results.update({lane.name: _run(lane)})) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print()
+    for name, (_, last) in results.items():
+        print(f"tests {name}: {last}")
+    if missing is not None:
+        print(f"tests on Spark: not run. {missing}")
+        if os.environ.get("LSMLAKE_REQUIRE_SPARK") == "1":
+            return 1
+    return max(status for status, _ in results.values())
+
+
+def _missing_java() -> MissingDependency | None:
+    try:
+        require_java()
+    except MissingDependency as missing:
+        return missing
+    return None
+
+
+def _files_on_spark() -> list[str]:
+    """Named one by one: each process would take ten seconds to collect all tests."""
+    longest = [FOLDER / f"test_{name}.py" for name in _LONGEST]
+    files = [path for path in sorted(FOLDER.glob("test_*.py")) if "mark.spark" in path.read_text()]
+    return [str(path) for path in (*longest, *(path for path in files if path not in longest))]
+
+
+def _run(lane: Lane) -> tuple[int, str]:
+    """Prints the lines of a lane as they come. Returns its exit status and the last line."""
+    command = [sys.executable, "-m", "pytest", "-n", "logical", "-rs", *lane.arguments]
+    last = "nothing was printed"
+    with subprocess.Popen(
+        command, cwd=FOLDER.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as tests:
+        for line in tests.stdout:
+            last = line.rstrip() or last
+            print(f"{lane.name}: {line}", end="", flush=True)
+    return tests.returncode, last
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
