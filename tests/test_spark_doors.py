@@ -9,7 +9,7 @@ from spark_support import same
 import lsmlake
 from lsmlake.errors import InvalidQuery
 
-pytestmark = [pytest.mark.spark, pytest.mark.connect]
+pytestmark = [pytest.mark.spark, pytest.mark.connect(short="classic")]
 
 
 @pytest.fixture

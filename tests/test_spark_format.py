@@ -76,7 +76,7 @@ def test_an_overwrite_replaces_all_rows_or_some_partitions(spark, spark_lake, ke
     assert table.df().count() == 0 and table.verify() == [] and unreferenced(table) == []
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
     good = spark.range(3).selectExpr("id", "date'2026-01-01' AS day", "'x' AS v")
     refused = [

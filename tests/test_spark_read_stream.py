@@ -169,7 +169,7 @@ def test_a_table_without_a_changelog_is_followed_by_comparing(spark, spark_lake,
     assert emitted.all() == sorted(expected, key=repr)
 
 
-@pytest.mark.connect
+@pytest.mark.connect(short="classic")
 def test_by_format(spark, table, tmp_path):
     history(spark, table)
     folder = table.meta.env.storage.place(table.path)
