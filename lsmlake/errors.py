@@ -27,7 +27,7 @@ The library raises no other exceptions, except MemoryError and those that are no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 class Wording(str):
@@ -63,6 +63,17 @@ class RowPlace(str):
 
     def __reduce__(self):
         return RowPlace, (self.column, self.row)
+
+
+_FEW = 12
+
+
+def few(values: Sequence[object]) -> str:
+    """A list in a message: a long one is cut, and says how much is left out."""
+    if len(values) <= _FEW:
+        return str(values)
+    shown = ", ".join(map(repr, values[: _FEW - 2]))
+    return f"[{shown}, and {len(values) - _FEW + 2:,} more]"
 
 
 class LakeError(Exception):
@@ -101,9 +112,10 @@ class LakeError(Exception):
 
     def _message(self, worded: Callable[[object], str]) -> str:
         what = worded(self.what)
+        expected, found = (few(part) if isinstance(part, list | tuple) else part for part in (self.expected, self.found))
         parts = [f"{self.where}: {what}" if self.where else what]
-        parts += [f"expected {worded(self.expected)}"] if self.expected != "" else []
-        parts += [f"found {worded(self.found)}"] if self.found != "" else []
+        parts += [f"expected {worded(expected)}"] if expected != "" else []
+        parts += [f"found {worded(found)}"] if found != "" else []
         message = ", ".join(parts)
         message = f"{message}; {worded(self.cure)}" if self.cure else message
         return message.encode(errors="backslashreplace").decode()  # so that every terminal and log can show a user's text

@@ -290,6 +290,40 @@ def test_the_good_rows_are_good(table):
     assert table.upsert(good_rows().rename_columns(good_rows().column_names)).id == 3
 
 
+def test_a_message_shows_a_part_of_many_columns_and_other_ways_to_write_some(lake):
+    names = [f"c{number}" for number in range(200)]
+    wide = lake.create_table("d.wide", f"k INT NOT NULL, {', '.join(f'{name} STRING' for name in names)}", primary_key=["k"])
+    with pytest.raises(InvalidData) as refused:
+        wide.upsert([{"k": 1, "c0": "a", "c1": "b"}])
+    message = str(refused.value)
+    assert message.startswith("the data lacks the columns ['c2', 'c3', ") and "'c11', and 188 more], expected" in message
+    assert len(message) < 600 and "'c199'" not in message
+    assert "or change only some columns of rows: with merge(), or in a table with 'merge-engine' = 'partial-update'" in message
+    assert refused.value.expected == ["k", *names], "programs get the whole list"
+    with pytest.raises(InvalidData, match=r"is known\) and drop the extra ones$"):
+        wide.delete_keys({"c0": ["a"]})
+
+
+@pytest.mark.parametrize("given", [list, iter], ids=["a list", "a generator"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_rows_without_values_are_not_no_rows(table, given, count):
+    unchanged(table, lambda: table.upsert(given([{}] * count)), "row 0: a row has no values")
+
+
+def test_no_rows_commit_nothing(table):
+    assert table.upsert([]) is None and table.upsert(iter([])) is None
+
+
+@pytest.mark.parametrize("row_kind", ["op", {"column": "op", "map": {"c": "+I", "d": "-D"}}], ids=["names", "codes"])
+def test_a_null_row_kind_is_refused_with_its_row(lake, row_kind):
+    table = lake.create_table("d.kinds", "k INT NOT NULL", primary_key=["k"])
+    good = "c" if isinstance(row_kind, dict) else "+I"
+    words = r"column 'op', row 1: a row has no row kind: its value is null, expected .*; fill it, with the code of '\+I'"
+    with pytest.raises(InvalidData, match=words):
+        table.upsert([{"k": 1, "op": good}, {"k": 2, "op": None}], row_kind=row_kind)
+    assert table.scan().count() == 0
+
+
 BAD_SHAPES = {
     "missing column": (lambda t: t.drop_columns(["s"]), ["lacks the columns ['s']", "add the missing"]),
     "extra column": (lambda t: t.append_column("more", pa.array([1])), ["extra columns ['more']", "drop the extra"]),
@@ -316,7 +350,7 @@ def test_invalid_data_is_refused(table, data):
 
 BAD_KINDS = {
     "unknown kind": (pa.array(["+X"]), ["column 'op'", "'+X'", "'-D'"]),
-    "null kind": (pa.array([None], pa.string()), ["column 'op'", "None", "'-D'"]),
+    "null kind": (pa.array([None], pa.string()), ["column 'op'", "its value is null", "'-D'"]),
     "kind as number": (pa.array([0]), ["column 'op'", "int64", "'-D'"]),
     "kind in lower case": (pa.array(["+i"]), ["column 'op'", "'+i'"]),
 }

@@ -118,6 +118,8 @@ def _from_rows(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:
                 cure="make every row a dict of column names and values",
             )
     names = list(dict.fromkeys(chain.from_iterable(rows)))
+    if rows and not names:  # Arrow has no rows without columns
+        raise InvalidData("a row has no values", where="row 0", found="{}", cure="fill the dicts, or leave out the empty ones")
     _check_names(names)
     arrays = [_built([row.get(name) for row in rows], name, schema) for name in names]
     return pa.Table.from_arrays(arrays, names=names)

@@ -118,9 +118,9 @@ def _of_files(paths: list[str], schema: pa.Schema | None, inferred: bool, option
 
 
 def _of_rows(parts: Iterator[object]) -> Iterator[object]:
-    """The parts, with dicts of single values, which are rows, in lists."""
+    """The parts, with dicts of single values and empty ones, which are rows, in lists."""
     for part in parts:
-        if not isinstance(part, Mapping) or not any(map(_is_single, part.values())):
+        if not isinstance(part, Mapping) or (part and not any(map(_is_single, part.values()))):
             yield part
             continue
         rows = [part, *islice(parts, _DICTS - 1)]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidData, RowPlace, Wording
+from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
 from lsmlake.kernels.chunks import filled
 from lsmlake.schema import lossless, omitted, types
@@ -70,7 +70,7 @@ def conform(
     """
     wanted = [schema.columns.field(name) for name in (columns or schema.columns.names)]
     needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
-    check_names(data.schema.names, needed)
+    check_names(data.schema.names, needed, schema)
     place, missing = _Place(first_row), omitted.as_null if combines_rows(schema) else omitted.with_default
     arrays = [
         _convert(_completed(data[field.name], field, missing), schema.typed_columns.field(field.name), cast, place)
@@ -97,7 +97,7 @@ class _Place(NamedTuple):
         return column if self.first_row is None else RowPlace(column, self.first_row + row)
 
 
-def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
+def check_names(found: Sequence[str], wanted: Sequence[str], schema: Schema) -> None:
     """Raises InvalidData unless `found` has exactly the names `wanted`, in any order."""
     if len(set(found)) != len(found):
         twice = sorted({name for name in found if list(found).count(name) > 1})
@@ -105,14 +105,23 @@ def check_names(found: Sequence[str], wanted: Sequence[str]) -> None:
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     if missing or extra:
-        what = " and ".join(filter(None, [missing and f"lacks the columns {missing}", extra and f"has extra columns {extra}"]))
-        cures = [missing and "add the missing ones (null where nothing is known)", extra and "drop the extra ones"]
-        raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=" and ".join(filter(None, cures)))
+        faults = [missing and f"lacks the columns {few(missing)}", extra and f"has extra columns {few(extra)}"]
+        cures = [missing and _cure_of_missing(wanted, schema), extra and "drop the extra ones"]
+        what, cure = (" and ".join(filter(None, parts)) for parts in (faults, cures))
+        raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=cure)
+
+
+def _cure_of_missing(wanted: Sequence[str], schema: Schema) -> str:
+    cure = "add the missing ones (null where nothing is known)"
+    ordering = {*schema.primary_key, *schema.parsed_options.merge.sequence_field}
+    if schema.append_only or combines_rows(schema) or set(wanted) <= ordering:
+        return cure
+    return f"{cure}, or change only some columns of rows: with merge(), or in a table with 'merge-engine' = 'partial-update'"
 
 
 def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:
     """Does the checks of `conform` that need no rows. Raises InvalidData."""
-    check_names(found.names, columns)
+    check_names(found.names, columns, schema)
     for name in columns:
         _check_type(found.field(name).type, schema.columns.field(name), cast)
 

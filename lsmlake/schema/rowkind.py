@@ -73,6 +73,13 @@ def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.Chunk
             cure="name a column of the data",
         )
     column = data[source.column]
+    if column.null_count and all(code is not None for code, _ in source.codes):
+        raise InvalidData(
+            "a row has no row kind: its value is null",
+            where=_at(where, column.is_null(), first_row),
+            expected=" or ".join(repr(code) for code, _ in source.codes),
+            cure=_CURE_OF_NULL,
+        )
     expected = " or ".join(repr(code) for code, _ in source.codes)
     try:
         number = _code_numbers(column, [code for code, _ in source.codes])
@@ -85,22 +92,33 @@ def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.Chunk
             cure=_CURE,
         ) from unlike
     if number.null_count:
-        row = pc.index(number.is_null(), pa.scalar(True)).as_py()
         raise InvalidData(
             "unknown row kind",
-            where=where if first_row is None else RowPlace(where, first_row + row),
+            where=_at(where, number.is_null(), first_row),
             expected=expected,
-            found=shown(column, row),
+            found=shown(column, _first(number.is_null())),
             cure=_CURE,
         )
     kinds = pa.array([NAMES.index(kind) for _, kind in source.codes], pa.int8())
     return pc.take(kinds, number)
 
 
+_CURE_OF_NULL = Wording(
+    "fill it, with the code of '+I' for rows to insert or replace, or leave these rows out",
+    command="write +I, -U, +U or -D into each row",
+)
 _CURE = Wording(
     'map every code of the column: row_kind={"column": ..., "map": {code: kind}}',
     command="write +I, -U, +U or -D into the column",
 )
+
+
+def _first(flags: pa.ChunkedArray) -> int:
+    return pc.index(flags, pa.scalar(True)).as_py()
+
+
+def _at(where: str, wrong: pa.ChunkedArray, first_row: int | None) -> str:
+    return where if first_row is None else RowPlace(where, first_row + _first(wrong))
 
 
 def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.ChunkedArray:

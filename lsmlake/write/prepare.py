@@ -138,7 +138,7 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
     """Returns delete rows; all columns except `delete_columns` are null."""
     names, options = delete_columns(schema, request), schema.parsed_options
     check_sequence(data.column_names, schema, request)
-    check_names(data.column_names, names)
+    check_names(data.column_names, names, schema)
     if not request.of_rows:
         _check_no_nulls(data, names, schema)
     keys = conform(data, schema, names, cast=request.cast, first_row=first_row)
