@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import time
@@ -120,7 +121,8 @@ def wait_for(happened, query, seconds: float = 60) -> None:
 
 
 @pytest.mark.connect
-def test_a_sink_is_a_function_for_foreach_batch(table, source, tmp_path):
+def test_a_sink_is_a_function_for_foreach_batch(table, source, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "lsmlake")
     if on_connect():
         with pytest.raises(InvalidOption, match="a sink cannot see which query calls it"):
             table.sink()
@@ -134,6 +136,9 @@ def test_a_sink_is_a_function_for_foreach_batch(table, source, tmp_path):
     run(query)
     check(table)
     assert commits(table) == [(query.id, number, WIDTH) for number in range(FILES)]
+    if not on_connect():  # there another process logs
+        told = [line.rpartition(", ")[0] for line in caplog.messages if ": batch " in line]
+        assert told == [f"d.t: batch {number} is in snapshot {number + 1}, {WIDTH} rows written" for number in range(FILES)]
 
 
 def test_a_sink_may_have_a_name(table, source, tmp_path):

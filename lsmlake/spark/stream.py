@@ -10,9 +10,13 @@ query are not mistaken for replays.
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial, wraps
+
+from pyspark.errors import PySparkException
 
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
@@ -30,6 +34,8 @@ from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import Request, unstored
 
 _WRITTEN = Batches()
+_LATE, _STARTS = "Python worker failed to connect back", 3
+_log = logging.getLogger("lsmlake")
 
 
 def ends_query(kind: type) -> type:
@@ -82,7 +88,11 @@ class Sink:
                 compactions = partial(table.runtime.compactions, table.meta)
                 found = to_arrow(df.schema)
                 version = evolve(version, table.name, found, unstored(found, version.schema, self.request), compactions)
-            table.runtime.upsert(version, df, identity, request=self.request, compact=None)
+            began = time.monotonic()
+            snapshot = table.runtime.upsert(version, df, identity, request=self.request, compact=None)
+            if snapshot is not None:
+                told = table.name, batch_id, snapshot.id, snapshot.delta_rows, time.monotonic() - began
+                _log.info("%s: batch %d is in snapshot %d, %d rows written, %.2f s", *told)
 
     def __reduce__(self):
         values = [getattr(self, field.name) for field in fields(self) if field.name != "arrival"]
@@ -138,7 +148,19 @@ def write_stream(
     writer = df.writeStream.foreachBatch(Sink(table, writer_id, request, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer if query_name is None else writer.queryName(query_name)
-    return (writer.trigger(**trigger) if trigger else writer).start()
+    return started(writer.trigger(**trigger) if trigger else writer, table.name)
+
+
+def started(writer, name: str):
+    """Starts a stream. A Connect server gives the Python process of the function ten seconds to start, which no setting changes
+    and a busy machine may exceed. Then no query has begun, so the start is tried again."""
+    for left in reversed(range(_STARTS)):
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if _LATE not in str(error) or not left:
+                raise
+            _log.warning("%s: the Python process of the stream did not start in time; trying again", name)
 
 
 def read_stream(spark, meta: Metadata, following: Following, zone: str):
