@@ -65,8 +65,12 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
     if query := node.args.get("query"):
         made = _in_query(context, node, query)
         sql = f"(NOT {made.sql})" if negated else made.sql
-        # elsewhere Spark gives false where it is not known whether the query has the value
-        return made._replace(sql=sql if context.filters and _decides(node) else f"coalesce({sql}, false)")
+        if not context.filters:  # there Spark gives false where it is not known whether the query has the value
+            return made._replace(sql=f"coalesce({sql}, false)")
+        if not _decides(node):
+            what = "where a null meets IN of a query, Spark's plan decides whether this is null or false"
+            context.text.refuse(node, what, cure="write IS TRUE after it, or make it a column of a query in FROM")
+        return made._replace(sql=sql)
     nodes = [node.this, *node.expressions]
     if len(nodes) == 1:
         context.text.refuse(node, "the list of IN is empty", cure="write a value into it, or FALSE")
@@ -80,11 +84,18 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
 
 
 def _decides(node: exp.Expression) -> bool:
-    """Whether a condition is true or not as the node is, by AND, OR and NOT alone, so that null is as good as false."""
-    parent = node.parent
-    while isinstance(parent, (exp.Paren, exp.And, exp.Or, exp.Not)):
-        parent = parent.parent
-    return not isinstance(parent, exp.Condition)
+    """Whether null is as good as false for the node: AND, OR and NOT lead from it to a condition, of the query, of CASE or of IF,
+    or to IS TRUE."""
+    inner, outer = node, node.parent
+    while isinstance(outer, (exp.Paren, exp.And, exp.Or, exp.Not)):
+        inner, outer = outer, outer.parent
+    match outer:
+        case exp.If():
+            return outer.this is inner
+        case exp.Is() | exp.NullSafeEQ():
+            other = outer.expression if outer.this is inner else outer.this
+            return isinstance(other, exp.Boolean) and other.this
+    return not isinstance(outer, exp.Condition)
 
 
 def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:

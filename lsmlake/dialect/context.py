@@ -126,7 +126,7 @@ class Context(ABC):
         cure = "join the query in FROM, or name it with WITH"
         if self.place == SORTED and (tests or inner.used):
             self.text.refuse(node, "ORDER BY takes no such query", cure="make it a column of SELECT in a query inside")
-        if self.place == ON and len({column.sql.partition(".")[0] for column in inner.used}) > 1:
+        if self.place == ON and self._has_both_sides(node, inner):
             self.text.refuse(node, "a query in ON can name columns of one side of the join only", cure="write it in WHERE")
         if inner.used and tests and inner.keys == 0:
             what = "Spark does not see the row that an aggregate gives of no rows in EXISTS and IN of a correlated query"
@@ -135,6 +135,13 @@ class Context(ABC):
             self.text.refuse(node, "a query cannot name a MAP of the query around it", cure=cure)
         if inner.used and not tests and inner.keys:
             self.text.refuse(node, "a correlated query that is a value takes no GROUP BY", cure=cure)
+
+    def _has_both_sides(self, node: exp.Expression, inner: Inner) -> bool:
+        """Whether a query in ON, or the value that IN looks for in it, has columns of both sides of the join."""
+        looked_for = node.this.find_all(exp.Column) if isinstance(node, exp.In) else ()
+        named = [column for one in looked_for for column, _ in self.scope.found([part.name for part in one.parts])]
+        right = {column.sql for column in self.scope.relations[-1].columns}
+        return len({column.sql in right for column in (*inner.used, *named)}) > 1
 
     def operand(self, node: exp.Expression, wanted: pa.DataType, any_text: bool = False) -> str:
         """The node as an operand of exactly this type. `any_text`: Spark makes text of other types here."""
