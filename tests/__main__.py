@@ -8,6 +8,7 @@ Java the tests on Spark are left out, which the last line says; with LSMLAKE_REQ
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -82,6 +83,9 @@ def _run(lane: Lane) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
+    about = __doc__.partition("\n\n")[0]
+    cure = "Some tests: python -m pytest tests/test_commit.py, with the options of pytest."
+    argparse.ArgumentParser(prog="python -m tests", description=about, epilog=cure).parse_args()
     try:
         sys.exit(main())
     except KeyboardInterrupt:
