@@ -140,3 +140,11 @@ def test_a_plan_tells_a_shuffle_from_a_column_of_that_name(spark):
     rows = spark.range(9).selectExpr("id", "id AS Exchange", "'Exchange' AS n")
     assert not shuffled(rows) and not shuffled(rows.join(F.broadcast(spark.range(3)), "id"))
     assert shuffled(rows.repartition(3)) and shuffled(rows.groupBy("n").count()) and shuffled(rows.repartition(3).cache())
+
+
+@pytest.mark.connect(short="classic")
+def test_the_rows_of_values_apply_in_the_order_of_the_text(spark, spark_lake):
+    table = spark_lake.create_table("d.v", "id INT NOT NULL, v INT", primary_key=["id"])
+    rows = ", ".join(f"({number % 7}, {number})" for number in range(40))
+    spark_lake.sql(f"INSERT INTO d.v VALUES {rows}")
+    assert table.scan().to_arrow().sort_by("id")["v"].to_pylist() == [35, 36, 37, 38, 39, 33, 34]

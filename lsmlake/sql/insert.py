@@ -171,6 +171,8 @@ class Inserts:
 
         def there() -> tuple[SparkDataFrame, Callable[[], int]]:
             frame = engine.rows(query, text, self.catalog)
+            if isinstance(query, exp.Values):  # the order of the text counts, and Spark would spread the rows
+                frame = frame.coalesce(1)
             return engine.assigned(frame, _sources(node, text, schema, frame.columns, given, static), schema)
 
         return there
