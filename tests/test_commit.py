@@ -17,7 +17,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.invariants import apply, check_edits, violations
 from lsmlake.commit.rebase import rebase
 from lsmlake.commit.replay import Identity
-from lsmlake.commit.requirements import BucketAsRead
+from lsmlake.commit.requirements import BucketAsRead, FilesAsRead
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
@@ -460,6 +460,7 @@ BASE = BucketState(HERE, 1, (A, B), {"a": VectorRef("dv-1", 4, 9, 1)})
         (replace(BASE, vectors={}), False, False),
         (replace(BASE, vectors={"a": VectorRef("dv-2", 4, 9, 2)}), False, False),
         (replace(BASE, vectors={**BASE.vectors, "b": VectorRef("dv-2", 4, 9, 2)}), False, False),
+        (replace(BASE, retained=(file("deletes", 0, 4),)), False, False),
         (BucketState(HERE, 1), False, False),
     ],
 )
@@ -472,6 +473,19 @@ def test_a_compaction_is_valid_unless_another_compacted_the_bucket(now, alone, w
     assert written.overtaken == ()
     compacted = rebase([CommitMessage(HERE, compact=moved)], {HERE: now})
     assert (compacted.edits, compacted.overtaken) == (((moved,), ()) if alone else ((), (HERE,)))
+
+
+@pytest.mark.parametrize(
+    ("now", "valid"),
+    [
+        (replace(BASE, files=(A, B, NEW)), True),
+        (replace(BASE, files=(A,)), False),
+        (replace(BASE, vectors={}), False),
+        (replace(BASE, vectors={**BASE.vectors, "b": VectorRef("dv-2", 4, 9, 2)}), False),
+    ],
+)
+def test_an_edit_of_some_files_is_valid_while_they_and_their_vectors_are_as_read(now, valid):
+    assert FilesAsRead(BASE).met(now) == valid
 
 
 def test_an_append_never_conflicts_and_an_empty_edit_is_dropped():
