@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial, wraps
@@ -88,10 +87,11 @@ class Sink:
                 compactions = partial(table.runtime.compactions, table.meta)
                 found = to_arrow(df.schema)
                 version = evolve(version, table.name, found, unstored(found, version.schema, self.request), compactions)
-            began = time.monotonic()
+            clock = table.meta.env.clock
+            began_ms = clock()
             snapshot = table.runtime.upsert(version, df, identity, request=self.request, compact=None)
             if snapshot is not None:
-                told = table.name, batch_id, snapshot.id, snapshot.delta_rows, time.monotonic() - began
+                told = table.name, batch_id, snapshot.id, snapshot.delta_rows, (clock() - began_ms) / 1000
                 _log.info("%s: batch %d is in snapshot %d, %d rows written, %.2f s", *told)
 
     def __reduce__(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -13,6 +14,9 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.merge.runs import grouped
 from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema import ddl
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
@@ -22,8 +26,10 @@ from lsmlake.schema.spelling import spelled
 from lsmlake.schema.type_text import backticked
 from lsmlake.schema.types import COMMENT
 from lsmlake.sql.defaults import constant
+from lsmlake.sql.insert import order_of_rows
 from lsmlake.sql.names import name_of
 from lsmlake.store.file_options import FileOptions
+from lsmlake.write.arrival import Arrival, Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")
 _WHOLE_KEY = "write PRIMARY KEY (columns) once"
@@ -95,12 +101,25 @@ def create(lake: Lake, node: exp.Create, text: Text, query_of: Query) -> Callabl
             return
         if there and not replaces:
             raise TableExists(f"table {name!r} exists", cure="choose another name, or write CREATE OR REPLACE TABLE")
+        rows = rows_of()
+        if isinstance(rows, pa.Table) and made.primary_key:
+            _check_order(lake, name, made, rows, order_of_rows(query))
         if there:
-            _replace_by_rows(lake, name, made, rows_of())
+            _replace_by_rows(lake, name, made, rows)
         else:
-            lake.create_table_from(name, rows_of(), **made.arguments)
+            lake.create_table_from(name, rows, **made.arguments)
 
     return act
+
+
+def _check_order(lake: Lake, name: str, made: Definition, rows: pa.Table, ordered: Ordered) -> None:
+    """Raises InvalidData if a row of the table would depend on the order of rows that have none."""
+    if ordered is Ordered.ALL:
+        return
+    columns, _ = with_columns(lake.runtime, rows, made.primary_key, None, FileOptions())
+    schema = Schema.create(columns, made.primary_key, made.partition_by, made.options, made.comment, 0, "", name)
+    groups = grouped(comparable([rows.select(schema.key)])[0])
+    Arrival(np.arange(rows.num_rows), ordered=ordered).check(rows, groups, rule_of(schema), schema.key)
 
 
 def _replace_by_rows(lake: Lake, name: str, made: Definition, rows: pa.Table | SparkDataFrame) -> None:

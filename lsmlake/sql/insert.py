@@ -36,6 +36,7 @@ from lsmlake.sql.explain import described
 from lsmlake.sql.select import Prepared, run
 from lsmlake.statements.explained import changed_table
 from lsmlake.store.version import Version
+from lsmlake.write.arrival import Ordered
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, publish
 
@@ -61,6 +62,9 @@ class _Insertion:
     replaces: Replacement | None
 
 
+_IN_ANY_ORDER = exp.Join, exp.Group, exp.Distinct, exp.SetOperation, exp.Window, exp.Pivot
+
+
 @dataclass(frozen=True)
 class Inserts:
     """Reads the statements of one text that add or replace whole rows. `engine`: None: this process executes queries. `now`: the
@@ -79,7 +83,7 @@ class Inserts:
 
         def act() -> pa.Table:
             rows, count = rows_of()
-            snapshot = _written(made.table, made.version, rows, made.replaces)
+            snapshot = _written(made.table, made.version, rows, made.replaces, order_of_rows(made.query))
             return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
 
         return act
@@ -192,10 +196,23 @@ def _replaced(made: _Insertion, mode: str) -> Iterator[str]:
     yield from contents(planned, mode)
 
 
-def _written(table: Table, version: Version, rows: object, replaces: Replacement | None) -> Snapshot | None:
+def _written(
+    table: Table, version: Version, rows: object, replaces: Replacement | None, ordered: Ordered = Ordered.ALL
+) -> Snapshot | None:
     compact = None if replaces is None and not version.schema.append_only else False
-    identity = Identity(version.meta.env.ids())
-    return write(version, table.runtime, table.name, rows, Request(replaces=replaces), identity, compact)
+    identity, request = Identity(version.meta.env.ids()), Request(replaces=replaces, ordered=ordered)
+    return write(version, table.runtime, table.name, rows, request, identity, compact)
+
+
+def order_of_rows(query: exp.Expression) -> Ordered:
+    """Whether the rows of a query in this process have an order: that of its text, of one table or file, or of ORDER BY."""
+    inner = query.unnest()
+    if isinstance(inner, exp.Query) and inner.args.get("order") is not None:
+        return Ordered.ALL
+    mixes = any(
+        not isinstance(node, exp.Union) or node.args.get("distinct") is not False for node in query.find_all(*_IN_ANY_ORDER)
+    )
+    return Ordered.QUERY if mixes else Ordered.ALL
 
 
 def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expression:

@@ -29,15 +29,21 @@ class Ordered(Enum):
     ALL = "all rows"
     PARTS = "the rows of a part of the input"
     NONE = "none"
+    QUERY = "none: a query gives them"
 
 
 _PLACE, _BY = f"{RESERVED}place", f"{RESERVED}by"
-_WHY = {Ordered.PARTS: "come from different input partitions", Ordered.NONE: "have passed a shuffle"}
+_WHY = {
+    Ordered.PARTS: "come from different input partitions",
+    Ordered.NONE: "have passed a shuffle",
+    Ordered.QUERY: "come from a query that gives its rows in any order",
+}
 _CURE = Wording(
     "pass order_by=<a column or expression that grows from change to change>, such as order_by='updated_at'; or set the table "
     "option sequence.field; or pass order_by=lsmlake.ANY if any of the rows will do",
     command="order the rows: set the table option sequence.field",
-    sql="let the query leave one row of each key, such as by max_by and GROUP BY, or set the table option sequence.field",
+    sql="let the query leave one row of each key, such as by max_by and GROUP BY; or set the table option sequence.field; or, "
+    "without Spark, end the query with ORDER BY",
 )
 
 
@@ -54,6 +60,11 @@ class Arrival:
     places: np.ndarray
     by: pa.Table | None = None
     ordered: Ordered = Ordered.ALL
+
+    @property
+    def of_data(self) -> bool:
+        """Whether the order is that of the places of all rows."""
+        return self.by is None and self.ordered is Ordered.ALL
 
     @staticmethod
     def joined(parts: Sequence[Arrival]) -> Arrival:

@@ -21,6 +21,7 @@ from lsmlake.schema.conform import Cast, check_names, conform
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.schema import RESERVED, Schema
+from lsmlake.write.arrival import Ordered
 from lsmlake.write.order import Order, commit_columns_in
 from lsmlake.write.order_by import OrderBy
 from lsmlake.write.replace import Check, Replacement
@@ -34,8 +35,8 @@ class Request:
     """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
     `ignore_sequence`: delete rows whatever their sequence. `of_rows`: the keys to delete were read from
     rows, so a null sequence is that of its row. `cast`: convert values. `replaces`: the write is an overwrite. `check`: what the
-    commit requires. `order_by`: the order of the rows of a key. `properties`: those of the snapshot, when all rows are
-    written."""
+    commit requires. `order_by`: the order of the rows of a key. `ordered`: whether those of data in this process have one without
+    it. `properties`: those of the snapshot, when all rows are written."""
 
     row_kind: rowkind.Source | None = None
     deletes: bool = False
@@ -46,6 +47,7 @@ class Request:
     check: Check | None = None
     properties: Callable[[], Mapping[str, str]] = dict
     order_by: OrderBy | None = None
+    ordered: Ordered = Ordered.ALL
 
 
 def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def upsert_parts(
     if not rows:
         return publish(version, [], identity, request.replaces, request.check, request.properties())
     arrivals = [part.arrival for part in held if part.rows.num_rows]
-    arrival = None if arrivals[0].by is None else Arrival.joined(arrivals)
+    arrival = None if arrivals[0].of_data else Arrival.joined(arrivals)
     together, properties = pa.concat_tables(with_kinds(rows)), request.properties()
     return upsert_rows(version, together, identity, pick, request.replaces, request.check, properties, arrival)
 
@@ -75,7 +75,7 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> I
             order = order or order_of(table.schema, schema, request)
             rows, kept = prepare(order.without_own(table), schema, request, first)
             places = first + (np.arange(rows.num_rows) if kept is None else kept)
-            yield Part(rows, Arrival(places, order.values(table, rows, kept)))
+            yield Part(rows, Arrival(places, order.values(table, rows, kept), request.ordered))
         first += table.num_rows
 
 
