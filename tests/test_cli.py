@@ -28,6 +28,7 @@ import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.app import app
 from lsmlake.cli.commands import COMMANDS
+from lsmlake.cli.demo.engine import EngineName
 from lsmlake.cli.docs import DOCUMENTS, Document
 from lsmlake.cli.java import require_java
 from lsmlake.compact import job
@@ -685,23 +686,22 @@ def test_an_older_or_broken_java_is_refused(tmp_path: Path, banner: str, code: i
 def test_without_java_commands_that_need_spark_report_first_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    for args in (["demo"], ["compact", "sales.orders", "--spark"]):
+    for args in (["demo", "--engine", "spark"], ["compact", "sales.orders", "--spark"]):
         said = complaint(*args, code=1)
         assert "no java on the PATH" in said and "openjdk-17-jre-headless" in said and "brew install openjdk@17" in said
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "JAVA_HOME" in complaint("demo", code=1)
+    assert "JAVA_HOME" in complaint("demo", "--engine", "spark", code=1)
 
 
-def test_demo_is_handed_the_directory_to_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fake_java(tmp_path / "bin", 'openjdk version "21.0.1"')
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    kept, module = [], ModuleType("lsmlake.cli.demo.run")
-    module.run_demo = kept.append
+def test_demo_is_handed_its_options(monkeypatch: pytest.MonkeyPatch):
+    given, module = [], ModuleType("lsmlake.cli.demo.run")
+    module.run_demo = lambda *options: given.append(options)
     monkeypatch.setitem(sys.modules, "lsmlake.cli.demo.run", module)
     call("demo")
-    call("demo", "--keep", "here")
-    assert kept == [None, Path("here")]
+    call("demo", "--keep", "here", "--engine", "python")
+    assert given == [(None, None), (Path("here"), EngineName.PYTHON)]
+    expected = "--engine: there is no such engine, expected spark or python, found 'flink'; write one of these"
+    assert complaint("demo", "--engine", "flink", code=1) == expected
 
 
 # -- as a process -----------------------------------------------------------------------------------------------------

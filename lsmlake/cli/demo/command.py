@@ -14,7 +14,8 @@ from lsmlake.cli.opening import note_debug
 Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave the warehouse in this directory.")]
 
 
-On = Annotated[EngineName | None, typer.Option("--engine", help="Where it runs. Default: spark, if Java is there.")]
+_ENGINE = "Where it runs: spark or python. Default: spark, if Java is there."
+On = Annotated[str | None, typer.Option("--engine", metavar="ENGINE", help=_ENGINE, show_default=False)]
 
 
 def demo(ctx: typer.Context, keep: Keep = None, engine: On = None, debug: Debug = False) -> None:
@@ -23,6 +24,7 @@ def demo(ctx: typer.Context, keep: Keep = None, engine: On = None, debug: Debug 
     Runs on a local Spark, or without Java in this process. Compares the result with the source.
     """
     note_debug(ctx, debug)
+    chosen = EngineName.of(engine)
     from lsmlake.cli.demo.run import run_demo
 
-    run_demo(keep, engine)
+    run_demo(keep, chosen)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.cli.demo.source import Source
+from lsmlake.errors import InvalidOption
 
 
 class EngineName(str, Enum):
@@ -19,6 +20,16 @@ class EngineName(str, Enum):
 
     SPARK = "spark"
     PYTHON = "python"
+
+    @staticmethod
+    def of(given: str | None) -> EngineName | None:
+        """None: none was given. Raises InvalidOption."""
+        known = [one.value for one in EngineName]
+        if given is None or given in known:
+            return None if given is None else EngineName(given)
+        raise InvalidOption(
+            "there is no such engine", where="--engine", expected=" or ".join(known), found=repr(given), cure="write one of these"
+        )
 
 
 class Engine(Protocol):
