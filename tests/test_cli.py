@@ -701,7 +701,7 @@ def test_demo_is_handed_its_options(monkeypatch: pytest.MonkeyPatch):
     call("demo", "--keep", "here", "--engine", "python")
     assert given == [(None, None), (Path("here"), EngineName.PYTHON)]
     expected = "--engine: there is no such engine, expected spark or python, found 'flink'; write one of these"
-    assert complaint("demo", "--engine", "flink", code=1) == expected
+    assert complaint("demo", "--engine", "flink") == expected
 
 
 # -- as a process -----------------------------------------------------------------------------------------------------
