@@ -46,9 +46,10 @@ def test_without_java_the_other_tests_run_and_the_last_line_says_so(program, no_
     assert program.main() == 1
 
 
-def test_a_lane_that_fails_fails_all(program, monkeypatch):
+@pytest.mark.parametrize("status", [1, 5, -9], ids=["failed", "no tests", "killed"])
+def test_a_lane_that_fails_fails_all(program, monkeypatch, status):
     monkeypatch.setattr(program, "_missing_java", lambda: None)
-    monkeypatch.setattr(program, "_run", lambda lane: (int(lane.name == "on Spark"), "told"))
+    monkeypatch.setattr(program, "_run", lambda lane: (status if lane.name == "on Spark" else 0, "told"))
     assert program.main() == 1
 
 
