@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ import lsmlake
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "connect(short=None): needs Spark, and runs a second time on Spark Connect")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts so what runs in the background; tests press Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     if JVM_OPTIONS not in given:  # a worker of pytest-xdist inherits them
         os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM_OPTIONS} {given}"
