@@ -390,6 +390,8 @@ def test_a_plan_and_a_merge_read_the_candidates_only():
     assert plan.pruned[-2:] == (("statistics", 20), ("indexes", 2))
     assert "-> 20 (statistics) -> 2 (indexes)" in table.scan(where="k IN (3, 23, 8005)").explain()
     assert table.scan(where="k = 3 OR v >= 0").plan().files == 20, "v has no index"
+    assert table.scan(where="k = 3 OR k = 4").plan().files == 2
+    assert table.scan(where="k = 3 OR k > 8").plan().files == 20, "an index knows nothing of ranges"
     assert table.scan(where="k = 3 AND v >= 0").plan().files == 1
     assert table.scan(where="NOT (k = 3)").plan().files == 20
     table.alter(set_option("file-index.read.enabled", "false"))
