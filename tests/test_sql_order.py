@@ -19,6 +19,9 @@ def lake(tmp_path_factory) -> lsmlake.Lake:
     lake.sql("USE d")
     lake.create_table("d.e", "id INT, v INT").append({"id": [n % 50 for n in range(1000)], "v": list(range(1000))}, cast=True)
     lake.sql("CREATE TABLE k AS SELECT v FROM e")
+    lake.sql(f"CREATE VIEW inner_joined AS {JOINED}")
+    lake.sql("CREATE TEMPORARY VIEW joined AS SELECT * FROM d.inner_joined WHERE v >= 0")
+    lake.sql("CREATE VIEW plain AS SELECT id, v FROM e WHERE v >= 0")
     return lake
 
 
@@ -36,6 +39,8 @@ def content(lake: lsmlake.Lake, name: str = "t") -> tuple[int, int, int]:
     ("query", "newest"),
     [
         ("SELECT id, v FROM e", (50, 950, 999)),
+        ("SELECT id, v FROM (SELECT * FROM plain) AS x WHERE v IN (999, 949, 3)", (2, 3, 999)),
+        ("SELECT * FROM joined ORDER BY v", (50, 950, 999)),
         ("SELECT id, v + 1 FROM e WHERE v < 500", (50, 451, 500)),
         (f"{JOINED} ORDER BY e.v", (50, 950, 999)),
         (f"(({JOINED} ORDER BY e.v))", (50, 950, 999)),
@@ -60,6 +65,10 @@ UNORDERED = [
     "SELECT id, sum(v) OVER (PARTITION BY v) FROM e",
     f"SELECT id, v FROM ({JOINED} ORDER BY v) WHERE v > 3",
     f"WITH x AS ({JOINED}) SELECT * FROM x",
+    "SELECT * FROM joined",
+    "SELECT id, v FROM e WHERE v IN (SELECT v FROM k)",
+    "SELECT id, v FROM e WHERE EXISTS (SELECT 1 FROM k WHERE k.v = e.v)",
+    "SELECT id, coalesce((SELECT max(k.v) FROM k WHERE k.v = e.v), 0) FROM e",
 ]
 
 

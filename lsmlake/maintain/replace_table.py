@@ -21,10 +21,13 @@ from lsmlake.schema.replaced import replaced
 from lsmlake.schema.schema import Schema
 from lsmlake.store.metadata import Metadata
 from lsmlake.write.append import appended_files
+from lsmlake.write.arrival import Ordered
 from lsmlake.write.upsert_tables import sorted_files
 
 
-def replace_table(meta: Metadata, name: str, wanted: Callable[[int, str], Schema], tables: Sequence[pa.Table]) -> Snapshot:
+def replace_table(
+    meta: Metadata, name: str, wanted: Callable[[int, str], Schema], tables: Sequence[pa.Table], ordered: Ordered = Ordered.ALL
+) -> Snapshot:
     """Replace a table.
 
     Args:
@@ -32,6 +35,7 @@ def replace_table(meta: Metadata, name: str, wanted: Callable[[int, str], Schema
         name: its name, for messages.
         wanted: makes the schema, as if for a new table, given the time in milliseconds and the uuid of the table.
         tables: the rows.
+        ordered: whether the rows of a key have an order.
 
     Raises:
         InvalidSchema: no table can have this schema, or this table cannot get it.
@@ -46,7 +50,7 @@ def replace_table(meta: Metadata, name: str, wanted: Callable[[int, str], Schema
         schema = replaced(version.schema, first, meta.schemas.ids()[-1] + 1, time_ms, name)
         check_new(schema, name)
         after = replace(version, schema=schema)
-        messages = appended_files(after, tables) if schema.append_only else sorted_files(after, tables)
+        messages = appended_files(after, tables) if schema.append_only else sorted_files(after, tables, ordered)
         succession = Succession(schema, version.number, remade=True)
         if published := succeed(after, messages, succession, replaces=list):
             return published

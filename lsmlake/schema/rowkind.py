@@ -72,15 +72,14 @@ def parse(data: pa.Table, source: Source, first_row: int | None = 0) -> pa.Chunk
             found=data.schema.names,
             cure="name a column of the data",
         )
-    column = data[source.column]
+    column, expected = data[source.column], " or ".join(repr(code) for code, _ in source.codes)
     if column.null_count and all(code is not None for code, _ in source.codes):
         raise InvalidData(
             "a row has no row kind: its value is null",
             where=_at(where, column.is_null(), first_row),
-            expected=" or ".join(repr(code) for code, _ in source.codes),
+            expected=expected,
             cure=_CURE_OF_NULL,
         )
-    expected = " or ".join(repr(code) for code, _ in source.codes)
     try:
         number = _code_numbers(column, [code for code, _ in source.codes])
     except (pa.ArrowException, TypeError, OverflowError) as unlike:

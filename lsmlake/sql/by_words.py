@@ -82,7 +82,7 @@ def _analyse(lake: Lake, engine: Engine | None, query: str, temporary: bool) -> 
             if not temporary:
                 _check_of_lake(tree, catalog)
             columns = lake.runtime.columns_of(engine.rows(tree, text, catalog).schema)
-    return Analysed(columns, frozenset(catalog.views()))
+    return Analysed(columns, frozenset(view.name.lower() for view in catalog.views()))
 
 
 def _check_of_lake(tree: exp.Expression, catalog: Catalog) -> None:

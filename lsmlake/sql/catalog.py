@@ -108,9 +108,9 @@ class Catalog:
                 return True
         return False
 
-    def views(self) -> set[str]:
-        """The names in lower case of the views that the text reads, directly or through others, once it is translated."""
-        return {name.lower() for (name, _), found in self._found.items() if isinstance(found, ViewUse)}
+    def views(self) -> list[ViewUse]:
+        """The views that the text reads, directly or through others, once it is translated."""
+        return [found for found in self._found.values() if isinstance(found, ViewUse)]
 
     def name(self, node: exp.Table) -> str:
         """The full name of a table in the text; the plain name of what is in no database."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.inferred import with_columns
+from lsmlake.api.inputs import Input
 from lsmlake.api.lake import Lake
+from lsmlake.api.lake_verbs.loading import created_from
+from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
-from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import grouped
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema import ddl
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
@@ -25,11 +26,13 @@ from lsmlake.schema.sized_text import TEXT_TYPE
 from lsmlake.schema.spelling import spelled
 from lsmlake.schema.type_text import backticked
 from lsmlake.schema.types import COMMENT
+from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import constant
-from lsmlake.sql.insert import order_of_rows
+from lsmlake.sql.insert import write_rows
 from lsmlake.sql.names import name_of
+from lsmlake.sql.row_order import order_of_rows
 from lsmlake.store.file_options import FileOptions
-from lsmlake.write.arrival import Arrival, Ordered
+from lsmlake.write.arrival import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")
 _WHOLE_KEY = "write PRIMARY KEY (columns) once"
@@ -68,8 +71,9 @@ class Definition:
         }
 
 
-def create(lake: Lake, node: exp.Create, text: Text, query_of: Query) -> Callable[[], object]:
+def create(catalog: Catalog, node: exp.Create, query_of: Query) -> Callable[[], object]:
     """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name [(columns)] [clauses] [AS query]"""
+    lake, text = catalog.lake, catalog.text
     text.word(node, "kind", "TABLE")
     exists, replaces = bool(node.args.get("exists")), bool(node.args.get("replace"))
     if exists and replaces:
@@ -101,40 +105,38 @@ def create(lake: Lake, node: exp.Create, text: Text, query_of: Query) -> Callabl
             return
         if there and not replaces:
             raise TableExists(f"table {name!r} exists", cure="choose another name, or write CREATE OR REPLACE TABLE")
-        rows = rows_of()
-        if isinstance(rows, pa.Table) and made.primary_key:
-            _check_order(lake, name, made, rows, order_of_rows(query))
+        rows, ordered = rows_of(), order_of_rows(query, catalog)
         if there:
-            _replace_by_rows(lake, name, made, rows)
+            _replace_by_rows(lake, name, made, rows, ordered)
         else:
-            lake.create_table_from(name, rows, **made.arguments)
+            load = partial(_load, ordered=ordered)
+            created_from(lake, name, rows, **made.arguments, cast=False, row_kind=None, load=load)
 
     return act
 
 
-def _check_order(lake: Lake, name: str, made: Definition, rows: pa.Table, ordered: Ordered) -> None:
-    """Raises InvalidData if a row of the table would depend on the order of rows that have none."""
-    if ordered is Ordered.ALL:
-        return
+def _load(table: Table, rows: Input, ordered: Ordered) -> Snapshot | None:
+    return write_rows(table, table.version, rows, None, ordered)
+
+
+def _replace_by_rows(lake: Lake, name: str, made: Definition, rows: pa.Table | SparkDataFrame, ordered: Ordered) -> None:
     columns, _ = with_columns(lake.runtime, rows, made.primary_key, None, FileOptions())
-    schema = Schema.create(columns, made.primary_key, made.partition_by, made.options, made.comment, 0, "", name)
-    groups = grouped(comparable([rows.select(schema.key)])[0])
-    Arrival(np.arange(rows.num_rows), ordered=ordered).check(rows, groups, rule_of(schema), schema.key)
+    if isinstance(rows, pa.Table):
+        _replace(lake, name, made, columns, [rows], ordered)
+    else:
+        _replace(lake, name, made, columns, [rows.toArrow()], Ordered.QUERY)
 
 
-def _replace_by_rows(lake: Lake, name: str, made: Definition, rows: pa.Table | SparkDataFrame) -> None:
-    columns, _ = with_columns(lake.runtime, rows, made.primary_key, None, FileOptions())
-    _replace(lake, name, made, columns, [rows if isinstance(rows, pa.Table) else rows.toArrow()])
-
-
-def _replace(lake: Lake, name: str, made: Definition, columns: pa.Schema, tables: Sequence[pa.Table]) -> None:
+def _replace(
+    lake: Lake, name: str, made: Definition, columns: pa.Schema, tables: Sequence[pa.Table], ordered: Ordered = Ordered.ALL
+) -> None:
     """Gives a table other columns, options and rows."""
 
     def wanted(time_ms: int, table_uuid: str) -> Schema:
         given = made.primary_key, made.partition_by, made.options, made.comment
         return Schema.create(columns, *given, time_ms, table_uuid, name)
 
-    replace_table(lake.table(name).meta, name, wanted, tables)
+    replace_table(lake.table(name).meta, name, wanted, tables, ordered)
 
 
 def _there(lake: Lake, name: str) -> bool:

@@ -33,6 +33,7 @@ from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
+from lsmlake.sql.row_order import order_of_rows
 from lsmlake.sql.select import Prepared, run
 from lsmlake.statements.explained import changed_table
 from lsmlake.store.version import Version
@@ -62,9 +63,6 @@ class _Insertion:
     replaces: Replacement | None
 
 
-_IN_ANY_ORDER = exp.Join, exp.Group, exp.Distinct, exp.SetOperation, exp.Window, exp.Pivot
-
-
 @dataclass(frozen=True)
 class Inserts:
     """Reads the statements of one text that add or replace whole rows. `engine`: None: this process executes queries. `now`: the
@@ -83,7 +81,7 @@ class Inserts:
 
         def act() -> pa.Table:
             rows, count = rows_of()
-            snapshot = _written(made.table, made.version, rows, made.replaces, order_of_rows(made.query))
+            snapshot = write_rows(made.table, made.version, rows, made.replaces, order_of_rows(made.query, self.catalog))
             return pa.table({"num_affected_rows": [count()], "snapshot": pa.array([snapshot and snapshot.id], pa.int64())})
 
         return act
@@ -142,7 +140,7 @@ class Inserts:
             identity = Identity(version.meta.env.ids())
             return lambda: publish(version, [], identity, Replacement(everything=True))
         replaces = self._replacement(table, version, condition)
-        return lambda: _written(table, version, version.schema.row_columns.empty_table(), replaces)
+        return lambda: write_rows(table, version, version.schema.row_columns.empty_table(), replaces)
 
     def _replacement(self, table: Table, version: Version, condition: exp.Expression | None) -> Replacement:
         """What is replaced: the partitions that satisfy the condition."""
@@ -196,23 +194,13 @@ def _replaced(made: _Insertion, mode: str) -> Iterator[str]:
     yield from contents(planned, mode)
 
 
-def _written(
+def write_rows(
     table: Table, version: Version, rows: object, replaces: Replacement | None, ordered: Ordered = Ordered.ALL
 ) -> Snapshot | None:
+    """Adds rows to a table, or replaces some by them, as one commit. `ordered`: see `Request`."""
     compact = None if replaces is None and not version.schema.append_only else False
     identity, request = Identity(version.meta.env.ids()), Request(replaces=replaces, ordered=ordered)
     return write(version, table.runtime, table.name, rows, request, identity, compact)
-
-
-def order_of_rows(query: exp.Expression) -> Ordered:
-    """Whether the rows of a query in this process have an order: that of its text, of one table or file, or of ORDER BY."""
-    inner = query.unnest()
-    if isinstance(inner, exp.Query) and inner.args.get("order") is not None:
-        return Ordered.ALL
-    mixes = any(
-        not isinstance(node, exp.Union) or node.args.get("distinct") is not False for node in query.find_all(*_IN_ANY_ORDER)
-    )
-    return Ordered.QUERY if mixes else Ordered.ALL
 
 
 def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expression:

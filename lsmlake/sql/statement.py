@@ -143,7 +143,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         case exp.TruncateTable():
             return _done(Inserts(text, catalog, prepared, engine, now).truncate(node))
         case exp.Create():
-            return _done(create.create(lake, node, text, rows_of))
+            return _done(create.create(catalog, node, rows_of))
     word, _ = first_word(text.text)
     text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
 

@@ -17,7 +17,7 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import Schema
 from lsmlake.store.version import Version
-from lsmlake.write.arrival import Arrival
+from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import Request, order_of, prepare
@@ -79,10 +79,10 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> I
         first += table.num_rows
 
 
-def sorted_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
+def sorted_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = Ordered.ALL) -> list[CommitMessage]:
     """Writes the rows of a new table to files at the last level, and returns one message per bucket. An error removes what was
-    written."""
-    return _messages(version, _prepared(tables, version.schema, Request()), Replacement(everything=True), None)
+    written. `ordered`: see `Request`."""
+    return _messages(version, _prepared(tables, version.schema, Request(ordered=ordered)), Replacement(everything=True), None)
 
 
 def _released(parts: list[Part]) -> Iterator[Part]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from lsmlake.api.inferred import with_columns
 from lsmlake.api.inputs import Input
@@ -94,12 +95,14 @@ def created_from(
     cast: bool,
     row_kind: RowKinds | None,
     files: FileOptions = FileOptions(),
+    load: Callable[[Table, Data | Input], Snapshot | None] | None = None,
 ) -> tuple[Table, Snapshot | None]:
-    """`Lake.create_table_from`, with the snapshot of its commit; None for data without rows."""
+    """`Lake.create_table_from`, with the snapshot of its commit; None for data without rows. `load`: writes the rows. Default:
+    `added`."""
     columns, rows = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind), files)
     table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
     try:
-        return table, added(table, rows, cast=cast, row_kind=row_kind)
+        return table, (load or partial(added, cast=cast, row_kind=row_kind))(table, rows)
     except BaseException:
         if table.meta.snapshots.latest_id() is None:  # no other writer has committed
             lake.drop_table(name)

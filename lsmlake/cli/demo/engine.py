@@ -24,12 +24,11 @@ class EngineName(str, Enum):
     @staticmethod
     def of(given: str | None) -> EngineName | None:
         """None: none was given. Raises InvalidOption."""
-        known = [one.value for one in EngineName]
-        if given is None or given in known:
-            return None if given is None else EngineName(given)
-        raise InvalidOption(
-            "there is no such engine", where="--engine", expected=" or ".join(known), found=repr(given), cure="write one of these"
-        )
+        known = {one.value: one for one in EngineName}
+        if given is not None and given not in known:
+            what, expected = "there is no such engine", " or ".join(known)
+            raise InvalidOption(what, where="--engine", expected=expected, found=repr(given), cure="write one of these")
+        return None if given is None else known[given]
 
 
 class Engine(Protocol):
@@ -45,8 +44,8 @@ class Engine(Protocol):
         """The warehouse, opened."""
 
     def stream(self, table: Table, source: Source) -> Iterator[int]:
-        """Write the events to the table beside the caller. Yields the number of micro-batches done, each time it has grown, until
-        all are; left early, it stops. Raises LakeError."""
+        """Write the events to the table beside the caller. Yields the number of micro-batches done, in ascending order, until all
+        are; left early, it stops. Raises LakeError."""
 
     def ask(self, table: Table, query: str) -> list[dict]:
         """The answer to a query of `demo.queries`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Event
 
 import duckdb
@@ -16,7 +17,6 @@ from lsmlake.api.table import Table
 from lsmlake.cli.demo.source import Source
 from lsmlake.warehouse import connect
 
-_LOOK_SECONDS = 0.05
 _WRITER = "demo"
 
 
@@ -31,28 +31,26 @@ class InProcess:
         return self._lake
 
     def stream(self, table: Table, source: Source) -> Iterator[int]:
-        done, stop = [0], Event()
+        done: SimpleQueue[int | None] = SimpleQueue()
+        stop = Event()
 
         def write() -> None:
-            for number, file in enumerate(sorted(source.directory.glob("*.parquet"))):
-                if stop.is_set():
-                    return
-                table.upsert(file, writer_id=_WRITER, commit_id=number)
-                done[0] = number + 1
+            try:
+                for number, file in enumerate(sorted(source.directory.glob("*.parquet"))):
+                    if stop.is_set():
+                        break
+                    table.upsert(file, writer_id=_WRITER, commit_id=number)
+                    done.put(number + 1)
+            finally:
+                done.put(None)
 
-        reported = 0
         with ThreadPoolExecutor(1, "lsmlake-demo") as pool:
             writing = pool.submit(write)
             try:
-                ended = False
-                while not ended:
-                    ended = bool(wait([writing], _LOOK_SECONDS).done)
-                    if done[0] > reported:
-                        reported = done[0]
-                        yield reported
-                writing.result()  # raises its error
+                yield from iter(done.get, None)
             finally:
                 stop.set()
+            writing.result()  # raises its error
 
     def ask(self, table: Table, query: str) -> list[dict]:
         return self._lake.sql(query.format(flights=table.name)).to_arrow().to_pylist()

