@@ -68,7 +68,7 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
         if not context.filters:  # there Spark gives false where it is not known whether the query has the value
             return made._replace(sql=f"coalesce({sql}, false)")
         if not _decides(node):
-            what = "where a null meets IN of a query, Spark's plan decides whether this is null or false"
+            what = "whether IN of a query gives null or false here, where a value is null, depends on Spark's plan"
             context.text.refuse(node, what, cure="write IS TRUE after it, or make it a column of a query in FROM")
         return made._replace(sql=sql)
     nodes = [node.this, *node.expressions]

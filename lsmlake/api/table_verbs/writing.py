@@ -18,7 +18,7 @@ from lsmlake.api.types import (
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
 from lsmlake.commit.replay import Identity
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
@@ -271,7 +271,14 @@ class Writing(Handle):
     ) -> Snapshot | None:
         return write(version, self.runtime, self.name, data, request, identity, compact, evolving, files)
 
+    def _check_names(self, **names: str | Path | None) -> None:
+        """Raises InvalidOption if one of these arguments is an empty text, which is no name."""
+        if empty := [name for name, given in names.items() if given == ""]:
+            what, cure = f"{empty[0]} is empty", "name it, or leave it out"
+            raise InvalidOption(what, where=self.name, expected="a name, or None", found="''", cure=cure)
+
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
+        self._check_names(writer_id=writer_id)
         if commit_id is None:
             return Identity(writer_id or self.meta.env.ids())
         if not writer_id:
@@ -310,6 +317,7 @@ class Writing(Handle):
         Example:
             >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
         """
+        self._check_names(writer_id=writer_id, checkpoint=checkpoint, replaces=replaces)
         return self.runtime.sink(self, writer_id, self._streamed(row_kind, order_by, cast), checkpoint, replaces)
 
     def write_stream(
@@ -340,6 +348,7 @@ class Writing(Handle):
             writer_id: as in `sink`. Default: the id of the query, which is stored in its checkpoint.
             cast: as in `upsert`.
         """
+        self._check_names(query_name=query_name, writer_id=writer_id)
         request = self._streamed(row_kind, order_by, cast)
         return self.runtime.write_stream(self, df, checkpoint, trigger or {}, request, query_name, writer_id)
 
