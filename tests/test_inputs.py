@@ -25,7 +25,7 @@ from strategies import UTC, new_lake
 
 from lsmlake.api.lake import table_at
 from lsmlake.api.table import Table
-from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema
 from lsmlake.schema.lossless import convert
 from lsmlake.warehouse import connect
 
@@ -598,17 +598,17 @@ def test_times_in_json_keep_their_zones_and_dates_their_type(tmp_path, texts, ty
 
 @pytest.mark.parametrize("arguments", [{"writer_id": ""}, {"writer_id": "", "commit_id": 1}])
 def test_an_empty_writer_is_no_writer(arguments):
-    with pytest.raises(InvalidOption, match="writer_id is empty, expected a name, or None, found ''; name it, or leave it out"):
+    with pytest.raises(InvalidData, match="writer_id is empty, expected a name, or None, found ''; name it, or leave it out"):
         table_of().upsert({"k": [1], "v": [1]}, **arguments)
 
 
 @pytest.mark.parametrize("arguments", [{"writer_id": ""}, {"checkpoint": ""}, {"writer_id": "a", "replaces": ""}])
 def test_a_sink_takes_no_empty_names(arguments):
-    with pytest.raises(InvalidOption, match="is empty"):
+    with pytest.raises(InvalidData, match="is empty"):
         table_of().sink(**arguments)
 
 
 @pytest.mark.parametrize("arguments", [{"writer_id": ""}, {"query_name": ""}])
 def test_a_stream_takes_no_empty_names(arguments):
-    with pytest.raises(InvalidOption, match="is empty"):
+    with pytest.raises(InvalidData, match="is empty"):
         table_of().write_stream(None, checkpoint="c", **arguments)

@@ -18,7 +18,7 @@ from lsmlake.api.types import (
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
 from lsmlake.commit.replay import Identity
-from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
@@ -272,10 +272,10 @@ class Writing(Handle):
         return write(version, self.runtime, self.name, data, request, identity, compact, evolving, files)
 
     def _check_names(self, **names: str | Path | None) -> None:
-        """Raises InvalidOption if one of these arguments is an empty text, which is no name."""
+        """Raises InvalidData if one of these arguments is an empty text, which is no name."""
         if empty := [name for name, given in names.items() if given == ""]:
             what, cure = f"{empty[0]} is empty", "name it, or leave it out"
-            raise InvalidOption(what, where=self.name, expected="a name, or None", found="''", cure=cure)
+            raise InvalidData(what, where=self.name, expected="a name, or None", found="''", cure=cure)
 
     def _identity(self, writer_id: str | None, commit_id: int | None) -> Identity:
         self._check_names(writer_id=writer_id)
