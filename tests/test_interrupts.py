@@ -277,7 +277,7 @@ def test_the_result_of_a_statement_goes_with_the_last_one_that_holds_it():
     try:
         connection = Connection(duckdb.connect(":memory:"))
         connection.execute("SELECT 1")
-        inner = weakref.ref(connection._inner)
+        inner = weakref.ref(connection.inner)
         del connection
         assert inner() is None
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -28,8 +28,8 @@ _CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order")
 def connected(zone: str, what: str) -> Iterator[Connection]:
     """A connection to a database in memory that nobody else uses meanwhile, without the functions of Spark.
 
-    Tables and views must be made `TEMP`. The next statement finds the settings of `_CHANGED` as they were; it must not change
-    others.
+    Tables and views must be made `TEMP`. The next user of the database finds the settings of `_CHANGED` as they were; a statement
+    must not change others.
 
     Args:
         zone: the time zone of the session.
@@ -38,22 +38,21 @@ def connected(zone: str, what: str) -> Iterator[Connection]:
     Raises:
         MissingDependency: DuckDB is not installed.
     """
-    with opened(zone, what) as (connection, _):
+    with opened(zone, what) as connection:
         yield connection
 
 
 @contextmanager
-def opened(zone: str, what: str) -> Iterator[tuple[Connection, Database]]:
-    """As `connected`, with the database."""
+def opened(zone: str, what: str, setup: Callable[[Database], Iterable[str]] = lambda database: ()) -> Iterator[Connection]:
+    """As `connected`. `setup`: the statements that set up the connection."""
     need("duckdb", what)
     with borrowed(_SETTINGS) as database:
-        connection = database.cursor()
+        statements = [*(f"RESET {name}" for name in _CHANGED), f"SET TimeZone = '{_zone_in_duckdb(zone)}'", *setup(database)]
+        connection = database.cursor("; ".join(statements))
         try:
-            connection.execute(f"SET TimeZone = '{_zone_in_duckdb(zone)}'")
-            yield connection, database
+            yield connection
         finally:
             connection.close()
-        database.execute("; ".join(f"RESET {name}" for name in _CHANGED))
 
 
 def _zone_in_duckdb(zone: str) -> str:

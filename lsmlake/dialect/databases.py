@@ -31,12 +31,15 @@ class Database:
         quoted = self.folder.replace("'", "''")
         self._root.execute(f"SET temp_directory = '{quoted}'")  # DuckDB makes it when it needs it, and removes it
 
-    def cursor(self) -> Connection:
-        """A new connection. Closing it removes what it made `TEMP`."""
-        return Connection(self._root.cursor())
+    def cursor(self, setup: str) -> Connection:
+        """A new connection, on which the statements `setup` were executed. Closing it removes what it made `TEMP`."""
 
-    def execute(self, statement: str) -> None:
-        self._root.execute(statement)
+        def opened():
+            inner = self._root.inner.cursor()
+            inner.execute(setup)
+            return inner
+
+        return Connection(self._root.wait_for(opened))
 
     def close(self) -> None:
         self._root.close()

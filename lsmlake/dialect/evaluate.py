@@ -58,9 +58,12 @@ class Columns:
         given = rows.select(list(self.needs)) if self.needs else pa.table({"_": pa.nulls(rows.num_rows, pa.int8())})
         query = f"SELECT {chosen} FROM {_ROWS}"
         with spark_connected(self.zone, "an expression", query) as connection, translated_errors():
-            connection.register(_ROWS, given)
-            found = connection.sql(query).to_arrow_table()
-        return as_schema(found, self.schema)
+
+            def found() -> pa.Table:
+                connection.register(_ROWS, given)
+                return connection.sql(query).to_arrow_table()
+
+            return as_schema(connection.wait_for(found), self.schema)
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,12 @@ class Connection:
     """A connection of DuckDB, with its methods."""
 
     def __init__(self, inner) -> None:  # the type belongs to an optional package
-        self._inner = inner
+        self.inner = inner
         self._waiting: _Waiting | None = None
         self._left = False  # a statement runs that nobody waits for any more
 
     def __getattr__(self, name: str):
-        return _wrapped(self, getattr(self._inner, name))
+        return _wrapped(self, getattr(self.inner, name))
 
     def register_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         """Lets a statement read the batches under a name, once. The thread that waits for the statement reads them."""
@@ -60,17 +60,17 @@ class Connection:
             return call()
         waiting = self._waiting = _Waiting(call)
         try:
-            return waiting.result(self._inner.interrupt)
+            return waiting.result(self.inner.interrupt)
         finally:
             self._left, self._waiting = waiting.is_running, None
 
     def unregister(self, name: str) -> None:
         if not self._left:
-            self.wait_for(lambda: self._inner.unregister(name))
+            self.wait_for(lambda: self.inner.unregister(name))
 
     def close(self) -> None:
         if not self._left:
-            self._inner.close()  # executes nothing
+            self.inner.close()  # executes nothing
 
 
 class Relation:

@@ -23,16 +23,18 @@ def spark_connected(zone: str, what: str = "SQL", sql: str | None = None) -> Ite
     Raises:
         MissingDependency: DuckDB is not installed.
     """
-    with opened(zone, what) as (connection, database):
-        _make_macros(connection, database, zone, sql)
+    with opened(zone, what, lambda database: _macros(database, zone, sql)) as connection:
         yield connection
 
 
-def _make_macros(connection: Connection, database: Database, zone: str, sql: str | None) -> None:
-    """Makes the macros that `sql` calls: for UTC they stay in the database, those for another zone go with the connection."""
-    missing = {head: body for head, body in called(macros("UTC"), sql).items() if head not in database.made}
-    connection.execute("; ".join(f"CREATE MACRO {head} AS {body}" for head, body in missing.items()))
-    database.made.update(missing)
+def _macros(database: Database, zone: str, sql: str | None) -> Iterator[str]:
+    """Statements that make the macros that `sql` calls: for UTC they stay in the database, those for another zone go with the
+    connection."""
+    for head, body in called(macros("UTC"), sql).items():
+        if head not in database.made:
+            yield f"CREATE MACRO {head} AS {body}"
+            database.made.add(head)
     if zone != "UTC":
-        own = {head: body for head, body in called(macros(zone), sql).items() if head in ZONED}
-        connection.execute("; ".join(f"CREATE TEMP MACRO {head} AS {body}" for head, body in own.items()))
+        for head, body in called(macros(zone), sql).items():
+            if head in ZONED:
+                yield f"CREATE TEMP MACRO {head} AS {body}"

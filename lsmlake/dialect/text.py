@@ -46,9 +46,11 @@ _PARTS = ("this", "expression", "expressions")
 class Text:
     """A SQL text, and the places of its parsed parts."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, written: str | None = None) -> None:
+        """`written`: what errors show, if some of its words are blanks in `text`."""
         try:
             self.text = requoted(text)
+            self._written = self.text if written is None else requoted(written)
         except SqlglotError as error:
             raise InvalidQuery("the text is not SQL", where=shown(text)) from error
 
@@ -82,7 +84,7 @@ class Text:
         return found
 
     def _parsed(self) -> exp.Expression:
-        where = shown(self.text)
+        where = shown(self._written)
         try:
             found = [part for part in sqlglot.parse(self.text, dialect=PlainSpark) if part is not None]
         except ParseError as error:
@@ -107,13 +109,13 @@ class Text:
     def place(self, node: exp.Expression) -> str:
         """Where a node stands in the text."""
         starts = [part.meta[PLACE] for part in node.walk() if PLACE in part.meta]
-        return self._at(min(starts)) if starts else shown(self.text)
+        return self._at(min(starts)) if starts else shown(self._written)
 
     def _at(self, start: int) -> str:
         """A place of the text, and the text around it."""
         line, first = self.text.count("\n", 0, start) + 1, self.text.rfind("\n", 0, start) + 1
         place = f"line {line}, character {start - first + 1}" if "\n" in self.text.strip() else f"character {start + 1}"
-        return f"{place} of {shown(self.text, start)}"
+        return f"{place} of {shown(self._written, start)}"
 
     def refuse(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
         """Raises InvalidQuery with the place of the node."""

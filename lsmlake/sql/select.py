@@ -69,8 +69,12 @@ def opened(prepared: Prepared):  # the types belong to an optional package
         connection = stack.enter_context(spark_connected(prepared.zone, "SQL in this process", statement))
         stack.enter_context(own_errors(prepared.plans))
         stack.enter_context(translated_errors())
-        create_views(connection, prepared.uses, sources)
-        yield connection, connection.sql(statement)
+
+        def bound():
+            create_views(connection, prepared.uses, sources)
+            return connection.sql(statement)
+
+        yield connection, connection.wait_for(bound)
 
 
 def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Source | pa.Table]:

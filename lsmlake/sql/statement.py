@@ -76,11 +76,11 @@ def execute(
         if query_for and first not in _SHOWING:
             raise InvalidQuery(f"{query_for} takes a query", expected=_QUERIES, found=first)
         return action()
-    mode = None
+    mode, written = None, given
     if first == "EXPLAIN":  # its place becomes blank, so that places in the rest are right
         mode, stop = mode_of(given, behind, spark=engine is not None)
         given = given[: behind - len(first)] + " " * (stop - behind + len(first)) + given[stop:]
-    text = Text(given)
+    text = Text(given, written)
     with text.read() as tree:
         if query_for and mode is None and not isinstance(tree, (exp.Query, exp.Values)):
             text.refuse(tree, f"{query_for} takes a query", expected=_QUERIES, found=first)
