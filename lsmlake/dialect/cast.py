@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
+
 import pyarrow as pa
 
 from lsmlake.dialect import interval_cast
@@ -26,6 +29,7 @@ from lsmlake.dialect.types import (
 from lsmlake.schema.intervals import is_interval
 
 _SHORT = 100
+_USUAL = re.compile(r"'(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?'", re.ASCII)
 
 
 def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) -> str | None:
@@ -131,6 +135,8 @@ def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | None:
     t = pa.types
     name = duck_name(wanted)
+    if is_time(wanted) and (moment := _written(sql)) is not None:
+        return cast(f"CAST('{moment}' AS TIMESTAMP)", TIMESTAMP_NTZ, wanted)
     if t.is_integer(wanted):
         return f"{word}({macro}_integer_text({sql}) AS {name})"
     if t.is_floating(wanted):
@@ -146,6 +152,20 @@ def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | No
     if wanted == TIMESTAMP:
         return f"{macro}_instant_text({sql})"
     return f"{macro}_time_text({sql})" if wanted == TIMESTAMP_NTZ else None
+
+
+def _written(sql: str) -> datetime | None:
+    """The time that a literal has in its usual form, with neither zone nor gap: DuckDB plans other texts in 20 ms, by regular
+    expressions."""
+    if (found := _USUAL.fullmatch(sql)) is None:
+        return None
+    year, month, day, hour, minute, second, fraction = (
+        int(part or 0) for part in (*found.groups()[:6], (found[7] or "").ljust(6, "0"))
+    )
+    try:
+        return datetime(year, month, day, hour, minute, second, fraction)
+    except ValueError:
+        return None
 
 
 def _number(sql: str, found: pa.DataType, wanted: pa.DataType, word: str) -> str:
