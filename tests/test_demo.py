@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import SCALE
 from rich.console import Console
 
 import lsmlake
@@ -134,6 +135,8 @@ def test_what_it_keeps_is_the_final_state(emitted):
 
 
 def test_the_demo_fails_with_the_difference_if_the_table_is_wrong(engine, tmp_path: Path):
+    if engine == "spark" and SCALE < 1:
+        pytest.skip("a short run: what compares the tables is the same without Spark")
     process = start(tmp_path, "--engine", engine, days=2, batches=3, more=WRONG)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 1, out + err

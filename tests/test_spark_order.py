@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from spark_support import same
+from spark_support import on_connect, same
+from strategies import UTC
 
 import lsmlake
 from lsmlake.errors import InvalidQuery
@@ -42,11 +44,16 @@ def test_a_shuffled_feed_gives_the_table_by_its_commit_columns(spark, spark_lake
         feed = orders.read_stream(start="from-snapshot", snapshot=1, **how).join(names, "cust")
         query = named.write_stream(feed, checkpoint=tmp_path / checkpoint, trigger=AVAILABLE, row_kind="_row_kind")
         query.awaitTermination(120)
+        progress.extend(query.recentProgress)
 
+    progress: list = []
     with pytest.raises(PySparkException, match="have passed a shuffle"):
         joined("unordered")
     assert named.scan().count() == 0
     joined("ordered", commit_columns=True)
+    if not on_connect():
+        newest = max(row.observedMetrics["lsmlake"].newest_change_ms for row in progress if row.observedMetrics)
+        assert datetime.fromtimestamp(newest / 1000, UTC) == orders.snapshots()["commit_time"][-1].as_py()
     same(named.df(), sorted(((i, i % 5, f"c{i % 5}") for i in range(200)), key=repr))
     assert named.scan().to_arrow().column_names == ["id", "cust", "name"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from effort import in_turn
 from pyspark.errors import PySparkException
 from sized_text_cases import CONDITIONS, KEPT, QUERIES, ROWS, STORED, TABLES, TOO_LONG
 
@@ -66,13 +67,16 @@ def test_tables_of_the_lake_answer_alike(filled):
         with pytest.raises(InvalidData, match="shorten the value, or write"):
             filled.sql(f"INSERT INTO t VALUES {row}")
     table = filled.table("d.t")
-    for strategy in ("native", "arrow"):
-        found = {one: ids(table.scan(where=one).to_spark(strategy).collect()) for one in CONDITIONS if "SELECT" not in one}
-        assert found == {one: CONDITIONS[one] for one in found}
     filled.sql("CREATE VIEW w AS SELECT * FROM t")
-    for name in ("t", "w AS t"):
-        found = {one: ids(filled.sql(f"SELECT id FROM {name} WHERE {one}").collect()) for one in CONDITIONS}
-        assert found == CONDITIONS
+    ways = (
+        lambda one: table.scan(where=one).to_spark("native"),
+        lambda one: table.scan(where=one).to_spark("arrow"),
+        lambda one: filled.sql(f"SELECT id FROM t WHERE {one}"),
+        lambda one: filled.sql(f"SELECT id FROM w AS t WHERE {one}"),
+    )
+    for number, way in enumerate(ways):
+        tried = [one for one in CONDITIONS if in_turn(one, number, len(ways)) and ("SELECT" not in one or number > 1)]
+        assert {one: ids(way(one).collect()) for one in tried} == {one: CONDITIONS[one] for one in tried}
     assert {one: sorted(plain(filled.sql(one).collect()), key=str) for one in QUERIES} == QUERIES
     query, types = KEPT
     filled.sql(f"CREATE TABLE made AS {query}")

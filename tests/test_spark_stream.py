@@ -62,6 +62,12 @@ def run(query) -> None:
         raise AssertionError(str(failure))
 
 
+def metrics(progress):
+    """The values of our metrics in a progress of a query."""
+    row = progress.observedMetrics["lsmlake"]
+    return row.values if on_connect() else row  # PySpark 4.3's Row of a Connect query has the fields values and schema
+
+
 def started(writer, folder: Path):
     return writer.option("checkpointLocation", str(folder / "c")).trigger(**AVAILABLE).start()
 
@@ -81,8 +87,10 @@ def check(table: lsmlake.Table, files: int = FILES) -> None:
 
 
 def test_a_stream_is_applied_batch_by_batch(table, source, tmp_path):
-    run(table.write_stream(source, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE))
+    query = table.write_stream(source, checkpoint=str(tmp_path / "checkpoint"), trigger=AVAILABLE)
+    run(query)
     check(table)
+    assert [list(metrics(progress)) for progress in query.recentProgress] == [[WIDTH]] * FILES
     writers, numbers, rows = zip(*commits(table), strict=True)
     assert (len(set(writers)), numbers, rows) == (1, tuple(range(FILES)), (WIDTH,) * FILES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import math
 import re
 from decimal import Decimal
@@ -250,3 +251,17 @@ def test_decimals_are_integers_as_far_as_they_fit():
         with table.meta.env.storage.read(path) as source:
             physical = pq.ParquetFile(source).schema
         assert [physical.column(i).physical_type for i in range(4)] == ["INT64", "INT32", "INT64", "FIXED_LEN_BYTE_ARRAY"]
+
+
+def test_a_write_tells_of_its_buckets_in_the_log(caplog):
+    table = new_lake().create_table("d.t", "k BIGINT", primary_key=["k"], options={"num-sorted-run.compaction-trigger": 3})
+    table.upsert({"k": [1]})
+    caplog.set_level(logging.INFO, "lsmlake")
+    for key in range(3):
+        table.upsert({"k": [key]}, compact=None if key == 2 else False)
+    told = [re.sub(r"in [\d.]+ s", "in T s", line) for line in caplog.messages]
+    assert told == [
+        "d.db/t: snapshot 2, 1 rows, 1 buckets, 0 of them compacted in T s, at most 1 runs at level 0",
+        "d.db/t: snapshot 3, 1 rows, 1 buckets, 0 of them compacted in T s, at most 2 runs at level 0",
+        "d.db/t: snapshot 4, 1 rows, 1 buckets, 1 of them compacted in T s, at most 0 runs at level 0",
+    ]

@@ -134,7 +134,8 @@ class CommitMessage:
 
     `append`: the new level-0 run, always valid. `compact`: an edit with the same rows compacted, used instead of `append` if
     `compact.base` is still the state of the bucket. A pure compaction has no `append`. `rows`: the user's rows after rows of
-    equal keys were combined. `written`: all paths that the task wrote; the commit removes those it does not use.
+    equal keys were combined. `written`: all paths that the task wrote; the commit removes those it does not use. `compact_ms`:
+    how long an inline compaction took.
     """
 
     bucket: Bucket
@@ -142,3 +143,4 @@ class CommitMessage:
     compact: BucketEdit | None = None
     rows: int = 0
     written: tuple[str, ...] = ()
+    compact_ms: int = 0

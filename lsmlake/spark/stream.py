@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from functools import partial, wraps
 
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
@@ -24,6 +25,7 @@ from lsmlake.commit.replay import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
+from lsmlake.schema.commit_columns import COMMIT_TIME
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried
@@ -33,6 +35,8 @@ from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import Request, unstored
 
 _WRITTEN = Batches()
+_OBSERVED = "lsmlake"
+"""The name of the metrics in the progress of a query."""
 _LATE, _STARTS = "Python worker failed to connect back", 3
 _log = logging.getLogger("lsmlake")
 
@@ -145,10 +149,18 @@ def write_stream(
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
-    writer = df.writeStream.foreachBatch(Sink(table, writer_id, request, str(checkpoint), None))
+    writer = _observed(df).writeStream.foreachBatch(Sink(table, writer_id, request, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer if query_name is None else writer.queryName(query_name)
     return started(writer.trigger(**trigger) if trigger else writer, table.name)
+
+
+def _observed(df):
+    """A stream that counts its rows for the progress of its query, and says how far a feed of changes has come."""
+    metrics = [F.count(F.lit(1)).alias("rows")]
+    if COMMIT_TIME in df.columns:
+        metrics.append(F.unix_millis(F.max(F.col(COMMIT_TIME))).alias("newest_change_ms"))
+    return df.observe(_OBSERVED, *metrics)
 
 
 def started(writer, name: str):

@@ -252,6 +252,8 @@ def _contain_any(tables: Iterable[pa.Table], keys: pa.Table) -> bool:
 def _compacted(
     files: BucketFiles, message: CommitMessage, base: BucketState, pick: Picker, cached_rows: dict[str, pa.Table], reports: bool
 ) -> CommitMessage:
+    clock = files.meta.env.clock
+    began_ms = clock()
     try:
         compacted = compact_bucket(files, base, pick, cached_rows, message.append.added, reports=reports)
     except Unmergeable as error:
@@ -267,4 +269,4 @@ def _compacted(
     if compacted is None or (compacted.compact.added == message.append.added and not compacted.compact.removed):
         return message
     edit = replace(compacted.compact, changelog=message.append.changelog + compacted.compact.changelog)
-    return replace(message, compact=edit, written=message.written + compacted.written)
+    return replace(message, compact=edit, written=message.written + compacted.written, compact_ms=clock() - began_ms)

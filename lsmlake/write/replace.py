@@ -7,6 +7,7 @@ rows of commits after it stay. The snapshot has no changelog; readers of changes
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,14 +18,18 @@ import pyarrow as pa
 from lsmlake.commit.commit import commit
 from lsmlake.commit.replay import Identity
 from lsmlake.dialect.where import predicate_of
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, LakeError, RowPlace, Wording
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.levels import Levels
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
+from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
+
+_log = logging.getLogger("lsmlake")
 
 Check = Callable[[Version, Sequence[CommitMessage]], None]
 """Is given the version that a commit follows, in each attempt, and what was written. Raises Overtaken if the rows depend on
@@ -159,14 +164,35 @@ def publish(
     properties: Mapping[str, str] = {},
 ) -> Snapshot | None:
     """Commits what a write made. Returns None if there was nothing to commit. `check`, `properties`: see `Request`."""
+
+    def restated(now: Version) -> Sequence[CommitMessage]:
+        check(now, messages)
+        return messages
+
+    if not messages and (replaces is None or check is not None):
+        return None
     if check is not None:
-
-        def restated(now: Version) -> Sequence[CommitMessage]:
-            check(now, messages)
-            return messages
-
-        return commit(version, messages, identity, properties, restated=restated).snapshot if messages else None
-    if replaces is not None:
+        committed = commit(version, messages, identity, properties, restated=restated)
+    elif replaces is not None:
         chosen = partial(replaces.chosen, version.schema, messages)
-        return commit(version, messages, identity, properties, replaces=chosen).snapshot
-    return commit(version, messages, identity, properties).snapshot if messages else None
+        committed = commit(version, messages, identity, properties, replaces=chosen)
+    else:
+        committed = commit(version, messages, identity, properties)
+    snapshot = committed.snapshot
+    if snapshot is not None and _log.isEnabledFor(logging.INFO):
+        _tell(version.meta, snapshot, messages)
+    return snapshot
+
+
+def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
+    """Says in the log what a write has made of its buckets, which it reads."""
+    compact_ms = [message.compact_ms for message in messages if message.compact is not None]
+    told = meta.paths.root, snapshot.id, snapshot.delta_rows, len(messages), len(compact_ms)
+    try:
+        states = Version.at(meta, snapshot).states([message.bucket for message in messages])
+    except LakeError as error:  # the write has succeeded; such as a snapshot that has expired already
+        _log.info("%s: snapshot %d, %d rows, %d buckets, %d of them compacted; their runs are not known: %s", *told, error)
+        return
+    runs = max((len(Levels.of(state.files).level0_runs) for state in states.values()), default=0)
+    line = "%s: snapshot %d, %d rows, %d buckets, %d of them compacted in %.2f s, at most %d runs at level 0"
+    _log.info(line, *told, sum(compact_ms) / 1000, runs)
