@@ -52,6 +52,8 @@ COMMANDS = {
     "options": Entry("lsmlake.cli.options", "List the options of a table, or all supported options."),
     "docs": Entry("lsmlake.cli.docs", "Print a document, such as sql, iceberg or format."),
 }
+ON_SPARK = frozenset(("demo", "compact"))
+"""The commands that may start Spark."""
 
 
 def single(name: str):

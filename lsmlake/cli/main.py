@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.machinery import ModuleSpec
 
 from lsmlake.undo import behind
 
@@ -13,10 +14,24 @@ _INTERRUPTED = 130
 """The exit code that Typer gives for KeyboardInterrupt, too."""
 
 
+class _WithoutPandas:
+    """PyArrow imports pandas, if it is installed, when it makes its first array of Python values. That takes half a second, and
+    no command without Spark uses it."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError("this process does without pandas", name=name)
+        return None
+
+
 def run() -> None:
     try:
         from lsmlake.cli.app import app
+        from lsmlake.cli.commands import ON_SPARK
 
+        if not ON_SPARK.intersection(sys.argv):
+            sys.meta_path.insert(0, _WithoutPandas)
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no error
         app(prog_name="lsmlake")
     except BaseException as error:

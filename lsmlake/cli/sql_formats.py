@@ -6,12 +6,14 @@ A writer of JSON or Parquet refuses two columns of one name. Parquet and Arrow a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lsmlake.beside import begin
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.text import csv_lines, json_lines
 from lsmlake.schema.interval_text import with_texts
@@ -30,6 +32,7 @@ ENDINGS = {
     ".txt": TABLE,
 }
 """The format of a file by the end of its name."""
+_HALF_ROWS_MIN = 2048
 _GROUP_ROWS, _GROUP_BYTES = 122_880, 64 << 20
 """When the rows for Parquet are enough for a row group."""
 
@@ -57,7 +60,8 @@ class Csv:
             self._sink.write(_bytes(csv_lines([pa.array([name], pa.string()) for name in schema.names])))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._sink.write(_bytes(csv_lines(with_texts(batch).columns)))
+        for lines in _in_halves(batch, lambda half: _bytes(csv_lines(with_texts(half).columns))):
+            self._sink.write(lines)
 
     def end(self) -> None:
         """There is no end."""
@@ -71,7 +75,8 @@ class JsonLines:
         self._sink = sink
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._sink.write(_bytes(json_lines(batch.schema.names, with_texts(batch).columns)))
+        for lines in _in_halves(batch, _objects):
+            self._sink.write(lines)
 
     def end(self) -> None:
         """There is no end."""
@@ -85,9 +90,10 @@ class JsonArray:
         self._sink, self._before = sink, b"[\n"
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._sink.write(self._before)
-        self._sink.write(_bytes(json_lines(batch.schema.names, with_texts(batch).columns, end=",\n"))[: -len(",\n")])
-        self._before = b",\n"
+        for lines in _in_halves(batch, partial(_objects, end=",\n")):
+            self._sink.write(self._before)
+            self._sink.write(lines[: -len(",\n")])
+            self._before = b",\n"
 
     def end(self) -> None:
         self._sink.write(b"[]\n" if self._before == b"[\n" else b"\n]\n")
@@ -147,6 +153,21 @@ def _check_names(schema: pa.Schema) -> None:
     if twice := [name for number, name in enumerate(schema.names) if name in schema.names[:number]]:
         cure = f"name one of them with AS, or use --format csv: SELECT ... AS {json.dumps(twice[0] + '_2')[1:-1]}"
         raise InvalidQuery("two columns have one name", where="--format", found=repr(twice[0]), cure=cure)
+
+
+def _in_halves(batch: pa.RecordBatch, lines: Callable[[pa.RecordBatch], memoryview]) -> Iterator[memoryview]:
+    """The lines of a batch. Another thread makes the first half of many."""
+    half = batch.num_rows // 2
+    if half < _HALF_ROWS_MIN:
+        yield lines(batch)
+        return
+    first, second = begin(partial(lines, batch.slice(0, half))), lines(batch.slice(half))
+    yield first.result()
+    yield second
+
+
+def _objects(batch: pa.RecordBatch, end: str = "\n") -> memoryview:
+    return _bytes(json_lines(batch.schema.names, with_texts(batch).columns, end=end))
 
 
 def _bytes(lines: pa.Array) -> memoryview:
