@@ -41,15 +41,24 @@ def plain(column: pa.Array) -> pa.Array:
 
 def json(column: pa.Array) -> pa.Array:
     """The values as JSON."""
+    return _marked(*_in_json(column))
+
+
+def _in_json(column: pa.Array) -> tuple[str, pa.Array]:
+    """The mark before and behind each value in JSON, and what stands between. Null stays null."""
     kind = column.type
     found = _text(column)
     if pa.types.is_floating(kind):
         finite = pc.is_finite(column)
-        found = pc.if_else(finite, found, quoted(found)) if pc.all(finite).as_py() is False else found
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found = quoted(found)
-    elif not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_nested(kind)):
-        found = joined('"', found, '"')  # dates, decimals and the like have nothing to escape
+        return "", pc.if_else(finite, found, quoted(found)) if pc.all(finite).as_py() is False else found
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return '"', _escaped(found)
+    plain = pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_nested(kind)
+    return "" if plain else '"', found  # dates, decimals and the like have nothing to escape
+
+
+def _marked(mark: str, values: pa.Array) -> pa.Array:
+    found = joined(mark, values, mark) if mark else values
     return found.fill_null("null") if found.null_count else found
 
 
@@ -73,12 +82,16 @@ def _cells(column: pa.Array) -> pa.Array:
 
 def quoted(text: pa.Array) -> pa.Array:
     """Text as strings of JSON. Null stays null."""
+    return joined('"', _escaped(text), '"')
+
+
+def _escaped(text: pa.Array) -> pa.Array:
     if _ESCAPED_IN_JSON[_bytes_of(text)].any():
         text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
         if pc.any(pc.match_substring_regex(text, "[\\x00-\\x1f]")).as_py():
             for character in _CONTROL:
                 text = pc.replace_substring(text, character, standard.dumps(character)[1:-1])
-    return joined('"', text, '"')
+    return text
 
 
 def _bytes_of(text: pa.Array) -> np.ndarray:
@@ -178,9 +191,14 @@ def _nested(column: pa.Array) -> pa.Array:
 def json_lines(names: Sequence[str], columns: Sequence[pa.Array], end: str = "\n") -> pa.Array:
     """One JSON object per row. `end`: what follows each."""
     parts: list[pa.Array | str] = []
+    before, behind = "{", ""
     for name, column in zip(names, columns, strict=True):
-        parts += [f"{', ' if parts else '{'}{standard.dumps(name, ensure_ascii=False)}: ", json(column)]
-    return joined(*parts, "}" + end)
+        mark, values = _in_json(column)
+        if values.null_count:  # a null has no marks
+            mark, values = "", _marked(mark, values)
+        parts += [f"{before}{standard.dumps(name, ensure_ascii=False)}: {mark}", values]
+        before, behind = f"{mark}, ", mark
+    return joined(*parts, behind + "}" + end)
 
 
 def _places(column: pa.Array) -> np.ndarray:
