@@ -81,7 +81,16 @@ def azure_server() -> Iterator[Server]:
         (pytest.fail if os.environ.get("LSMLAKE_REQUIRE_AZURITE") else pytest.skip)(missing)
     port = _free_port()
     endpoint = f"http://127.0.0.1:{port}/{_AZURE_ACCOUNT}"
-    command = [program, "--silent", "--inMemoryPersistence", "--blobHost", "127.0.0.1", "--blobPort", str(port)]
+    command = [
+        program,
+        "--silent",
+        "--inMemoryPersistence",
+        "--skipApiVersionCheck",
+        "--blobHost",
+        "127.0.0.1",
+        "--blobPort",
+        str(port),
+    ]
     with _running(command, endpoint, {"AZURITE_ACCOUNTS": f"{_AZURE_ACCOUNT}:{_AZURE_KEY}"}):
         _create_container(endpoint)
         yield Server(endpoint, f"az://{BUCKET}", azure_options(endpoint))

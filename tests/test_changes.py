@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from spark_support import same
 from strategies import new_lake
@@ -60,6 +61,18 @@ def test_changes_are_net_and_rows_that_only_moved_are_none(table, start, end, ex
     found = table.changes(start, end, columns=["k"])
     assert emitted(found.to_arrow()) == expected
     assert found.count() == len(expected)
+
+
+def test_a_row_that_is_dead_on_both_sides_of_a_file_is_no_change():
+    """The first row of key 1 stays in a large file of the last level, dead, while newer ones come and go above it."""
+    table = new_lake().create_table("d.t", "k BIGINT, v BIGINT", primary_key=["k"], options={"bucket": 1})
+    table.upsert({"k": range(100), "v": [0] * 100})
+    for value in (1, 2):
+        table.upsert({"k": [1], "v": [value]})
+    large = table.files().filter(pc.field("record_count") == 100)
+    assert large["deleted_record_count"].to_pylist() == [1]
+    expected = [("+U", 1, 2), ("-U", 1, 1)]
+    assert emitted(table.changes(2, 3).to_arrow()) == expected
 
 
 def test_both_halves_of_an_update_stand_together_with_all_columns(table):

@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 import pyarrow as pa
 import pytest
 from iceberg_reader import IcebergReader
-from object_servers import SECRET, Server, s3_server
+from object_servers import SECRET, Server, azure_server, s3_server
 from pyarrow import fs
 
 import lsmlake
@@ -159,3 +159,23 @@ def test_files_in_a_store_are_deleted_after_the_metadata_that_names_them(server,
     monkeypatch.setattr(storage, "delete_all", watched)
     table.expire_snapshots(retain_max=1, retain_min=1)
     assert deleted
+
+
+def test_pyiceberg_reads_a_table_of_azure():
+    """The addresses of `az://` are known to this library only; its metadata has those that Hadoop and PyIceberg know."""
+    pytest.importorskip("adlfs")
+    from pyiceberg.table import StaticTable
+
+    with azure_server() as server:
+        lake = lsmlake.connect(server.warehouse(), storage_options=server.options)
+        lake.create_database("d")
+        table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options=ON)
+        table.upsert(rows(1, 2, 3, v=1))
+        table.upsert(rows(2, v=5))
+        name, key = server.options["account_name"], server.options["account_key"]
+        account = f"DefaultEndpointsProtocol=http;AccountName={name};AccountKey={key};BlobEndpoint={server.endpoint};"
+        metadata_file = newest(table)
+        assert metadata_file.startswith(f"abfss://bucket@{name}.dfs.core.windows.net/")
+        properties = {"adls.connection-string": account, "adls.account-name": name, "adls.account-key": key}
+        found = StaticTable.from_metadata(metadata_file, properties | {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"})
+        assert sorted_rows(found.scan().to_arrow()) == sorted_rows(table.scan().to_arrow())

@@ -242,6 +242,14 @@ def a_hundred_files() -> FaultStorage:
     return storage
 
 
+@pytest.mark.parametrize("limit", range(0, 25, 3))
+def test_a_limit_is_reached_though_rows_at_level_0_delete_others(limit):
+    table = new_lake().create_table("d.t", "k BIGINT", primary_key=["k"], options={"bucket": 4})
+    table.upsert({"k": range(24)})
+    table.delete_keys({"k": range(0, 24, 2)}, compact=False)
+    assert table.scan(limit=limit).to_arrow().num_rows == min(limit, 12)
+
+
 @pytest.mark.parametrize(
     ("limit", "order", "where", "first", "files"),
     [
