@@ -1,4 +1,4 @@
-"""HTML for notebooks: small tables with all text escaped. Pure."""
+"""What notebooks and shells show: small tables of HTML with all text escaped, and the names that they complete. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from dataclasses import fields
 from html import escape
 
 _ROWS_MAX = 100
+_INSIDE = frozenset(
+    (
+        *("env", "meta", "runtime", "kept", "session", "states", "version", "moment"),  # of handles
+        *("run", "clauses", "encode", "decode", "of"),
+        *("base_manifest_list", "delta_manifest_list", "changelog_manifest_list", "index_manifest"),
+    )
+)
+"""Attributes of public values that only the library uses."""
 _TEXT_MAX = 200
+
+
+def offered(names: Iterable[str]) -> list[str]:
+    """Those of the names of a value that users have a use for."""
+    return [name for name in names if name not in _INSIDE]
 
 
 def html_pairs(title: str, pairs: Iterable[tuple[str, object]]) -> str:
@@ -34,6 +47,9 @@ def _text(value: object) -> str:
 
 class Shown:
     """Base class of dataclasses that a notebook shows as a table of their fields."""
+
+    def __dir__(self) -> list[str]:
+        return offered(super().__dir__())
 
     def _repr_html_(self) -> str:
         pairs = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self) if field.repr)

@@ -206,20 +206,62 @@ def test_reprs_are_short_and_html_is_escaped(table):
     evil = lake.create_table("d.evil", "`<b>` INT NOT NULL", primary_key=["<b>"], options={"bucket": 2}, comment="<i>")
     report = table.compact(full=True)
     for shown in (table, evil, lake, table.scan(where="k < 3 AND v > '<script>'"), table.changes(1), snapshot, report):
-        assert len(repr(shown)) < 250, repr(shown)
+        assert len(repr(shown)) <= 120, repr(shown)
         html = shown._repr_html_()
         assert html.startswith("<div>") and "<script>" not in html and "<b>`" not in html and "<td" in html
     assert "&lt;b&gt;" in evil._repr_html_() and "k &lt; 3" in table.scan(where="k < 3")._repr_html_()
     assert "d.db/t" in repr(table.scan()) and "limit 3" in repr(table.scan(limit=3))
-    assert "id=4" in repr(snapshot) and "manifest" not in repr(snapshot)
+    assert repr(snapshot).startswith("<lsmlake snapshot 4, APPEND, 10 of 310 rows, writer ")
+    merge = table.merge({"k": [1]}, "t.k = s.k").when_matched_delete()
+    for shown, text in ((table.scan().plan(), "2 files"), (merge, "clauses: delete")):
+        assert len(repr(shown)) <= 120 and text in repr(shown)
 
 
 def test_showing_reads_no_data(table, monkeypatch):
     from lsmlake.store import data_reader
 
     monkeypatch.setattr(data_reader.DataReader, "__init__", lambda *args, **kwargs: pytest.fail("a data file was opened"))
-    for shown in (table, table.scan(), table.changes(1)):
+    for shown in (table, table.changes(1)):
         repr(shown), shown._repr_html_()
+    repr(table.scan())
+
+
+def test_the_html_of_a_scan_shows_its_first_rows():
+    columns = "k BIGINT, at TIMESTAMP"
+    table = new_lake().create_table("d.t", columns, primary_key=["k"])
+    table.upsert({"k": [7, 8], "at": [dt.datetime(2026, 1, 31, 12, tzinfo=dt.timezone.utc), None]})
+    html = table.scan(limit=5)._repr_html_()
+    assert "2026-01-31 12:00:00" in html and "NULL" in html and "limit" in html
+    assert "unknown column nothing" in table.scan(where="nothing = 1")._repr_html_()
+
+
+def test_completion_offers_what_users_use(table):
+    inner = {"meta", "runtime", "env", "kept", "session", "states", "version", "moment", "run", "clauses", "encode", "decode"}
+    snapshot = table.meta.snapshots.latest()
+    for shown in (new_lake(), table, table.scan(), table.changes(1), table.merge({"k": [1]}, "t.k = s.k"), snapshot):
+        assert not inner & {*dir(shown)} and len([name for name in dir(shown) if not name.startswith("_")]) > 5
+
+
+def test_the_first_rows_the_columns_and_plain_values(table):
+    scan = table.scan(where="k >= 290", columns=["v", "k"], limit=8)
+    assert scan.schema == scan.to_arrow().schema and scan.schema.names == ["v", "k"]
+    by_arrow = table.scan(where=pc.field("k") > 290, columns=["v"])
+    assert by_arrow.schema == by_arrow.to_arrow().schema
+    assert scan.head(3).num_rows == 3 and scan.head().num_rows == 8 and scan.head(0).schema == scan.schema
+    assert table.scan(limit=9, order_by_key="desc").head(2)["k"].to_pylist() == [299, 298]
+    assert sorted(row["k"] for row in table.scan(where="k < 12").to_pylist()) == [10, 11]
+    assert table.changes(3).head(4).num_rows == 4 and table.changes(3).head(99).num_rows == 10
+    assert (table.count(), table.to_arrow().num_rows, len(table.to_pandas()), table.head().num_rows) == (290, 290, 290, 10)
+    with pytest.raises(InvalidQuery, match=r"head\(\): rows is negative"):
+        table.head(-1)
+
+
+def test_a_lake_gives_a_table_by_its_name():
+    lake = new_lake()
+    table = lake.create_table("d.t", "k BIGINT", primary_key=["k"])
+    assert lake["d.t"].name == table.name
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(lake)
 
 
 def test_a_package_that_is_not_installed_is_named_with_the_command(table, monkeypatch):

@@ -30,6 +30,7 @@ from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.store.memory import MemoryStorage
 
 CALLS = scaled(800)
+PROTOCOLS = "__len__", "__arrow_c_stream__", "__getitem__"
 
 
 class Polled(LakeError):
@@ -126,6 +127,7 @@ VALID: dict[str, object] = {
     "order_by_key": "asc",
     "name": {
         "table": "d.t",
+        "__getitem__": "d.t",
         "default": "d",
         "create_table": "d.new",
         "create_tag": "new",
@@ -155,6 +157,7 @@ VALID: dict[str, object] = {
     "retain": "7 d",
     "retain_max": 5,
     "retain_min": 1,
+    "rows": 5,
     "row_kind": None,
     "null_values": None,
     "delimiter": None,
@@ -234,7 +237,7 @@ def entries() -> list[Entry]:
         for name, member in inspect.getmembers(owner):
             if isinstance(member, property) and not name.startswith("_"):
                 found.append(Entry(owner, name, member.fget, is_property=True))
-            elif inspect.isfunction(member) and (not name.startswith("_") or name in ("__len__", "__arrow_c_stream__")):
+            elif inspect.isfunction(member) and (not name.startswith("_") or name in PROTOCOLS):
                 found.append(Entry(owner, name, member))
     return found
 
@@ -257,7 +260,7 @@ def surface() -> list[str]:
     classes = [thing for thing in (getattr(lsmlake, name) for name in lsmlake.__all__) if inspect.isclass(thing)]
     for owner in sorted(classes, key=lambda each: each.__name__):
         for name, member in inspect.getmembers(owner):
-            if name.startswith("_") and name not in ("__len__", "__arrow_c_stream__"):
+            if name.startswith("_") and not (name in PROTOCOLS and inspect.isfunction(member)):
                 continue
             whole = inspect.signature(member) if inspect.isfunction(member) or inspect.ismethod(member) else ""
             result = f" -> {inspect.signature(member.fget).return_annotation}" if isinstance(member, property) else ""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
+from lsmlake.notebook import offered
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 
 
 @public
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Merge:
     """A merge that is being described. Each method returns a new value; nothing is read until `execute`.
 
@@ -22,6 +23,12 @@ class Merge:
 
     run: Callable[[tuple[Clause[str], ...]], DmlReport]
     clauses: tuple[Clause[str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<lsmlake merge, clauses: {', '.join(clause.action for clause in self.clauses) or 'none'}>"
+
+    def __dir__(self) -> list[str]:
+        return offered(super().__dir__())
 
     def __reduce__(self) -> tuple:
         what, cure = "a merge that is being described cannot be pickled", "pickle the table, and describe the merge there"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import ModuleType
 
 import pyarrow as pa
@@ -13,6 +13,10 @@ from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
 from lsmlake.interruption import as_stream
+from lsmlake.notebook import html_rows, offered
+from lsmlake.read.limit import first_rows
+from lsmlake.schema.interval_text import with_texts
+from lsmlake.schema.values import texts
 from lsmlake.schema.years import has_outside
 
 
@@ -44,6 +48,23 @@ def in_python(rows: pa.Table, where: str) -> Iterator[None]:
         ) from error
 
 
+def cells(rows: pa.Table) -> list[list[str]]:
+    """The values of each column as text."""
+    return [["NULL" if value is None else value for value in texts(column)] for column in rows.columns]
+
+
+def html_table(title: str, rows: pa.Table) -> str:
+    """Rows for a notebook."""
+    shown = with_texts(rows)
+    return html_rows(title, shown.column_names, zip(*cells(shown), strict=True))
+
+
+def check_rows(rows: int) -> None:
+    """Raises InvalidQuery unless `head` can return so many rows."""
+    if rows < 0:
+        raise InvalidQuery("rows is negative", where="head()", expected="0 or more", found=rows, cure="correct rows")
+
+
 @public
 class Readable:
     """Rows that `to_batches` reads again on every call.
@@ -59,6 +80,27 @@ class Readable:
     def to_arrow(self) -> pa.Table:
         """All rows as a pyarrow.Table."""
         return self.to_batches().read_all()
+
+    def to_pylist(self) -> list[dict[str, object]]:
+        """All rows as dicts of Python values.
+
+        Raises:
+            InvalidQuery: a date or time is outside the years 1 to 9999, which Python lacks.
+        """
+        rows = self.to_arrow()
+        with in_python(rows, "to_pylist()"):
+            return rows.to_pylist()
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first rows, in no particular order unless the rows have one. Reads little more than them.
+
+        Raises:
+            InvalidQuery: `rows` is negative.
+        """
+        check_rows(rows)
+        with closing(self.to_batches()) as reader:
+            tables = (pa.Table.from_batches([batch]) for batch in reader)
+            return pa.concat_tables([reader.schema.empty_table(), *first_rows(tables, rows)])
 
     def to_pandas(self) -> PandasDataFrame:
         """All rows as a pandas.DataFrame.
@@ -90,6 +132,9 @@ class Readable:
             MissingDependency: DuckDB is not installed.
         """
         return duckdb_connection(connection).from_arrow(self)
+
+    def __dir__(self) -> list[str]:
+        return offered(super().__dir__())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return as_stream(self.to_batches(), requested_schema)

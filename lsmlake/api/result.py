@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lsmlake.api.readable import Readable, in_python
+from lsmlake.api.readable import Readable, cells, html_table, in_python
 from lsmlake.api.types import PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
-from lsmlake.notebook import html_rows
 from lsmlake.schema.interval_text import with_texts
 from lsmlake.schema.intervals import column_of_months
-from lsmlake.schema.values import texts
 
 _ROWS_SHOWN = 20
 _WIDTH_MAX = 40
@@ -73,7 +70,7 @@ class Result(Readable):
         """The first rows as a table of text."""
         shown = with_texts(self.rows.slice(0, _ROWS_SHOWN))
         cut = _short if len(shown.column_names) > 1 else str
-        columns = [[name, *map(cut, values)] for name, values in zip(shown.column_names, self._texts(shown), strict=True)]
+        columns = [[name, *map(cut, values)] for name, values in zip(shown.column_names, cells(shown), strict=True)]
         widths = [max(map(len, column)) for column in columns]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -85,13 +82,7 @@ class Result(Readable):
 
     def _repr_html_(self) -> str:
         """The first rows as a table."""
-        shown = with_texts(self.rows.slice(0, _ROWS_SHOWN))
-        values: Iterator[tuple] = zip(*self._texts(shown), strict=True)
-        return html_rows(f"{self.rows.num_rows:,} rows", shown.column_names, values)
-
-    @staticmethod
-    def _texts(rows: pa.Table) -> list[list[str]]:
-        return [["NULL" if value is None else value for value in texts(column)] for column in rows.columns]
+        return html_table(f"{self.rows.num_rows:,} rows", self.rows.slice(0, _ROWS_SHOWN))
 
 
 def _short(value: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.api.readable import Readable, duckdb_connection
+from lsmlake.api.readable import Readable, check_rows, duckdb_connection, html_table
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.types import (
     ArrowExpression,
@@ -23,7 +23,7 @@ from lsmlake.api.types import (
 from lsmlake.border import public, through
 from lsmlake.dialect.condition import condition
 from lsmlake.dialect.types import quoted
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
@@ -46,6 +46,7 @@ from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
 
 _COLUMNS_SHOWN = 6
+_ROWS_SHOWN = 20
 _SPARK_LIMIT_MAX = (1 << 31) - 1
 _AFTER = " (evaluated by Arrow after the read: no file is pruned)"
 
@@ -87,7 +88,12 @@ class Scan(Readable):
         return f"<lsmlake scan {', '.join(f'{name} {value}' for name, value in self._arguments())}>"
 
     def _repr_html_(self) -> str:
-        return html_pairs("Scan", self._arguments())
+        """The arguments and the first rows, or why they cannot be read."""
+        arguments = html_pairs("Scan", self._arguments())
+        try:
+            return arguments + html_table("First rows", self.head(_ROWS_SHOWN))
+        except LakeError as error:
+            return arguments + html_pairs("No rows", [(type(error).__name__, error)])
 
     def __len__(self) -> int:
         """The number of rows, as `count`."""
@@ -105,6 +111,16 @@ class Scan(Readable):
             ("order_by_key", self.order_by_key),
         )
         return [(name, value) for name, value in (*given, *rest) if value is not None]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows, in their order. Reads metadata only.
+
+        Raises:
+            InvalidQuery: a column or `where` does not fit the table.
+            SnapshotNotFound: the snapshot is not retained.
+        """
+        return self._schema(self._projection(self._version()))
 
     def plan(self) -> Plan:
         """The files that a read would open, as values. Reads metadata only.
@@ -164,21 +180,36 @@ class Scan(Readable):
         return self._batches(self._version())
 
     def _batches(self, version: Version) -> pa.RecordBatchReader:
-        predicate, _ = self._predicate(version.schema, runtime_filters=False)
-        projection = Projection.of(version.schema, predicate, self._needed(version.schema))
-        tables, schema = self._tables(version, projection), output_schema(projection)
+        projection = self._projection(version)
+        tables, schema = self._tables(version, projection), self._schema(projection)
         if self._by_arrow:
             tables = matching(tables, self.where, self.columns)
-            schema = pa.schema([schema.field(name) for name in self.columns or schema.names])
         if self.limit is not None:
             tables = first_rows(tables, self.limit)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
 
+    def _projection(self, version: Version) -> Projection:
+        predicate, _ = self._predicate(version.schema, runtime_filters=False)
+        return Projection.of(version.schema, predicate, self._needed(version.schema))
+
+    def _schema(self, projection: Projection) -> pa.Schema:
+        schema = output_schema(projection)
+        return pa.schema([schema.field(name) for name in self.columns or schema.names]) if self._by_arrow else schema
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first rows, in the order of `order_by_key` if the scan has one. Reads only the files that hold them.
+
+        Raises:
+            InvalidQuery: `rows` is negative.
+        """
+        check_rows(rows)
+        return replace(self, limit=rows if self.limit is None else min(rows, self.limit)).to_arrow()
+
     def _stream(self) -> Stream:
         """The rows of the present version, as Arrow reads them."""
         version = self._version()
-        schema = self._batches(version).schema
+        schema = self._schema(self._projection(version))
         return Stream(schema, lambda columns: replace(self, columns=columns)._batches(version))
 
     def _tables(self, version: Version, projection: Projection) -> Iterator[pa.Table]:

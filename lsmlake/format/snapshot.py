@@ -36,6 +36,7 @@ _KINDS = {
     "restores": optional(integer(1)),
     "last_rollback": optional(integer(1)),
 }
+_WRITER_SHOWN = 36
 _MAY_LACK = ("restores", "last_rollback")
 
 
@@ -46,7 +47,7 @@ class Named(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot(Shown):
     """State `id` of the table `table_uuid`. The live set is the fold of the manifests in `base_manifest_list`, then
     `delta_manifest_list`.
@@ -87,6 +88,10 @@ class Snapshot(Shown):
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     restores: int | None = field(default=None, repr=False)
     last_rollback: int | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        writer = self.writer_id if len(self.writer_id) <= _WRITER_SHOWN else f"{self.writer_id[:_WRITER_SHOWN]}..."
+        return f"<lsmlake snapshot {self.id}, {self.kind}, {self.delta_rows:,} of {self.total_rows:,} rows, writer {writer}>"
 
     @property
     def newest_rollback(self) -> int | None:

@@ -85,7 +85,7 @@ class Projection:
         return self.predicate is not None and key_values(self.predicate, self.schema.key) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan(Projection):
     """A projection of one version, and the files to read for it.
 
@@ -100,6 +100,10 @@ class Plan(Projection):
     mode: str
     splits: tuple[Split, ...]
     pruned: tuple[tuple[str, int], ...]
+
+    def __repr__(self) -> str:
+        snapshot = f"snapshot {self.snapshot.id}" if self.snapshot else "no snapshot"
+        return f"<lsmlake plan of {self.version.meta.paths.root}, {snapshot}, {self.files:,} files, {self.dead_rows:,} dead rows>"
 
     @property
     def snapshot(self) -> Snapshot | None:

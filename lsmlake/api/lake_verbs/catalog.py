@@ -19,7 +19,7 @@ from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFou
 from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.maintain.catalog_entry import CatalogEntry, publish_moved
-from lsmlake.notebook import html_rows
+from lsmlake.notebook import html_rows, offered
 from lsmlake.schema.schema import Schema
 from lsmlake.store.databases import Databases, taken
 from lsmlake.store.env import Env
@@ -52,6 +52,15 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"<lsmlake lake in {self.env.storage}>"
+
+    def __dir__(self) -> list[str]:
+        return offered(super().__dir__())
+
+    def __getitem__(self, name: str) -> Table:
+        """The table `name`, as `table`."""
+        return self.table(name)
+
+    __iter__ = None  # otherwise Python would ask for the tables 0, 1, ...
 
     def _repr_html_(self) -> str:
         """The names of the databases and of their tables."""

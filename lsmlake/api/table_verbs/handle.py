@@ -12,7 +12,7 @@ import pyarrow as pa
 from lsmlake.api.runtime import Runtime
 from lsmlake.border import verbs_of
 from lsmlake.format.paths import on_branch, split_branch
-from lsmlake.notebook import html_pairs, html_rows
+from lsmlake.notebook import html_pairs, html_rows, offered
 from lsmlake.schema.type_text import format_type_of
 from lsmlake.store.metadata import Metadata
 from lsmlake.store.version import Version
@@ -31,6 +31,9 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<lsmlake table {self.name} in {self.path}>"
+
+    def __dir__(self) -> list[str]:
+        return offered(super().__dir__())
 
     def _repr_html_(self) -> str:
         """The name, the columns and the options. Reads the schema, no data."""

@@ -18,6 +18,7 @@ from lsmlake.api.types import (
     ArrowExpression,
     ChangesMode,
     Keys,
+    PandasDataFrame,
     ReadMode,
     SparkDataFrame,
     StartMode,
@@ -82,6 +83,26 @@ class Reading(Handle):
         names = None if columns is None else tuple(columns)
         meta = self.meta if branch is None else self.branch(branch).meta
         return Scan(meta, self.runtime, where, names, mode, Moment(snapshot, timestamp, tag), limit, order_by_key)
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """The first rows of the table, in no particular order. Reads only the files that hold them.
+
+        Raises:
+            InvalidQuery: `rows` is negative.
+        """
+        return self.scan().head(rows)
+
+    def count(self) -> int:
+        """The number of rows: `scan().count()`."""
+        return self.scan().count()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as a pyarrow.Table: `scan().to_arrow()`."""
+        return self.scan().to_arrow()
+
+    def to_pandas(self) -> PandasDataFrame:
+        """All rows as a pandas.DataFrame: `scan().to_pandas()`."""
+        return self.scan().to_pandas()
 
     @overload
     def get(self, key: Mapping[str, object]) -> dict[str, object] | None: ...
