@@ -108,24 +108,27 @@ def masked(lake):
     return table
 
 
+FORMS = {
+    "listed": Limits(),
+    "hashed": Limits(mask_listed_files=0),
+    "small chunks": Limits(mask_bytes=0, mask_chunk_bits=(10,)),
+    "large chunks": Limits(mask_bytes=0, mask_chunk_bits=(16,)),
+}
+
+
 @pytest.mark.connect
 def test_each_form_of_a_mask_keeps_the_same_rows(masked, spark_lake):
-    by_chunks = [Limits(mask_bytes=0, mask_chunk_bits=(bits,)) for bits in (10, 16)]
-    for limits in (Limits(), Limits(mask_listed_files=0), *by_chunks):
+    for limits in FORMS.values():
         table = Lake(replace(spark_lake.env, limits=limits), spark_lake.runtime).table("d.t")
         same(table.df(), masked.scan().to_arrow())
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [Limits(), Limits(mask_listed_files=0), *(Limits(mask_bytes=0, mask_chunk_bits=(bits,)) for bits in (10, 16))],
-    ids=["listed", "hashed", "small chunks", "large chunks"],
-)
-def test_a_file_that_is_not_the_one_of_the_snapshot_fails_the_query(masked, spark_lake, lake, limits):
+@pytest.mark.parametrize("form", FORMS)
+def test_a_file_that_is_not_the_one_of_the_snapshot_fails_the_query(masked, spark_lake, lake, form):
     for path in masked.files()["file_path"].to_pylist():
         found = Path(lake.env.storage.place(path))
         pq.write_table(pq.read_table(found), found, compression="NONE")
-    table = Lake(replace(spark_lake.env, limits=limits), spark_lake.runtime).table("d.t")
+    table = Lake(replace(spark_lake.env, limits=FORMS[form]), spark_lake.runtime).table("d.t")
     with pytest.raises(PySparkException, match="a data file differs from its manifest entry"):
         table.df().collect()
 

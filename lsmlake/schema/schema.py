@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -316,7 +316,6 @@ class Schema:
         )
 
     @staticmethod
-    @lru_cache(maxsize=256)  # each statement reads the newest schemas of its tables
     def decode(data: bytes, where: str) -> Schema:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)

@@ -6,6 +6,7 @@ They share files and a cache. Makes no decisions.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from lsmlake.format.paths import Branch, TablePaths, first_schema
 from lsmlake.schema.schema import Schema
@@ -19,6 +20,9 @@ from lsmlake.store.storage import read_bytes
 from lsmlake.store.table_files import TableFiles
 from lsmlake.store.tags import Tags
 from lsmlake.store.vectors import Vectors
+
+_decoded = lru_cache(maxsize=256)(Schema.decode)
+"""Schemas by the bytes of their files: each statement opens its tables."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Metadata:
         request, the hint, so that the first verb need not wait for it. Raises Corrupt, UnsupportedFormat."""
         path = first_schema(root)
         try:
-            schema = Schema.decode(read_bytes(env.storage, path), path)
+            schema = _decoded(read_bytes(env.storage, path), path)
         except FileNotFoundError:
             return None
         meta = Metadata.of(env, TablePaths(root, schema.table_uuid))

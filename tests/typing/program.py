@@ -155,6 +155,9 @@ def read(orders: lsmlake.Table) -> float:
     assert_type(scan.to_arrow(), pa.Table)
     assert_type(scan.to_batches(), pa.RecordBatchReader)
     assert_type(scan.to_pandas(), pd.DataFrame)
+    assert_type(scan.to_pylist(), list[dict[str, object]])
+    assert_type(scan.head(3), pa.Table)
+    assert_type(scan.schema, pa.Schema)
     assert_type(scan.to_polars(), pl.LazyFrame)
     assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
     scan.to_duckdb(duckdb.connect())
@@ -172,6 +175,8 @@ def read(orders: lsmlake.Table) -> float:
 
 
 def followed(orders: lsmlake.Table) -> int:
+    assert_type(orders.count(), int)
+    assert_type(orders.to_pandas(), pd.DataFrame)
     changes = assert_type(orders.changes(12, 20, mode="changelog", where="amount > 1", columns=("order_id",)), lsmlake.Changes)
     assert_type(changes.to_arrow(), pa.Table)
     assert_type(changes.count(), int)
@@ -180,6 +185,7 @@ def followed(orders: lsmlake.Table) -> int:
     for batch in batches:
         assert_type(batch, lsmlake.ChangeBatch)
         assert_type(batch.to_polars(), pl.DataFrame)
+        assert_type(batch.head(), pa.Table)
         assert_type(batch.snapshot, int)
     orders.reset_consumer("copy", 3)
     orders.reset_consumer("copy")
@@ -256,7 +262,7 @@ def on_spark(spark: SparkSession, connect: ConnectSession) -> StreamingQuery:
     lake = lsmlake.connect("warehouse", spark=spark)
     assert_type(lake.register_tables(spark), list[str])
     assert_type(lake.register_views(connect, database="sales"), list[str])
-    orders = lake.table("sales.orders")
+    orders = lake["sales.orders"]
     assert_type(orders.system_table("audit_log").to_spark(), DataFrame)
     assert_type(orders.system_table("binlog", start=3).to_spark(), DataFrame)
     assert_type(orders.system_table("ro").to_spark(), DataFrame)
