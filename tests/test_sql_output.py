@@ -22,10 +22,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lsmlake.cli.app import app
-from lsmlake.cli.sql_formats import WRITERS
+from lsmlake.cli.sql_formats import ARRAY, WRITERS
 from lsmlake.cli.sql_shell import run_shell
 from lsmlake.dialect import databases
 from lsmlake.errors import InvalidQuery
+from lsmlake.kernels.text import csv_lines, json_lines
 from lsmlake.sql import stream
 
 ROWS = 40_000
@@ -295,3 +296,28 @@ def test_every_format_has_its_writer():
     from lsmlake.cli.sql_formats import ARRAY, FORMATS, TABLE
 
     assert set(WRITERS) == {*FORMATS, ARRAY} - {TABLE}
+
+
+@pytest.mark.parametrize("rows", [1, 4_095, 4_097])
+def test_the_halves_of_a_batch_are_its_lines(rows):
+    """Another thread makes the first half of a large batch."""
+    columns = {
+        "list": pa.array([None if n % 7 == 0 else [n, None] for n in range(rows)], pa.list_(pa.int64())),
+        "struct": pa.array([None if n % 5 == 1 else {"a": n, "b": f'"{n},\n'} for n in range(rows)]),
+        "map": pa.array(
+            [None if n % 6 == 0 else [(f"k{n}", n), ("j", None)] for n in range(rows)], pa.map_(pa.string(), pa.int64())
+        ),
+        "number": pa.array([(1.5, float("nan"), 2.0, None)[n % 4] for n in range(rows)], pa.float64()),
+        "bytes": pa.array([None if n % 4 == 1 else bytes([n % 256]) for n in range(rows)]),
+        "text": pa.array([None if n % 4 == 1 else f'a"{n}\\\n' for n in range(rows)]),
+    }
+    (batch,) = pa.table(columns).to_batches()
+    written = {name: io.BytesIO() for name in ("csv", "json", ARRAY)}
+    for name, sink in written.items():
+        writer = WRITERS[name](sink, batch.schema, True)
+        writer.write(batch)
+        writer.end()
+    lines = "".join(json_lines(batch.schema.names, batch.columns).to_pylist())
+    assert written["json"].getvalue().decode() == lines
+    assert written["csv"].getvalue().decode().partition("\n")[2] == "".join(csv_lines(batch.columns).to_pylist())
+    assert written[ARRAY].getvalue().decode() == "[\n" + lines[:-1].replace("}\n{", "},\n{") + "\n]\n"
