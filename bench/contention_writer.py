@@ -21,9 +21,10 @@ from bench.rows import orders
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import CommitConflict
-from lsmlake.store.env import Env
-from lsmlake.store.location import storage_at
-from lsmlake.store.storage import Storage
+from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.env import Env
+from lsmlake.storage.location import storage_at
+from lsmlake.storage.storage import Storage
 
 WRITER = "writer"
 """The column that names the writer; the partition of the tables."""
@@ -89,7 +90,7 @@ def with_writer(rows: pa.Table, number: int) -> pa.Table:
 
 def run(task: Task) -> Done:
     storage = Recorded(storage_at(task.url, task.options))
-    table = Lake(Env(storage), Runtime()).table(task.table)
+    table = Lake(Env(storage, followers=FOLLOWERS), Runtime()).table(task.table)
     table.scan().plan()
     write = table.append if task.append else table.upsert
     print("ready", flush=True)

@@ -22,11 +22,11 @@ from bench.timing import clock
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.read.plan import Plan
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 PARTITIONS = BUCKETS = 10
 NAME = "bench.many"

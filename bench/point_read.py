@@ -19,8 +19,9 @@ from bench.timing import Spent, clock
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage
+from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.env import Env
+from lsmlake.storage.local import LocalStorage
 
 _BATCH = 1_000_000
 _HOT = 1_000
@@ -115,7 +116,7 @@ class _CountedFile:
 def _bytes_read(folder: Path, name: str, keys: list[int]) -> tuple[float, float]:
     """The bytes that the first lookup reads, and the mean of lookups after half of the keys."""
     storage = _Counting(folder)
-    table: Table = Lake(Env(storage), Runtime()).table(name)
+    table: Table = Lake(Env(storage, followers=FOLLOWERS), Runtime()).table(name)
     table.get({KEY: keys[0]})
     first = storage.count
     for key in keys[1 : len(keys) // 2]:

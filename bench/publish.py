@@ -24,9 +24,9 @@ from bench.result import Measure, Report
 from bench.timing import Spent, clock
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.interop.iceberg.published import current
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.storage import Entry
+from lsmlake.iceberg.published import current
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.storage import Entry
 
 _BUCKETS = 4
 

@@ -25,10 +25,10 @@ from bench.result import Measure, Report
 from bench.session import session
 from bench.timing import clock
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.spark import tasks
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 CORES = 4
 """Of an executor."""

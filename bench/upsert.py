@@ -26,9 +26,9 @@ from bench.rows import KEY, SCHEMA, orders
 from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.api.table import Table
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.metadata import Metadata
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.storage.local import LocalStorage
+from lsmlake.tables.metadata import Metadata
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import prepare
 

@@ -12,12 +12,13 @@ from lsmlake.api.types import SparkSession
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
+from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.predicate.spark_sql.literal import zone_named
 from lsmlake.spark.ship import ship as ship_package
 from lsmlake.sql.runtime import EmbeddedRuntime
-from lsmlake.store.env import Env
-from lsmlake.store.location import cache_at, storage_at
-from lsmlake.store.storage import Storage
+from lsmlake.storage.env import Env
+from lsmlake.storage.location import cache_at, storage_at
+from lsmlake.storage.storage import Storage
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"
@@ -64,7 +65,8 @@ def connect(
     storage = storage_at(os.fspath(location), storage_options, disk_cache)
     if spark is not None:
         storage.place(_ANY)  # raises if the tasks cannot reach it
-    return Lake(Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1)), _runtime(storage, spark, time_zone))
+    env = Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1), followers=FOLLOWERS)
+    return Lake(env, _runtime(storage, spark, time_zone))
 
 
 @public

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import LakeError
-from lsmlake.store.storage import Entry, Storage, storage_errors
+from lsmlake.storage.storage import Entry, Storage, storage_errors
 
 
 class Crash(BaseException):

@@ -65,8 +65,8 @@ from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.lsm.levels import SortedRun
 from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 ROW_BYTES, STEPS_MAX, INNER_MAX = 3, 8, 2
 DIGITS = (4, 6, 6, 6, 6)

@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 import lsmlake
 from lsmlake import Lake, Table, undo
 from lsmlake.sql import stream as stream_sql
-from lsmlake.store.storage import TEMPORARY
+from lsmlake.storage.storage import TEMPORARY
 
 sys.path.insert(0, str(Path(__file__).parent))
 from naive import unreferenced

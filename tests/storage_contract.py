@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery, StorageFailed
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage, read_bytes
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage, read_bytes
 
 NAMES = [
     "plain",

@@ -24,9 +24,10 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.table import Table
-from lsmlake.store.env import Env, Limits
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.env import Env, Limits
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 UTC = dt.timezone.utc
 START_MS = 1_767_225_600_000  # 2026-01-01
@@ -57,7 +58,8 @@ class Names:
 
 def fake_env(storage: Storage, prefix: str = "", seed: int = 0) -> Env:
     """All but the storage is a function of `prefix` and `seed`. Environments that share a storage need prefixes of their own."""
-    return Env(storage, Ticks(), Names(prefix), random.Random(seed).random, lambda seconds: None, limits=_limits[-1])
+    chance, limits = random.Random(seed).random, _limits[-1]
+    return Env(storage, Ticks(), Names(prefix), chance, lambda seconds: None, limits=limits, followers=FOLLOWERS)
 
 
 def lake_on(storage: Storage, prefix: str = "", seed: int = 0) -> Lake:

@@ -22,7 +22,7 @@ from spark_support import classic_session
 
 import lsmlake
 from lsmlake.spark.datasource.portable import portable_source
-from lsmlake.store.local import LocalStorage
+from lsmlake.storage.local import LocalStorage
 
 
 class DyingStorage(LocalStorage):

@@ -19,7 +19,7 @@ from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQu
 from lsmlake.maintain.alter import must_settle
 from lsmlake.options.table_options import Options
 from lsmlake.schema.alterations.altered import altered
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 MERGING = {"deletion-vectors.enabled": "false"}
@@ -205,7 +205,7 @@ def test_a_writer_that_began_before_an_alteration_fails():
     late = lake_on(storage, "late-").table("d.t")
     put = late.meta.paths.snapshot(3)
     version = late.version
-    from lsmlake.commit.replay import Identity
+    from lsmlake.commit.identity import Identity
     from lsmlake.write.prepare import prepare
     from lsmlake.write.upsert import inline_picker, upsert_rows
 

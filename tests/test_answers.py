@@ -16,7 +16,7 @@ from strategies import KEYS, PARTITIONS, Shape, conditions, encoded_rows, new_la
 
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 
 def spark_order(value: object) -> tuple:

@@ -33,13 +33,13 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
+from lsmlake.files.external_sort import sorted_rows
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.lsm.difference import bag_difference
 from lsmlake.lsm.pick.appends import pick_appends
 from lsmlake.options.table_options import Options
 from lsmlake.schema.rowkind import DELETE
-from lsmlake.store.external_sort import sorted_rows
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 SHAPE = Shape.of("bigint")
 STEPS = ("append", "append", "delete", "compact", "full", "overwrite", "reopen")

@@ -13,8 +13,8 @@ from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, t
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, TableNotFound
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 
 def made(storage: MemoryStorage | None = None, **options: str) -> Table:

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from lsmlake.commit import commit
 from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.compact import bucket, changelog
+from lsmlake.compact.compaction_state import Work
 from lsmlake.compact.supersede import OldRows
-from lsmlake.compact.work import Work
 from lsmlake.errors import LakeError
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.lsm.pick import Compaction, strategy, task
 from lsmlake.maintain import alter
 from lsmlake.read import plan, scan
-from lsmlake.store.table_files import TableFiles
+from lsmlake.tables.table_files import TableFiles
 from lsmlake.write import bucket as write_bucket
 from lsmlake.write import upsert_tables
 

@@ -15,8 +15,8 @@ from naive import unreferenced
 
 from lsmlake import Lake
 from lsmlake.cli.main import run
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.storage import TEMPORARY
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.storage import TEMPORARY
 
 JOIN = "SELECT t.id, p.text FROM d.t JOIN d.p USING (id)"
 MERGE = "MERGE INTO d.t USING d.p s ON d.t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v + 1 WHEN NOT MATCHED THEN INSERT *"

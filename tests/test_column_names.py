@@ -12,8 +12,8 @@ from strategies import new_lake, tiny_units
 
 import lsmlake
 from lsmlake.api.table import Table
+from lsmlake.files.layout import layout, leaf_paths
 from lsmlake.format.leaves import leaves, positions
-from lsmlake.store.layout import layout, leaf_paths
 
 NAMES = ["a.b", "a.b.c", "a.c.d", "a.b.c.list.element", ".a", "[0]", "`", "a`b", "a b", "%3D", "ä.ö", "l.list.element"]
 NAMES += ["_metadata", "m.key_value.key", "list", "'", '"', "a,b", "..", "x/y", "$", "{}", "\\"]

@@ -14,16 +14,16 @@ from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
+from lsmlake.commit.identity import Identity
 from lsmlake.commit.invariants import apply, check_edits, violations
 from lsmlake.commit.rebase import rebase
-from lsmlake.commit.replay import Identity
 from lsmlake.commit.requirements import BucketAsRead, FilesAsRead
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
+from lsmlake.tables.metadata import Metadata
 from lsmlake.write.prepare import prepare
 from lsmlake.write.upsert import upsert_rows
 

@@ -12,7 +12,7 @@ from lsmlake.api.table import Table
 from lsmlake.compact.job import CompactBuckets, Goal, compact_here, compact_table
 from lsmlake.errors import CommitConflict
 from lsmlake.format.files import BucketState, CommitMessage
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 ATTEMPTS = 10
 

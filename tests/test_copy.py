@@ -25,9 +25,9 @@ from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, StorageFaile
 from lsmlake.maintain.copy import CopyReport, copy
 from lsmlake.read.travel import Moment
 from lsmlake.schema.envelope import unwrap
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 GOLDEN = Path(__file__).parent / "golden" / "v1" / "warehouse"
 KEYED = {"bucket": 2, "file-index.bloom-filter.columns": "v", "file-index.in-manifest-threshold": "1 b"}

@@ -24,8 +24,8 @@ from lsmlake.api.table import Table
 from lsmlake.errors import LakeError, StorageFailed
 from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema.schema import Schema
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 PLAIN, PARTITIONED = Shape.of("bigint"), Shape.of("bigint", "boolean")
 OPTIONS = {

@@ -20,7 +20,7 @@ from strategies import Shape, contents, copied, lake_on, multiset, new_lake, row
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, LakeError, StorageFailed, UnsupportedFormat
 from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 FLIPS, CUTS = scaled(16), scaled(4)
 QUESTIONS = (

@@ -25,7 +25,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 START = int(datetime(2026, 3, 1, tzinfo=timezone.utc).timestamp() * 1000)
 HOUR = 3_600_000

@@ -26,11 +26,11 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.errors import Corrupt, InvalidOption
 from lsmlake.format.paths import is_unique
-from lsmlake.store.address import address_of
-from lsmlake.store.blocks import through
-from lsmlake.store.disk_cache import DiskCache
-from lsmlake.store.objects import ObjectStorage
-from lsmlake.store.ranges import Range
+from lsmlake.storage.address import address_of
+from lsmlake.storage.blocks import through
+from lsmlake.storage.disk_cache import DiskCache
+from lsmlake.storage.objects import ObjectStorage
+from lsmlake.storage.ranges import Range
 
 LIMIT = 1 << 20
 

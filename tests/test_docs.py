@@ -28,9 +28,9 @@ from lsmlake.options.table_options import OPTIONS
 from lsmlake.schema import schema
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.shape import Kind
-from lsmlake.store import consumers
-from lsmlake.store.env import Limits
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.env import Limits
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.tables import consumers
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
 

@@ -18,8 +18,9 @@ from strategies import new_lake
 
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import InvalidData, InvalidOption
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import prepare
 from lsmlake.write.upsert import inline_picker
@@ -733,7 +734,7 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         ((bucket, part),) = split(rows, table.version.schema, 1)
         state = table.states()[bucket]
         choose = inline_picker(table.version, None)
-        message = write_bucket(table.version.files(bucket), [part], state, choose)  # has looked up and merged
+        message = write_bucket(BucketFiles.of(table.version, bucket), [part], state, choose)  # has looked up and merged
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")
         commit(table.version, [message], Identity("late"))

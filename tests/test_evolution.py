@@ -20,12 +20,13 @@ from strategies import contents, lake_on, multiset, new_lake, rows_of, seen
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import CommitConflict, Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.schema.envelope import unwrap_json, wrap_json
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.widening import widens
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 from lsmlake.write.bucket import split, write_onto
 from lsmlake.write.prepare import prepare
 
@@ -575,12 +576,12 @@ def test_a_file_of_the_current_schema_must_have_every_column():
     again = replace(version, schema=damaged).files(state.bucket)
     with again.open(file) as reader:
         (written,) = again.write([reader.read([0], ["id", "a"])], _origin(file))
-    with version.files(state.bucket).open(written) as reader, pytest.raises(Corrupt, match="lacks a column"):
+    with BucketFiles.of(version, state.bucket).open(written) as reader, pytest.raises(Corrupt, match="lacks a column"):
         reader.read([0], ["b"])
 
 
 def _origin(file):
-    from lsmlake.store.data_writer import Origin
+    from lsmlake.files.data_writer import Origin
 
     return Origin(file.level, file.source, file.sequence, file.min_sequence)
 

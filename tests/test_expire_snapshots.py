@@ -21,12 +21,12 @@ from lsmlake import set_option, unset_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit.retention import Retention, first_kept
-from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery, SnapshotNotFound
-from lsmlake.store.env import Limits
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.snapshots import Snapshots
+from lsmlake.retention.retention import Retention, first_kept
+from lsmlake.retention.snapshot_expiry import ExpireReport
+from lsmlake.storage.env import Limits
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.tables.snapshots import Snapshots
 
 DAY = dict.fromkeys(range(1, 11), 0) | {8: 80, 9: 90, 10: 100}
 

@@ -51,10 +51,10 @@ from lsmlake.format.file_index import FileIndex
 from lsmlake.format.packed import pack
 from lsmlake.format.value_index import ValueIndex, encoded
 from lsmlake.kernels.value_hash import mix, value_hash
-from lsmlake.kernels.words import family
+from lsmlake.kernels.value_words import family
 from lsmlake.schema.envelope import wrap
 from lsmlake.schema.types import type_of
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 COLUMNS, RATE, THRESHOLD = (
     f"file-index.{name}" for name in ("bloom-filter.columns", "bloom-filter.fpp", "in-manifest-threshold")

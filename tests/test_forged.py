@@ -27,15 +27,15 @@ from test_damage import QUESTIONS, with_file, world
 
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError
+from lsmlake.files.checksum import footer_in
+from lsmlake.files.data_reader import DataReader
 from lsmlake.format import manifest_codec, packed, puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.store.checksum import footer_in
-from lsmlake.store.data_reader import DataReader
-from lsmlake.store.env import Env
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.table_files import TableFiles
+from lsmlake.storage.env import Env
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.tables.table_files import TableFiles
 
 FORGERIES = scaled(4)
 KINDS = {"schema/": "schema", "snapshot/": "snapshot", "manifest/manifest-0": "MANF"}
@@ -267,7 +267,7 @@ def test_a_row_of_no_kind_is_corrupt_wherever_it_is_read(kind, monkeypatch):
 
 def test_a_wrong_number_of_deletes_is_found(monkeypatch):
     table = new_lake().create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"], options={"bucket": 1, "write-only": "true"})
-    monkeypatch.setattr("lsmlake.store.data_writer.INSERT", 3)
+    monkeypatch.setattr("lsmlake.files.data_writer.INSERT", 3)
     table.upsert({"id": [1, 2, 3], "op": ["+U", "-D", "+U"]}, row_kind="op")
     monkeypatch.undo()
     assert any("rows are no inserts, the manifest says" in finding.what for finding in table.verify())

@@ -17,8 +17,8 @@ from lsmlake.api.table import Table
 from lsmlake.cdc.follow import Offset
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.alterations.altered import altered
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.tables.metadata import Metadata
 
 
 def made(storage: MemoryStorage | None = None) -> Table:

@@ -31,11 +31,11 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.paths import TablePaths
 from lsmlake.schema.envelope import wrap, wrap_json
 from lsmlake.schema.schema import Schema
-from lsmlake.store.consumers import Progress, progress_of
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.storage import Storage
-from lsmlake.store.table_files import TableFiles
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
+from lsmlake.tables.consumers import Progress, progress_of
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.table_files import TableFiles
 
 NAMES = (
     *("../../e.db/u/data.parquet", "../x", "..", ".", "", "/etc/passwd", "//x", "a/../../x", "bucket-0/../..", "./x"),

@@ -19,9 +19,9 @@ from java_iceberg import java_rows, java_table
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
-from lsmlake.interop.iceberg import manifests, metadata, mirror, published
-from lsmlake.store.live import Live
-from lsmlake.store.storage import read_bytes
+from lsmlake.iceberg import manifests, metadata, mirror, published
+from lsmlake.storage.storage import read_bytes
+from lsmlake.tables.live import Live
 
 UTC = dt.timezone.utc
 ALL = {

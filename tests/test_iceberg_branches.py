@@ -11,8 +11,8 @@ from iceberg_reader import IcebergReader
 
 import lsmlake
 from lsmlake import add_column, add_partition_field, change_type, rename_column, set_option
-from lsmlake.interop.iceberg import mirror, published
-from lsmlake.interop.iceberg.lines import id_on
+from lsmlake.iceberg import mirror, published
+from lsmlake.iceberg.lineage import id_on
 
 ON = {"bucket": "1", "metadata.iceberg": "true"}
 

@@ -26,9 +26,11 @@ from rest_catalog import rest_catalog
 import lsmlake
 from lsmlake import add_column, drop_column, rename_column, set_comment
 from lsmlake.errors import CommitConflict, InvalidQuery, LakeError, MissingDependency, StorageFailed, TableExists
-from lsmlake.interop.iceberg import catalog as catalogs
-from lsmlake.interop.iceberg import kinds, mirror, patience, published
-from lsmlake.store.local import LocalStorage
+from lsmlake.iceberg import catalog as catalogs
+from lsmlake.iceberg import catalog_backoff as patience
+from lsmlake.iceberg import catalog_kinds as kinds
+from lsmlake.iceberg import mirror, published
+from lsmlake.storage.local import LocalStorage
 
 pytest.importorskip("pyiceberg.catalog")
 from pyiceberg import catalog as pyiceberg_catalogs

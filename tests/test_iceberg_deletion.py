@@ -21,9 +21,9 @@ from test_orphans import Clock, aged
 from lsmlake import set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, StorageFailed
-from lsmlake.interop.iceberg import metadata, mirror, published
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage, read_bytes
+from lsmlake.iceberg import metadata, mirror, published
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage, read_bytes
 
 ROOT = "memory://warehouse/"
 FILE = re.compile(r".*/metadata/v([0-9]+)\.metadata\.json")

@@ -22,12 +22,12 @@ from strategies import multiset
 from lsmlake.api.table import Table
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.interop.iceberg import mirror
-from lsmlake.interop.iceberg.changes import shows_level0
-from lsmlake.interop.iceberg.lines import id_on
-from lsmlake.maintain.iceberg_check import iceberg_findings
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import read_bytes
+from lsmlake.iceberg import mirror
+from lsmlake.iceberg.changes import shows_level0
+from lsmlake.iceberg.check import iceberg_findings
+from lsmlake.iceberg.lineage import id_on
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import read_bytes
 
 ROOT = "memory://warehouse/"
 VECTORS = ["vectors", "vectors, lazy", "vectors, few levels", "vectors, universal", "write-only"]

@@ -15,8 +15,8 @@ from iceberg_reader import IcebergReader
 
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.interop.iceberg import avro
-from lsmlake.interop.iceberg.entries import number_of
+from lsmlake.iceberg import avro
+from lsmlake.iceberg.entries import number_of
 
 GOLDEN = Path(__file__).parent / "golden" / "iceberg"
 MADE_AT = "/tmp/lsmlake-iceberg-golden/golden/"

@@ -14,7 +14,7 @@ from object_servers import SECRET, Server, azure_server, s3_server
 from pyarrow import fs
 
 import lsmlake
-from lsmlake.interop.iceberg import published
+from lsmlake.iceberg import published
 
 ON = {"bucket": "1", "metadata.iceberg": "true", "snapshot.expire.on-commit": "false"}
 

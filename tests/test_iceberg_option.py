@@ -12,9 +12,11 @@ from lsmlake import set_option, unset_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InvalidOption, StorageFailed
-from lsmlake.interop.iceberg import catalog, patience, published
-from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage
+from lsmlake.iceberg import catalog, published
+from lsmlake.iceberg import catalog_backoff as patience
+from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.env import Env
+from lsmlake.storage.local import LocalStorage
 
 pytest.importorskip("pyiceberg.catalog")
 from pyiceberg import catalog as catalogs
@@ -51,7 +53,7 @@ def configured(monkeypatch, tmp_path):
 @pytest.fixture
 def lake(tmp_path):
     """Its clock stands still, so no catalog takes long."""
-    found = Lake(Env(LocalStorage(tmp_path / "lake"), Clock()), Runtime())
+    found = Lake(Env(LocalStorage(tmp_path / "lake"), Clock(), followers=FOLLOWERS), Runtime())
     found.create_database("d")
     return found
 
@@ -142,7 +144,7 @@ def test_commits_do_not_wait_for_a_catalog_that_hangs_again_and_again(tmp_path, 
         return within(seconds, call)
 
     monkeypatch.setattr(catalog, "_within", within)
-    lake = Lake(Env(LocalStorage(tmp_path / "lake"), clock), Runtime())
+    lake = Lake(Env(LocalStorage(tmp_path / "lake"), clock, followers=FOLLOWERS), Runtime())
     lake.create_database("d")
     table, other = made(lake), made(lake, "d.other")
     table.upsert([{"id": 1, "v": 1}], compact=False)

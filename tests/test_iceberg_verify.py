@@ -22,11 +22,11 @@ from test_orphans import Clock, aged
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.interop.iceberg import published
-from lsmlake.interop.iceberg.avro import CURE
-from lsmlake.maintain.iceberg_check import iceberg_findings
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage, read_bytes
+from lsmlake.iceberg import published
+from lsmlake.iceberg.avro import CURE
+from lsmlake.iceberg.check import iceberg_findings
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage, read_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -393,7 +393,7 @@ def test_a_missing_data_file_is_a_finding(world):
     """Of a snapshot that the table has, by the check of the table; of one that only lagging metadata has, by this one."""
     table = opened(world)
     table.alter(set_option("metadata.iceberg", "false"))
-    with patch("lsmlake.commit.holding.mirror.bring_up_to_date"), patch("lsmlake.store.memory.MemoryStorage.delete_all"):
+    with patch("lsmlake.refs.file_references.before_deletion"), patch("lsmlake.storage.memory.MemoryStorage.delete_all"):
         table.delete_tag("one")
         table.expire_snapshots(retain_max=1, retain_min=1)
     assert table.verify() == [], "metadata that lags behind is no damage"

@@ -15,9 +15,9 @@ from lsmlake import set_option
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitUnknown, InvalidQuery, SnapshotNotFound, StorageFailed, TableExists, TableNotFound
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
+from lsmlake.tables.metadata import Metadata
 
 
 @pytest.fixture(autouse=True)

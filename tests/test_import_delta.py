@@ -31,8 +31,8 @@ from lsmlake.errors import (
     UnsupportedFormat,
 )
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.interop.imports import delta
-from lsmlake.store.outside import Outside, Place
+from lsmlake.imports import delta
+from lsmlake.storage.outside import Outside, Place
 
 GOLDEN = Path(__file__).parent / "golden" / "delta-tables.zip"
 

@@ -54,9 +54,9 @@ from lsmlake.errors import (
     TableNotFound,
     UnsupportedFormat,
 )
-from lsmlake.interop.iceberg import mirror
-from lsmlake.interop.iceberg.changes import shows_level0
-from lsmlake.store import memory
+from lsmlake.iceberg import mirror
+from lsmlake.iceberg.changes import shows_level0
+from lsmlake.storage import memory
 
 GOLDEN = Path(__file__).parent / "golden" / "iceberg-tables.zip"
 

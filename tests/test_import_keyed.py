@@ -21,9 +21,9 @@ from test_import_iceberg import check_readers, pyiceberg_table, refused, rows_of
 
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
-from lsmlake.interop.iceberg import mirror
-from lsmlake.interop.iceberg.changes import shows_level0
-from lsmlake.store import memory
+from lsmlake.iceberg import mirror
+from lsmlake.iceberg.changes import shows_level0
+from lsmlake.storage import memory
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from test_import_iceberg import check_readers, rows_of
 import lsmlake
 from lsmlake import connect
 from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, LakeError
-from lsmlake.store import memory
+from lsmlake.storage import memory
 
 SOME = dt.datetime(2026, 1, 2, 3, 4, 5, 6)
 VALUES: dict[str, tuple[pa.DataType, list]] = {

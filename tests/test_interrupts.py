@@ -31,7 +31,7 @@ from lsmlake.dialect.connection import registered
 from lsmlake.dialect.patient import Connection
 from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.errors import TableNotFound
-from lsmlake.store.data_writer import Origin, write_run
+from lsmlake.files.data_writer import Origin, write_run
 
 KINDS = [Pressed, Exit]
 

@@ -30,9 +30,9 @@ from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.statements.attempts import DmlReport, evaluated
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
-from lsmlake.store.version import Version
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
+from lsmlake.tables.version import Version
 
 SWITCHES = int(os.environ.get("LSMLAKE_SWITCHES", "1"))
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
@@ -195,7 +195,7 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
 @pytest.mark.parametrize("own", OWN)
 def test_a_statement_is_evaluated_again_if_a_snapshot_since_its_version_has_expired(own, kind, monkeypatch):
     """Nobody can tell what the expired commit changed; with nobody competing any more, the second evaluation commits."""
-    monkeypatch.setattr("lsmlake.store.env.Env.sleep", lambda env, seconds: None)
+    monkeypatch.setattr("lsmlake.storage.env.Env.sleep", lambda env, seconds: None)
     storage, evaluations = MemoryStorage(), []
     created(storage, kind, [(1, 1, 10, "a"), (2, 2, 20, "b")])
     latest = Version.latest

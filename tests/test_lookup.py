@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, Shape, new_lake, rank
 
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_writer import Origin
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_writer import Origin
-from lsmlake.store.env import Limits
-from lsmlake.store.metadata import Metadata
+from lsmlake.storage.env import Limits
+from lsmlake.tables.metadata import Metadata
 
 QUICK = examples(60)
 CODES = st.binary(max_size=40)
@@ -118,7 +118,7 @@ def test_find_reads_no_file_whose_key_range_holds_no_key():
     lake = new_lake()
     table = lake.create_table("d.t", "k BIGINT, v STRING", primary_key=["k"])
     gone = [file((0,), (10,), "gone-1"), file((20,), (30,), "gone-2")]
-    assert table.version.files(HERE).find(pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
+    assert BucketFiles.of(table.version, HERE).find(pa.table({"k": [-1, 11, 19, 31]}), gone) == {}
 
 
 @pytest.mark.parametrize(

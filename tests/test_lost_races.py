@@ -15,8 +15,8 @@ from strategies import fake_env, new_lake
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 RACES = 3
 LISTS = ["manifest-list", "manifest-list", "snapshot"]

@@ -17,8 +17,8 @@ from strategies import rows_of
 
 import lsmlake
 from lsmlake.errors import CommitUnknown, InvalidQuery, StorageFailed
-from lsmlake.store.location import storage_at
-from lsmlake.store.storage import Storage, read_bytes
+from lsmlake.storage.location import storage_at
+from lsmlake.storage.storage import Storage, read_bytes
 
 SMALL, LARGE = b"content " * 100, bytes(range(256)) * 50_000
 

@@ -14,9 +14,9 @@ from object_servers import SECRET, Server, s3_options, s3_server
 
 import lsmlake
 from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, StorageFailed
-from lsmlake.store.address import address_of, is_same_place
-from lsmlake.store.location import storage_at
-from lsmlake.store.objects import ObjectStorage
+from lsmlake.storage.address import address_of, is_same_place
+from lsmlake.storage.location import storage_at
+from lsmlake.storage.objects import ObjectStorage
 
 AT_ONCE = {"max_retries": 0}
 

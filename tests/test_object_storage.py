@@ -9,8 +9,8 @@ from object_servers import Server, azure_server, s3_server
 from storage_contract import StorageContract, paths, put
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.store.location import storage_at
-from lsmlake.store.storage import read_bytes
+from lsmlake.storage.location import storage_at
+from lsmlake.storage.storage import read_bytes
 
 
 class ObjectStorageContract(StorageContract):

@@ -17,8 +17,8 @@ from strategies import rows_of
 import lsmlake
 from lsmlake.api.lake import Lake, table_at
 from lsmlake.errors import InvalidQuery, TableNotFound
-from lsmlake.store.address import address_of
-from lsmlake.store.objects import ObjectStorage
+from lsmlake.storage.address import address_of
+from lsmlake.storage.objects import ObjectStorage
 
 MANY = 3_000
 

@@ -21,16 +21,17 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import Corrupt, LakeError, TableNotFound, UnsupportedFormat
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.files import CommitMessage
-from lsmlake.maintain import orphans
+from lsmlake.retention import orphans
 from lsmlake.schema.conform import Cast
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.storage import Storage, read_bytes
-from lsmlake.store.version import Version
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage, read_bytes
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import Request, prepare
 
@@ -286,7 +287,7 @@ def written(table: Table, seed: int) -> list[CommitMessage]:
     """The files of an upsert that has not committed yet."""
     schema, version = table.version.schema, table.version
     parts = split(prepare(rows(seed), schema, Request(cast=Cast("UTC")))[0], schema, 2)
-    return [write_bucket(version.files(bucket), [part], None, None) for bucket, part in parts]
+    return [write_bucket(BucketFiles.of(version, bucket), [part], None, None) for bucket, part in parts]
 
 
 def test_a_writer_that_publishes_files_older_than_the_limit_keeps_them():

@@ -218,7 +218,7 @@ def test_reprs_are_short_and_html_is_escaped(table):
 
 
 def test_showing_reads_no_data(table, monkeypatch):
-    from lsmlake.store import data_reader
+    from lsmlake.files import data_reader
 
     monkeypatch.setattr(data_reader.DataReader, "__init__", lambda *args, **kwargs: pytest.fail("a data file was opened"))
     for shown in (table, table.changes(1)):

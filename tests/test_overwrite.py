@@ -12,9 +12,9 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 from lsmlake.write.replace import Replacement
 from lsmlake.write.upsert import inline_picker, upsert_rows
 

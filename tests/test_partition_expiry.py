@@ -15,16 +15,15 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit import housekeeping
-from lsmlake.commit.commit import drop_buckets
-from lsmlake.commit.partition_expiry import expire_partitions
-from lsmlake.commit.partition_time import time_of_partition
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.options.partitions import PartitionOptions
+from lsmlake.retention import partition_expiry
+from lsmlake.retention.partition_expiry import expire_partitions
+from lsmlake.retention.partition_time import time_of_partition
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.transform import Transform
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 from lsmlake.write.upsert import upsert_rows
 
 UTC = dt.timezone.utc
@@ -97,7 +96,7 @@ def test_a_partition_that_gets_rows_meanwhile_does_not_expire_by_update_time():
     version = stale.version
     world.upsert(1)
 
-    report = expire_partitions(version, drop_buckets)
+    report = expire_partitions(version)
     assert report.partitions == ((NOW.date() - dt.timedelta(days=2),),)
     assert world.days() == [1]
 
@@ -135,7 +134,7 @@ def test_an_error_of_the_expiry_is_no_error_of_the_commit(caplog, monkeypatch):
         raise RuntimeError("no")
 
     world = World(**WEEK)
-    monkeypatch.setattr(housekeeping, "expire_partitions", refuse)
+    monkeypatch.setattr(partition_expiry, "expire_partitions", refuse)
     with caplog.at_level(logging.WARNING, "lsmlake"):
         world.upsert(0, 9)
     assert world.days() == [0, 9]

@@ -38,7 +38,7 @@ import lsmlake
 from lsmlake.commit.tiers import full_tail
 from lsmlake.errors import InvalidQuery
 from lsmlake.read.plan import Plan
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 SMALL = {"manifest.merge-min-count": 3, "manifest.target-file-size": "300 b", "bucket": 3}
 

@@ -38,12 +38,12 @@ from strategies import (
 from lsmlake import change_type, move_column, set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.page_reader import PageReader, _Source
 from lsmlake.format.thrift import read_struct
 from lsmlake.read import point
 from lsmlake.read.cost import Files, lookups_are_cheaper
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.page_reader import PageReader, _Source
+from lsmlake.storage.memory import MemoryStorage
 
 ALTERATIONS = [set_option("write-only", True), change_type("n", "BIGINT"), move_column("stamp", first=True)]
 """Alterations after which some files have the columns of the table as they are, and others do not."""
@@ -163,7 +163,7 @@ def by_pages(monkeypatch):
 def test_rows_at_the_ends_of_pages_are_found_in_one_read(by_pages, codec: str):
     storage = FaultStorage(MemoryStorage())
     table = long(storage, codec)
-    with table.version.files(next(iter(table.states()))).open(next(iter(table.states().values())).files[0]) as reader:
+    with BucketFiles.of(table.version, next(iter(table.states()))).open(next(iter(table.states().values())).files[0]) as reader:
         pages, size = PageReader(reader), reader.source.size()
         file = _Source(reader.path, reader.source, size, table.meta.files.cache)
         first = {row for leaf in range(1, 12) for row in pages._pages(file, 0, leaf).first}

@@ -27,7 +27,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InternalError, LakeError
 from lsmlake.sql.runtime import EmbeddedRuntime
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 CALLS = scaled(800)
 PROTOCOLS = "__len__", "__arrow_c_stream__", "__getitem__"

@@ -22,14 +22,15 @@ from lsmlake import add_column, change_type
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.compact.bucket import compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound, TableExists
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.files import CommitMessage
 from lsmlake.lsm.pick.strategy import as_needed, in_full
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
+from lsmlake.tables.metadata import Metadata
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import prepare
 
@@ -276,7 +277,7 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
     choose = as_needed(table.version.schema.parsed_options.compaction, 0) if inline else None
     states = table.states()
     parts = split(prepare(data, table.version.schema)[0], table.version.schema, 1)
-    return [write_bucket(table.version.files(bucket), [part], states.get(bucket), choose) for bucket, part in parts]
+    return [write_bucket(BucketFiles.of(table.version, bucket), [part], states.get(bucket), choose) for bucket, part in parts]
 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:

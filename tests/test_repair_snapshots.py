@@ -8,8 +8,8 @@ from strategies import contents, copied, lake_on, multiset, new_lake, rows_of
 
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidQuery, LakeError
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage
 
 COMMITS = 5
 

@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.app import app
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, InvalidSchema
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_writer import Origin
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
-from lsmlake.store.data_writer import Origin
 from lsmlake.write.append import LEVEL, append_files
 from lsmlake.write.prepare import Request, prepare
 from lsmlake.write.replace import Replacement, publish
@@ -329,7 +330,7 @@ def test_schemas_that_no_writer_stores():
 def test_verify_names_a_file_in_another_partition(day):
     table = table_by("days(ts)")
     bucket = Bucket((day,), 0)
-    files = table.version.files(bucket)
+    files = BucketFiles.of(table.version, bucket)
     rows = prepare(pa.Table.from_pylist([row(1, at(1))], schema=table.schema), table.version.schema, Request())[0]
     added = files.write([rows], Origin(LEVEL, APPEND))
     message = CommitMessage(bucket, BucketEdit(bucket, 1, added=added), rows=1, written=files.paths(added))

@@ -29,8 +29,8 @@ from lsmlake.format.files import DELETES, DataFile
 from lsmlake.lsm.merge.retained import settle
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import DELETE, ERASE, ERASES, INSERT
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
 
 LIMIT_MS = 1000
 START_MS = 1_767_225_600_000

@@ -12,7 +12,7 @@ from strategies import START_MS, lake_on, multiset, new_lake, rows_of, view
 from lsmlake import add_column, drop_column, set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 TIERS = {"compaction.tier-runs": "2"}
 

@@ -16,10 +16,10 @@ from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InvalidQuery
+from lsmlake.files.data_reader import DataReader
 from lsmlake.read import point
-from lsmlake.store.data_reader import DataReader
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
 
 ROWS = 20_000
 SCHEMA = pa.schema(

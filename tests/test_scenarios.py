@@ -16,7 +16,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.errors import LakeError
 from lsmlake.sql.runtime import EmbeddedRuntime
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 
 @cache

@@ -20,7 +20,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.schema import envelope
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 QUICK = examples(60)
 NAMED = st.builds(Named, st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), st.integers(1, 2**40))

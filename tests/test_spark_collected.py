@@ -19,7 +19,7 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.errors import EngineFailed, InvalidData
 from lsmlake.spark import collected
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark
 

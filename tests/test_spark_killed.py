@@ -22,9 +22,10 @@ from stream_program import stream
 
 import lsmlake
 from lsmlake.api.lake import Lake
+from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.spark.runtime import SparkRuntime
-from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage
+from lsmlake.storage.env import Env
+from lsmlake.storage.local import LocalStorage
 
 pytestmark = pytest.mark.spark
 
@@ -131,7 +132,7 @@ def failing_lake(spark, lake, tmp_path: Path):
     """`lake`, its tasks failing at first."""
     here = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(here)  # workers cannot import the tests
-    yield Lake(Env(FailingOnce(tmp_path / "warehouse")), SparkRuntime(spark))
+    yield Lake(Env(FailingOnce(tmp_path / "warehouse"), followers=FOLLOWERS), SparkRuntime(spark))
     cloudpickle.unregister_pickle_by_value(here)
 
 

@@ -18,7 +18,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.spark import mask, read, settings
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import Corrupt
 from lsmlake.spark import planning, tasks
 from lsmlake.spark.runtime import SparkRuntime
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark
 ENTRIES = 8

@@ -10,7 +10,7 @@ from scenarios import CASES, DDL, KINDS, START, batch, counts, given, named, run
 from test_scenarios import leaves
 
 from lsmlake.api.lake import Lake
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark
 

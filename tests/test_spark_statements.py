@@ -18,8 +18,8 @@ from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan
 from lsmlake.spark import write
 from lsmlake.spark.statements import by_position, target
-from lsmlake.store.env import Limits
-from lsmlake.store.version import Version
+from lsmlake.storage.env import Limits
+from lsmlake.tables.version import Version
 from lsmlake.write import candidates
 
 pytestmark = pytest.mark.spark

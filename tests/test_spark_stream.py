@@ -15,7 +15,7 @@ from spark_support import configured, on_connect, same
 
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidOption
-from lsmlake.store.local import LocalStorage
+from lsmlake.storage.local import LocalStorage
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from spark_support import configured, same
 
 import lsmlake
 from lsmlake.api.lake import Lake
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark
 

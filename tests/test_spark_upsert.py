@@ -16,7 +16,7 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidData
 from lsmlake.spark.types import to_spark
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark
 

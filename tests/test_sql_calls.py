@@ -17,7 +17,7 @@ from test_storage_calls import KINDS, LISTS, NEWEST, PUBLISH, call_of, plus
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.sql.runtime import EmbeddedRuntime
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 OPENED = {"size database.json": 1, "read schema": 1}
 """A statement opens each of its tables by name: the database and the first schema must be there."""

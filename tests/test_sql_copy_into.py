@@ -8,7 +8,7 @@ import pytest
 
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError
 from lsmlake.sql import copy_into
-from lsmlake.store.copied import Copied, files_of, list_of, put_copied, read_copied
+from lsmlake.tables.copied import Copied, files_of, list_of, put_copied, read_copied
 
 
 @pytest.fixture(params=["with a key", "append-only"])

@@ -10,7 +10,7 @@ import sqlglot
 import lsmlake
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.errors import InvalidQuery, InvalidSchema, LakeError, TableExists, TableNotFound
-from lsmlake.sql.words import first_word
+from lsmlake.sql.token_reader import first_word
 
 TABLE = "CREATE TABLE d.t (id INT, n INT, st STRUCT<a: INT, b: STRING>, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '2')"
 

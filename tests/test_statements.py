@@ -20,10 +20,10 @@ from lsmlake import add_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
+from lsmlake.files.data_reader import DataReader
 from lsmlake.statements import merge_join
 from lsmlake.statements.merge_join import Join
-from lsmlake.store.data_reader import DataReader
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
 SMALL = {"target-file-size": "1 kb", "file.block-size": "200 b"}

@@ -23,7 +23,7 @@ from lsmlake.errors import Corrupt, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.distinct import KEPT_MAX, DistinctSketch
 from lsmlake.schema.envelope import wrap_json
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 from lsmlake.warehouse import connect
 
 VALUES = {name.lower().replace("(", "_").replace(",", "_").rstrip(")"): kind for name, kind in KINDS.items() if " " not in name}

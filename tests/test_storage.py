@@ -22,9 +22,9 @@ from faults import Crash, FaultStorage, every_fault, interleavings
 from storage_contract import NAMES, MovingContract, paths, put
 
 from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import read_bytes, storage_errors
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import read_bytes, storage_errors
 
 
 class TestMemory(MovingContract):

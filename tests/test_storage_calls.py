@@ -16,7 +16,7 @@ from strategies import new_lake
 
 from lsmlake import set_option
 from lsmlake.api.table import Table
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.memory import MemoryStorage
 
 KINDS = {
     "read": "read",

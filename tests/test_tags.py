@@ -16,10 +16,10 @@ from strategies import START_MS, contents, copied, fake_env, lake_on, multiset, 
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit.tag_expiry import expire_tags
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, StorageFailed, TableNotFound
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.metadata import Metadata
+from lsmlake.retention.tag_expiry import expire_tags
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.tables.metadata import Metadata
 
 DAY_MS = 86_400_000
 

@@ -33,14 +33,20 @@ ROOMS = [
     "dialect",
     "format",
     "lsm",
-    "store",
-    "interop",
+    "storage",
+    "tables",
+    "files",
+    "inputs",
     "commit",
     "read",
     "compact",
     "write",
     "statements",
     "cdc",
+    "refs",
+    "retention",
+    "iceberg",
+    "imports",
     "maintain",
     "api",
     "sql",
@@ -53,14 +59,14 @@ ROOMS = [
 
 AMBIENT = {"os", "time", "random", "uuid", "tempfile", "shutil", "subprocess"}
 EDGE = {
-    "store/env.py",
-    "store/local.py",
-    "store/memory.py",
-    "store/object_client.py",
-    "store/object_create.py",
-    "store/disk_cache.py",
-    "store/spill.py",
-    "store/scratch.py",
+    "storage/env.py",
+    "storage/local.py",
+    "storage/memory.py",
+    "storage/object_client.py",
+    "storage/object_create.py",
+    "storage/disk_cache.py",
+    "files/spill.py",
+    "storage/scratch.py",
     "dialect/databases.py",
     "warehouse.py",
     "spark/ship.py",
@@ -299,7 +305,7 @@ KEPT = {
     ("cli/sql_shell.py", "_run_all"): "it ends the statement, and the shell goes on",
 }
 """The functions that may catch an interruption without raising it."""
-OF_USERS = {"api/inputs.py", "border.py"}
+OF_USERS = {"inputs/data.py", "border.py"}
 """Modules that run code of users, of which Arrow can make an error when it is interrupted."""
 
 
@@ -341,9 +347,9 @@ IGNORED = {
     ("border.py", "_is_integer"): "the error of `__index__` says that it is none",
     **dict.fromkeys(
         (
-            ("interop/iceberg/catalog.py", "run"),
-            ("interop/iceberg/catalog.py", "_table"),
-            ("interop/iceberg/kinds.py", "_get_table"),
+            ("iceberg/catalog.py", "run"),
+            ("iceberg/catalog.py", "_table"),
+            ("iceberg/catalog_kinds.py", "_get_table"),
         ),
         "a catalog is asked in a thread of its own, which no interruption reaches",
     ),

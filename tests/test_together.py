@@ -14,8 +14,8 @@ from strategies import contents, fake_env
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import StorageFailed
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.together import Once, ahead, together
+from lsmlake.storage.concurrency import Once, ahead, together
+from lsmlake.storage.memory import MemoryStorage
 
 BUCKETS = 8
 

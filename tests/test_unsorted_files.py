@@ -21,12 +21,13 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.key_order import in_key_order
 from lsmlake.format.files import BucketEdit, CommitMessage
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.store.key_order import in_key_order
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 RULES = [rule for rule in SETUPS if rule.startswith(("deduplicate", "first-row"))]
 MODES = ["vectors", "vectors, lazy", "vectors, few levels", "vectors, universal", "vectors, gentle", "write-only"]
@@ -97,7 +98,7 @@ def test_files_without_live_rows_are_dropped_by_writers(table):
     names = table.files()["file_path"].to_pylist()
     version = Version.latest(table.meta)
     (state,) = version.states().values()
-    with version.files(state.bucket).open(state.files[0]) as reader:
+    with BucketFiles.of(version, state.bucket).open(state.files[0]) as reader:
         keys = reader.read(range(reader.groups), ["k"])
     table.delete_keys(keys)
     left = table.files()["file_path"].to_pylist()

@@ -13,8 +13,8 @@ from strategies import new_lake
 
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption
-from lsmlake.store.memory import MemoryStorage
-from lsmlake.store.storage import Storage, read_bytes
+from lsmlake.storage.memory import MemoryStorage
+from lsmlake.storage.storage import Storage, read_bytes
 
 ROWS, BATCH, LIMIT = 40_000, 4, 4
 

@@ -20,15 +20,16 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_writer import Origin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.vector_index import Changes, IndexManifest
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
-from lsmlake.store.data_writer import Origin
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.memory import MemoryStorage
+from lsmlake.storage.local import LocalStorage
+from lsmlake.storage.memory import MemoryStorage
 
 APPEND = Origin(5, "APPEND", 1, 1)
 
@@ -58,7 +59,7 @@ def added(table: Table, state: BucketState, file: DataFile, **more: object) -> l
 
 def written(table: Table, keys: list[int], bucket: Bucket = Bucket((), 0), origin: Origin = APPEND) -> DataFile:
     rows = pa.table({"k": pa.array(keys, pa.int64()), "v": ["z"] * len(keys)}).cast(table.version.schema.row_columns)
-    (file,) = table.version.files(bucket).write([rows], origin)
+    (file,) = BucketFiles.of(table.version, bucket).write([rows], origin)
     return file
 
 

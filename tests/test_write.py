@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import KEYS, PARTITIONS, ROW_KINDS, UTC, Shape, encoded_rows, new_lake, rank, rows_of, seen, tiny_units
 
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import DataReader
+from lsmlake.files.data_writer import Origin
 from lsmlake.format.files import APPEND, Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_reader import DataReader
-from lsmlake.store.data_writer import Origin
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import split
 from lsmlake.write.prepare import Request, prepare

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import IMPORT, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 
 def shuffle(table: Table, chance: random.Random, files: int = 3) -> bool:
@@ -31,7 +32,7 @@ def shuffle(table: Table, chance: random.Random, files: int = 3) -> bool:
 
 
 def _shuffled(version: Version, state: BucketState, chance: random.Random, count: int) -> CommitMessage:
-    schema, files = version.schema, version.files(state.bucket)
+    schema, files = version.schema, BucketFiles.of(version, state.bucket)
     parts = []
     for file in state.files:
         with files.open(file) as reader:

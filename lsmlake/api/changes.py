@@ -29,9 +29,9 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.statements.attempts import moment_of
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.snapshots import LIST_SNAPSHOTS
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.snapshots import LIST_SNAPSHOTS
+from lsmlake.tables.version import Version
 
 
 @public

@@ -19,8 +19,8 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
 from lsmlake.read.travel import milliseconds
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.types import Data
 from lsmlake.errors import InvalidData, InvalidSchema, Wording
+from lsmlake.inputs.data import Input, as_input
+from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
-from lsmlake.store.file_options import FileOptions
 
 
 def with_columns(

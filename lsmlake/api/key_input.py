@@ -7,9 +7,9 @@ from pathlib import PurePath
 
 import pyarrow as pa
 
-from lsmlake.api.inputs import as_input
 from lsmlake.border import short
 from lsmlake.errors import InvalidData
+from lsmlake.inputs.data import as_input
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type_of

@@ -11,8 +11,9 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
-from lsmlake.store.env import Env
-from lsmlake.store.location import storage_at
+from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.env import Env
+from lsmlake.storage.location import storage_at
 
 
 @public
@@ -34,4 +35,4 @@ def table_at(path: str, env: Env | None = None) -> Table:
         raise InvalidQuery(
             "not the folder of a table", where=path, expected="<warehouse>/<database>.db/<table>", cure="correct the path"
         )
-    return Lake(env or Env(storage_at(warehouse or ".")), Runtime()).table(f"{database}.{name}")
+    return Lake(env or Env(storage_at(warehouse or "."), followers=FOLLOWERS), Runtime()).table(f"{database}.{name}")

@@ -10,11 +10,11 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lsmlake.api.inputs import Input, as_input, typed
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.types import MergeSource
 from lsmlake.errors import InvalidData
+from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.assignments import assigned
@@ -25,7 +25,7 @@ from lsmlake.statements.explained import merge_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import Statement
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 Evaluate = Callable[[Version], DmlReport]
 

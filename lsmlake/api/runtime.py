@@ -24,7 +24,7 @@ from lsmlake.api.types import (
 )
 from lsmlake.cdc.changes import Piece
 from lsmlake.cdc.commits import Feed
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
@@ -37,9 +37,9 @@ from lsmlake.read.plan import Plan
 from lsmlake.read.top import KeyOrder
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.store.live import Selection
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.live import Selection
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 from lsmlake.write.prepare import Request
 
 

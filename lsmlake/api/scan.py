@@ -30,7 +30,7 @@ from lsmlake.predicate import Predicate
 from lsmlake.predicate.expression import matching, needed_columns
 from lsmlake.predicate.in_polars import by_name, expression
 from lsmlake.read import plan as planning
-from lsmlake.read.answers import Side, count, extreme, extreme_of
+from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of
 from lsmlake.read.get import read_keys
 from lsmlake.read.in_duckdb import dataset, relation
 from lsmlake.read.in_polars import lazy_frame, streamed
@@ -42,8 +42,8 @@ from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import moment_of
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 _COLUMNS_SHOWN = 6
 _ROWS_SHOWN = 20

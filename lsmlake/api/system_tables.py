@@ -22,8 +22,8 @@ from lsmlake.maintain.system_tables import TABLES, OfTable
 from lsmlake.read.plan import FRESH, RAW
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.rowkind import INSERT, NAMES
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 _KIND = pa.field(ROWKIND, pa.string(), nullable=False)
 

@@ -9,16 +9,16 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lsmlake.api.input_places import sentence
-from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.runtime import Runtime
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.identity import Identity, replayed
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.data import Input, as_input
+from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.places import sentence
 from lsmlake.maintain.alter import evolve
 from lsmlake.schema.conform import Cast
-from lsmlake.store.file_options import FileOptions
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.append import append_tables
 from lsmlake.write.prepare import Request, unstored
 from lsmlake.write.upsert import inline_picker

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from lsmlake.cdc.commits import COMMIT_FIELDS, Commit, Feed
 from lsmlake.cdc.diff import Pair, pairs, read_pair
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format import manifest
 from lsmlake.format.files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
@@ -37,9 +38,8 @@ from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, lost_column, through, wider_column
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, plain
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"
 AUTO = "auto"

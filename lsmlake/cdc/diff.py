@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import live_rows
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.lsm.difference import bag_difference, difference
@@ -25,9 +27,7 @@ from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.scan import freshen, merge_at_read
 from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, through
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_reader import live_rows
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 
 
 class Pair(NamedTuple):

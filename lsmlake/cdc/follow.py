@@ -15,9 +15,9 @@ from typing import NamedTuple
 from lsmlake.cdc.changes import Piece, insert_pieces, snapshot_pieces
 from lsmlake.cdc.commits import Feed
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.store.cache import Cache
-from lsmlake.store.consumers import Progress, progress_of, put_consumer
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.cache import Cache
+from lsmlake.tables.consumers import Progress, progress_of, put_consumer
+from lsmlake.tables.metadata import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
     "latest-full",

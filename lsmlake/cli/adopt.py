@@ -16,9 +16,9 @@ from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.paths import split_name
-from lsmlake.maintain.adopt import ImportReport
+from lsmlake.imports.adopt import ImportReport
 from lsmlake.report.text import counted
-from lsmlake.store.outside import Outside, joined
+from lsmlake.storage.outside import Outside, joined
 
 _ICEBERG, _DELTA, _PARQUET = "iceberg", "delta", "parquet"
 _FORMATS = f"{_ICEBERG}, {_DELTA} or {_PARQUET}"

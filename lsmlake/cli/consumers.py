@@ -12,7 +12,7 @@ from lsmlake.cli.output import emit
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.views import consumers_view
 from lsmlake.schema.values import json_rows
-from lsmlake.store.consumers import is_consumer
+from lsmlake.tables.consumers import is_consumer
 
 Remove = Annotated[str | None, typer.Option("--remove", metavar="NAME", help="Remove this consumer, then list the others.")]
 

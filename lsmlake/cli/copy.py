@@ -16,7 +16,7 @@ from lsmlake.maintain.copy import copy as copy_table
 from lsmlake.read.travel import Moment
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes
-from lsmlake.store.location import storage_at
+from lsmlake.storage.location import storage_at
 
 Target = Annotated[
     str, typer.Argument(metavar="URL", help="The warehouse of the copy: a directory, s3://..., gs://..., az://...")

@@ -11,10 +11,10 @@ from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
-from lsmlake.commit.partition_expiry import PartitionExpiryReport
-from lsmlake.commit.snapshot_expiry import ExpireReport
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.text import counted, printable
+from lsmlake.retention.partition_expiry import PartitionExpiryReport
+from lsmlake.retention.snapshot_expiry import ExpireReport
 
 RetainMax = Annotated[int | None, typer.Option("--retain-max", metavar="N", help="Keep at most N snapshots, regardless of age.")]
 RetainMin = Annotated[int | None, typer.Option("--retain-min", metavar="N", help="Keep at least N snapshots, regardless of age.")]

@@ -10,8 +10,6 @@ import pyarrow as pa
 import typer
 from rich.progress import Progress
 
-from lsmlake.api.input_places import sentence
-from lsmlake.api.inputs import Input, as_input
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
 from lsmlake.api.table import Table
@@ -22,9 +20,11 @@ from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.data import Input, as_input
+from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.places import sentence
 from lsmlake.report.text import counted
 from lsmlake.schema.partitioning import split_terms
-from lsmlake.store.file_options import FileOptions
 
 Files = Annotated[
     list[str],

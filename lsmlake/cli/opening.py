@@ -11,8 +11,8 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.cli.guard import VARIABLE
 from lsmlake.errors import InvalidOption, InvalidQuery
-from lsmlake.store.address import FILE, address_of
-from lsmlake.store.local import directory_at
+from lsmlake.storage.address import FILE, address_of
+from lsmlake.storage.local import directory_at
 from lsmlake.warehouse import connect
 
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")

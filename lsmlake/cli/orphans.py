@@ -12,10 +12,10 @@ from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery
-from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.read.travel import milliseconds
 from lsmlake.report.text import counted, printable
 from lsmlake.report.units import human_bytes
+from lsmlake.retention.orphans import OrphanReport, remove_orphan_files
 
 _BEFORE = "Only files last modified before this time, in UTC unless it names a zone; default: a day ago."
 OlderThan = Annotated[str | None, typer.Option("--older-than", metavar="TIME", help=_BEFORE)]

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from lsmlake.api.runtime import Runtime
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 
 Result = TypeVar("Result")
 

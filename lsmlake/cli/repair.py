@@ -15,7 +15,7 @@ from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.errors import InvalidQuery
-from lsmlake.maintain.iceberg_repair import repair_iceberg
+from lsmlake.iceberg.repair import repair_iceberg
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.repair_snapshots import repair_snapshots
 from lsmlake.report.text import counted, printable

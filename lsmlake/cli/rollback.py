@@ -12,9 +12,9 @@ from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.maintain.rollback import RollbackReport
-from lsmlake.maintain.rollback import rollback as roll_back
 from lsmlake.read.travel import Moment
+from lsmlake.refs.rollback import RollbackReport
+from lsmlake.refs.rollback import rollback as roll_back
 from lsmlake.report.text import counted
 
 ToSnapshot = Annotated[int | None, typer.Option("--snapshot", metavar="N", help="Go back to this snapshot.")]

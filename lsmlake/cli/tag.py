@@ -12,8 +12,8 @@ from lsmlake.cli.arguments import Debug, Json, SnapshotId, TableName, Timestamp,
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import spinner
-from lsmlake.commit.tags import TagReport
 from lsmlake.errors import InvalidQuery
+from lsmlake.refs.tags import TagReport
 from lsmlake.report.text import counted
 from lsmlake.report.views import tags_view
 from lsmlake.schema.values import json_rows

@@ -12,10 +12,10 @@ from lsmlake.cli.guard import FAILED
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import progress_bar
-from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.verify import verify as find
 from lsmlake.report.text import counted, printable
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.finding import Finding
+from lsmlake.tables.metadata import Metadata
 
 _DATA = ".parquet"
 

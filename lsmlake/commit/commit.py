@@ -1,13 +1,13 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits and never reads rows.
 
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
-   commit, return that snapshot (`commit.replay`).
+   commit, return that snapshot (`commit.identity`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
    back to a plain append, or is dropped. An overwrite replaces what its buckets hold at this version.
 3. Check the invariants of the edited buckets (`commit.invariants`).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
-5. Create the snapshot file if it is absent. If it exists, wait and retry (`commit.publish`). The lists of this attempt are
+5. Create the snapshot file if it is absent. If it exists, wait and retry (`commit.attempts`). The lists of this attempt are
    deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
@@ -23,12 +23,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from lsmlake.commit.housekeeping import housekeep
+from lsmlake.commit.attempts import Attempts, Retries, publish
+from lsmlake.commit.followers import after_commit, before_deletion
+from lsmlake.commit.identity import Identity, replayed
 from lsmlake.commit.invariants import check_edits
 from lsmlake.commit.outcome import Committed, Conflict, Unknown
-from lsmlake.commit.publish import Attempts, Retries, publish
 from lsmlake.commit.rebase import Rebased, rebase, replacing
-from lsmlake.commit.replay import Identity, replayed
 from lsmlake.commit.requirements import Fits, Follows, Requirement
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import (
@@ -43,10 +43,9 @@ from lsmlake.errors import (
 )
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.format.snapshot import Named, Snapshot
-from lsmlake.interop.iceberg.mirror import bring_up_to_date
 from lsmlake.schema.schema import Schema
-from lsmlake.store.snapshots import HINT_EVERY
-from lsmlake.store.version import Version
+from lsmlake.tables.snapshots import HINT_EVERY
+from lsmlake.tables.version import Version
 
 Restate = Callable[[Version], Sequence[CommitMessage]]
 """Returns the messages of a statement for the version to follow. Raises Overtaken if the statement must be evaluated again."""
@@ -107,7 +106,7 @@ def commit(
             cure="run it again; with many writers raise commit.max-retries",
         )
     if committed.snapshot is not None:
-        housekeep(meta, committed.snapshot, options, drop_buckets)
+        after_commit(version, committed.snapshot)
     return committed
 
 
@@ -237,7 +236,7 @@ class _Commit(Attempts):
             self.publishing = False
             meta.files.delete_quietly([meta.paths.snapshot(snapshot.id)])
             with suppress(LakeError):
-                bring_up_to_date(meta)  # it may name the snapshot, whose files may be deleted in the end
+                before_deletion(meta)  # it may name the snapshot, whose files may be deleted in the end
             return Conflict()
         return Committed(snapshot, rebased.edits, rebased.overtaken)
 

@@ -5,7 +5,7 @@ I1: key ranges within a run are disjoint. I3: a vector belongs to a live file an
 most one run to level 0 of a bucket. I6: a file is live once.
 
 Checked elsewhere: `maintain.verify` reads rows for I2 (at deeper levels a key is live in one file only) and snapshots for I4
-(contiguous numbers) and I8 (no missing files); `commit.replay` ensures I7 (a commit is applied once).
+(contiguous numbers) and I8 (no missing files); `commit.identity` ensures I7 (a commit is applied once).
 """
 
 from __future__ import annotations

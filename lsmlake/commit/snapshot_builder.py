@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
+from lsmlake.commit.identity import Identity
 from lsmlake.commit.invariants import apply
-from lsmlake.commit.replay import Identity
 from lsmlake.commit.tiers import full_tail
 from lsmlake.format import live_set, manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, VectorRef
@@ -20,8 +20,8 @@ from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
 from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, merged
 from lsmlake.schema.schema import Schema
-from lsmlake.store.manifests import Manifests
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.manifests import Manifests
+from lsmlake.tables.metadata import Metadata
 
 _CLOCKS_DIFFER_MS = 60_000
 _DEAD_MIN = 1_000  # entries of files that left: so many are merged with the others

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from lsmlake.compact.clustering import clustered, sampled
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import live_rows
+from lsmlake.files.data_writer import Origin, nan_columns_of
 from lsmlake.format.deletion_vector import EMPTY
 from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.lsm.pick.appends import pick_appends
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_reader import live_rows
-from lsmlake.store.data_writer import Origin, nan_columns_of
 
 _SAMPLE_ROWS = 1 << 18
 

@@ -22,14 +22,18 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.compact.changelog import write_changelog
+from lsmlake.compact.compaction_state import Work, kinds
 from lsmlake.compact.retain import drop_expired, retain
 from lsmlake.compact.supersede import OldRows, supersede
-from lsmlake.compact.work import Work, kinds
 from lsmlake.errors import InvalidData
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import Chunk, live_rows
+from lsmlake.files.data_writer import Origin, float_columns, nan_columns_of
+from lsmlake.files.retained import oldest_first
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.lsm.levels import Levels, recency
-from lsmlake.lsm.merge.blame import Unmergeable, bucket_text, located, table_text
+from lsmlake.lsm.merge.merge_errors import Unmergeable, bucket_text, located, table_text
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import check_each, merge_runs
@@ -41,10 +45,6 @@ from lsmlake.lsm.row_kinds import with_kind, with_kinds, without_deletes
 from lsmlake.lsm.sections import Section
 from lsmlake.schema.rowkind import DELETE, INSERT, plain
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_reader import Chunk, live_rows
-from lsmlake.store.data_writer import Origin, float_columns, nan_columns_of
-from lsmlake.store.retained import oldest_first
 
 _THREADS = 2
 _MERGED_VECTOR_BYTES = 8 << 20
@@ -68,7 +68,7 @@ def compact_bucket(
         files: The data files of the bucket.
         state: The bucket to compact.
         pick: Picks the next compaction.
-        cached_rows: By file name, the columns `compact.work.lookup_columns` of uncommitted files, so they are not read again.
+        cached_rows: By file name, the columns `lookup_columns` of uncommitted files, so they are not read again.
         uncommitted_files: Level-0 files that are written but not yet committed.
         becoming: See `compact.job.Goal`; `pick` must then lead to a single run.
         reports: Whether to write a changelog, if compaction produces it.

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import pyarrow as pa
 
-from lsmlake.compact.work import Work
+from lsmlake.compact.compaction_state import Work
+from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, DataFile
 from lsmlake.lsm.difference import difference
@@ -28,7 +29,6 @@ from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns
 
 _CACHED_ROWS = 1 << 18  # keys per chunk of cached rows
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.files.external_sort import sorted_rows
 from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.codes import order
 from lsmlake.kernels.curves import bits_of, hilbert, zorder
 from lsmlake.options.appends import AUTO, HILBERT, ORDER, ZORDER, AppendOptions
 from lsmlake.schema.schema import RESERVED
-from lsmlake.store.external_sort import sorted_rows
 
 _PLACE = f"{RESERVED}place"
 _ZORDER_COLUMNS = 4  # auto: the Hilbert curve from more columns on

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lsmlake.commit.commit import commit
+from lsmlake.commit.identity import Identity
 from lsmlake.commit.outcome import Committed
-from lsmlake.commit.replay import Identity
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.compact.retain import has_expired
 from lsmlake.errors import CommitConflict, SnapshotNotFound
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.files import DELETES, Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
 from lsmlake.notebook import Shown
 from lsmlake.schema.schema import Schema
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.together import together
-from lsmlake.store.version import Version
+from lsmlake.storage.concurrency import together
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 _ROUNDS = 10
 

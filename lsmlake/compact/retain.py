@@ -1,4 +1,4 @@
-"""Retained deletes in a compaction (`store.retained`): it marks the level-0 rows that they ignore, and retains the deletes of its
+"""Retained deletes in a compaction (`files.retained`): it marks the level-0 rows that they ignore, and retains the deletes of its
 level-0 inputs in a small file of the bucket.
 
 The newest files of retained deletes are merged into one once `_TIER_FILES` of like size stand in the bucket, so that a delete is
@@ -12,13 +12,13 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from lsmlake.compact.work import Work
+from lsmlake.compact.compaction_state import Work
+from lsmlake.files.retained import Retained
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import Compaction
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.retained import Retained
 
 SLACK_MS = 86_400_000
 _TIER_FILES = 4

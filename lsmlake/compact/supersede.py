@@ -14,7 +14,8 @@ from itertools import chain, groupby
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.compact.work import Work, kinds, lookup_columns
+from lsmlake.compact.compaction_state import Work, kinds, lookup_columns
+from lsmlake.files.bucket_files import Hits
 from lsmlake.format.files import DataFile
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import lengths, of_sorted
@@ -25,7 +26,6 @@ from lsmlake.lsm.merge.windows import RunReader
 from lsmlake.lsm.pick import Compaction
 from lsmlake.lsm.sections import Section, sections
 from lsmlake.schema.rowkind import ERASES
-from lsmlake.store.bucket_files import Hits
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.kernels.words import TEXT as TEXT_FAMILY
-from lsmlake.kernels.words import from_words, widest, words
+from lsmlake.kernels.value_words import TEXT as TEXT_FAMILY
+from lsmlake.kernels.value_words import from_words, widest, words
 from lsmlake.schema.shape import FLAG, RESTORE, Kind, is_text, shown
 
 _Taken = TypeVar("_Taken")

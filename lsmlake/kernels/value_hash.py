@@ -2,7 +2,7 @@
 
 A value of a narrower integer, float or decimal type has the same hash as the equal value of a wider one of its family.
 
-1. A value becomes 64-bit words (`kernels.words`). Text and bytes: little-endian words, the last one filled with zeros.
+1. A value becomes 64-bit words (`kernels.value_words`). Text and bytes: little-endian words, the last one filled with zeros.
 2. `mix` is the finalisation of SplitMix64. A word w at place i (from 0) contributes mix(w ^ mix(i + 1)). The hash of a value is
    mix(the sum of the contributions ^ the number of bytes); the arithmetic wraps at 64 bits.
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.keys import is_text, plain
-from lsmlake.kernels.words import words
+from lsmlake.kernels.value_words import words
 
 _BLOCK_ROWS = 1 << 16
 _WORD = 8

@@ -32,7 +32,7 @@ from lsmlake.options.option import Change
 from lsmlake.options.renaming import columns_in
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
-from lsmlake.read.answers import count
+from lsmlake.read.aggregate_pushdown import count
 from lsmlake.read.plan import RAW, plan
 from lsmlake.schema import types
 from lsmlake.schema.alterations.additions import additions
@@ -41,8 +41,8 @@ from lsmlake.schema.alterations.altered import altered
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import combines_rows, through
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 
 def alter(

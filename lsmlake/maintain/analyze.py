@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.statistics import ColumnStatistics, TableStatistics
 from lsmlake.format.stats import bounds
 from lsmlake.read.measure import ColumnMeasure, Measured
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.row_text import value_text
-from lsmlake.store.statistics import put_statistics
-from lsmlake.store.version import Version
+from lsmlake.tables.statistics import put_statistics
+from lsmlake.tables.version import Version
 
 _BOUND_BYTES = 256  # a longer least or greatest value is cut to a bound
 

@@ -4,7 +4,7 @@ The copy has the rows, columns, options, vectors, file indexes and statistics of
 has no older snapshots, and no changelogs, tags, branches and consumers. All other files are copied byte for byte, because no file
 of a table names a place outside its folder.
 
-1. Pin the snapshot, so that its files stay while they are copied (`commit.pinned`).
+1. Pin the snapshot, so that its files stay while they are copied (`refs.pinned`).
 2. Look what the target has. Without schema 0 it has no table, and the copy gets a new uuid. With schema 0 it must be a copy of
    the same snapshot, which is then checked and mended.
 3. Copy each file that the target lacks (`copy_files`).
@@ -21,21 +21,21 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lsmlake.commit.holding import data_of, indexes_of, manifests_of
-from lsmlake.commit.pinned import pinned
 from lsmlake.errors import LakeError, SnapshotNotFound, StorageFailed, TableExists, Wording
 from lsmlake.format import file_index, puffin
 from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.copy_files import CopiedFile, Outcome, Sum, copy_file
 from lsmlake.read.travel import Moment, resolve
+from lsmlake.refs.file_references import data_of, indexes_of, manifests_of
+from lsmlake.refs.pinned import pinned
 from lsmlake.schema.envelope import unwrap
 from lsmlake.schema.schema import Schema
-from lsmlake.store.databases import Databases
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.statistics import statistics_of
-from lsmlake.store.storage import Storage
-from lsmlake.store.together import together
+from lsmlake.storage.concurrency import together
+from lsmlake.storage.storage import Storage
+from lsmlake.tables.databases import Databases
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.statistics import statistics_of
 
 _WORKERS_MAX = 8  # each has 40 MB of a large file on its way to an object store
 _OTHER = Wording(

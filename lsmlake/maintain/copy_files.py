@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, StorageFailed
-from lsmlake.store.checksum import RESTORE
-from lsmlake.store.data_reader import reading
-from lsmlake.store.storage import Storage, read_bytes
+from lsmlake.files.checksum import RESTORE
+from lsmlake.files.data_reader import reading
+from lsmlake.storage.storage import Storage, read_bytes
 
 _CHUNK_BYTES = 1 << 23
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.files.data_reader import Chunk
 from lsmlake.format.file_index import FileIndex
 from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.words import family
+from lsmlake.kernels.value_words import family
 from lsmlake.predicate.order import ordered
 from lsmlake.schema.schema import Schema
-from lsmlake.store.data_reader import Chunk
 
 
 class IndexCheck:

@@ -17,7 +17,7 @@ from lsmlake.options.columns import PREFIX
 from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
 from lsmlake.schema.row_text import value_text
 from lsmlake.schema.schema import Schema
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 _TIME = pa.timestamp("ms", "UTC")
 _Texts = list[tuple[str, str | None]]

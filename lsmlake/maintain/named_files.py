@@ -17,9 +17,9 @@ from lsmlake.format.branch import BranchInfo
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.options.types import duration
-from lsmlake.store.consumers import consumer_names, read_consumer
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.together import ahead
+from lsmlake.storage.concurrency import ahead
+from lsmlake.tables.consumers import consumer_names, read_consumer
+from lsmlake.tables.metadata import Metadata
 
 _TIME = pa.timestamp("ms", "UTC")
 _NAMES = pa.list_(pa.string())

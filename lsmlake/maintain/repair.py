@@ -2,9 +2,9 @@
 
 1. Merge the live rows of every bucket as a full compaction does, one window of the key space at a time. Every row carries its
    file and its position in it.
-2. A failed merge reports its keys (`lsm.merge.blame`). For each of them, add the rows one at a time, oldest first. A row is bad
-   if a write would refuse it, or if it cannot be merged with the rows before it. Continue without it (action 'drop'), or with
-   null in its failing columns ('null').
+2. A failed merge reports its keys (`lsm.merge.merge_errors`). For each of them, add the rows one at a time, oldest first. A row
+   is bad if a write would refuse it, or if it cannot be merged with the rows before it. Continue without it (action 'drop'), or
+   with null in its failing columns ('null').
 3. Rewrite the files that hold bad rows, without these rows or with null in these columns. A new file has the level and sequence
    of the old one. This step merges nothing, so other rows stay unchanged.
 """
@@ -22,14 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import Chunk, live_rows
+from lsmlake.files.data_writer import Origin, float_columns
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
 from lsmlake.lsm.levels import recency
-from lsmlake.lsm.merge.blame import Unmergeable
+from lsmlake.lsm.merge.merge_errors import Unmergeable
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
@@ -38,10 +41,7 @@ from lsmlake.lsm.row_kinds import kinds_of, with_kinds
 from lsmlake.lsm.sections import sections
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_reader import Chunk, live_rows
-from lsmlake.store.data_writer import Origin, float_columns
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"
 _ROUNDS = 5
@@ -88,13 +88,14 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
         with version.unless_expired():
             states = version.states()
             found = {
-                bucket: _among(bad_rows(version.files(bucket), state, action or DROP), wanted, schema)
+                bucket: _among(bad_rows(BucketFiles.of(version, bucket), state, action or DROP), wanted, schema)
                 for bucket, state in states.items()
             }
             report = RepairReport(_listing([row for rows in found.values() for row in rows], schema))
             if action is None or not report.rows.num_rows:
                 return report
-            messages = [_rewritten(version.files(bucket), states[bucket], rows, action) for bucket, rows in found.items() if rows]
+            bad = [(bucket, rows) for bucket, rows in found.items() if rows]
+            messages = [_rewritten(BucketFiles.of(version, bucket), states[bucket], rows, action) for bucket, rows in bad]
         committed = commit(version, messages, Identity(meta.env.ids()), properties={"repair": action})
         if committed.snapshot and not committed.overtaken:
             return replace(report, snapshot_id=committed.snapshot.id)

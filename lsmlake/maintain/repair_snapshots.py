@@ -4,7 +4,7 @@
    snapshot is *unreadable* if its own file is damaged, *damaged* if a file that it names is.
 2. Nothing else happens without consent: the caller names the snapshot to roll back to, which must be the newest sound one, and
    the unreadable ones to drop. Any other snapshot is never touched.
-3. Roll back: as `maintain.rollback`, if the newest snapshot is readable. Else publish the target again under the next number.
+3. Roll back: as `refs.rollback`, if the newest snapshot is readable. Else publish the target again under the next number.
    The commits of unreadable snapshots are lost; their writers may repeat them.
 4. Drop: replace the files by the marks of a rollback, which keep the numbers taken. Files that only dropped snapshots named are
    orphans from then on.
@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lsmlake.commit.housekeeping import mirror_references
-from lsmlake.commit.pinned import pinned
+from lsmlake.commit.followers import after_names
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import OVERWRITE, Snapshot
-from lsmlake.maintain.rollback import PROPERTY, rollback
 from lsmlake.maintain.verify import verify_snapshot
 from lsmlake.notebook import Shown
 from lsmlake.read.travel import Moment
-from lsmlake.store.metadata import Metadata
+from lsmlake.refs.pinned import pinned
+from lsmlake.refs.rollback import PROPERTY, rollback
+from lsmlake.tables.metadata import Metadata
 
 SOUND, DAMAGED, UNREADABLE = "sound", "damaged", "unreadable"
 Progress = Callable[[str], None]
@@ -67,7 +67,7 @@ def repair_snapshots(
             restored = rollback(meta, Moment(roll_back_to), "UTC", name)[0].id
     if drop:
         meta.snapshots.cut(sorted(drop, reverse=True))
-    mirror_references(meta)
+    after_names(meta)
     return replace(report, snapshot_id=restored, dropped=tuple(sorted(drop)))
 
 

@@ -19,7 +19,7 @@ from lsmlake.lsm.merge.rules import check_new
 from lsmlake.maintain.succession import succeed, versions
 from lsmlake.schema.replaced import replaced
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 from lsmlake.write.append import appended_files
 from lsmlake.write.arrival import Ordered
 from lsmlake.write.upsert_tables import sorted_files

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.files.file_indexes import index_of_file
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
@@ -21,10 +22,9 @@ from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import format_type_of
-from lsmlake.store.file_indexes import index_of_file
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.statistics import statistics_of
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.statistics import statistics_of
+from lsmlake.tables.version import Version
 
 
 class OfTable(NamedTuple):

@@ -5,7 +5,7 @@ Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consiste
 bucket of their hash. Indexes of data files: checksums, and all values of the file. Vectors: checksums, positions less than the
 row count. Changelog files: as data files, but keys may repeat. Tags: as snapshots, without changelogs. Statistics: readable.
 Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2). Iceberg metadata, where
-it is published: the same files, vectors and schemas as the snapshots of the table (`maintain.iceberg_check`).
+it is published: the same files, vectors and schemas as the snapshots of the table (`iceberg.check`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ import pyarrow.compute as pc
 
 from lsmlake.commit.invariants import violations
 from lsmlake.errors import LakeError, SnapshotNotFound, TableNotFound
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.checksum import checksum_of
+from lsmlake.files.data_reader import Chunk, DataReader, live_rows, reading
+from lsmlake.files.file_indexes import index_of_file
+from lsmlake.files.retained import Retained
 from lsmlake.format import manifest, puffin
 from lsmlake.format.file_index import NOTHING
 from lsmlake.format.files import DELETES, Bucket, BucketState, DataFile, VectorRef
@@ -26,22 +31,17 @@ from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.tag import Tag
+from lsmlake.iceberg.check import iceberg_findings
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable, ends
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.maintain.finding import Finding, finding, merged
-from lsmlake.maintain.iceberg_check import iceberg_findings
 from lsmlake.maintain.index_check import IndexCheck
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.checksum import checksum_of
-from lsmlake.store.data_reader import Chunk, DataReader, live_rows, reading
-from lsmlake.store.file_indexes import index_of_file
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.retained import Retained
-from lsmlake.store.statistics import statistics_of
-from lsmlake.store.storage import read_bytes
+from lsmlake.storage.storage import read_bytes
+from lsmlake.tables.finding import Finding, finding, merged
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.statistics import statistics_of
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:

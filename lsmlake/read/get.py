@@ -14,7 +14,7 @@ from lsmlake.read.plan import Projection, plan
 from lsmlake.read.point import Lookup, lookups, rows_by_lookup
 from lsmlake.read.scan import filtered, finished, read_plan
 from lsmlake.schema.schema import Schema
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 
 def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:

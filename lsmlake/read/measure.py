@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lsmlake.format.manifest import has_order
 from lsmlake.kernels.distinct import DistinctSketch
-from lsmlake.read.answers import Side, count, extreme_of
+from lsmlake.read.aggregate_pushdown import Side, count, extreme_of
 from lsmlake.read.plan import Plan
 from lsmlake.read.scan import read_plan
 

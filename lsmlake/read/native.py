@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.interruption import as_stream
@@ -29,8 +30,8 @@ from lsmlake.read.sound import check_footers, check_whole
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.types import field_id
-from lsmlake.store.local import LocalStorage
-from lsmlake.store.together import ahead
+from lsmlake.storage.concurrency import ahead
+from lsmlake.storage.local import LocalStorage
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 
@@ -187,7 +188,7 @@ def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | 
 
 def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
     split = plan.splits[number]
-    yield number, freshen(plan.version.files(split.bucket), plan, split, plan.needed)
+    yield number, freshen(BucketFiles.of(plan.version, split.bucket), plan, split, plan.needed)
 
 
 def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> tuple[DataFile, ...] | None:

@@ -32,8 +32,8 @@ from lsmlake.predicate import Predicate, key_values
 from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
-from lsmlake.store.live import Selection
-from lsmlake.store.version import Version
+from lsmlake.tables.live import Selection
+from lsmlake.tables.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]

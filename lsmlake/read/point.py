@@ -16,22 +16,22 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.retained import Retained
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.levels import recency
-from lsmlake.lsm.merge.blame import located
+from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.read.cost import Files, lookups_are_cheaper
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.retained import Retained
-from lsmlake.store.together import ahead
-from lsmlake.store.version import Version
+from lsmlake.storage.concurrency import ahead
+from lsmlake.tables.version import Version
 
 _CELL_BYTES = 400  # of objects for a value of a table with one row
 
@@ -98,7 +98,7 @@ class _Finder:
 
     def __init__(self, version: Version, state: BucketState, columns: tuple[str, ...]) -> None:
         self.columns = columns
-        self.files, self.state = version.files(state.bucket), state
+        self.files, self.state = BucketFiles.of(version, state.bucket), state
         self.vectors = version.options.layout.deletion_vectors
         self.ordered = sorted(state.files, key=lambda file: (recency(file), file.min_key))
 

@@ -8,14 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.predicate import evaluate
 from lsmlake.read.partitions import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan
 from lsmlake.read.scan import matching_groups
-from lsmlake.store.together import together
-from lsmlake.store.version import Version
+from lsmlake.storage.concurrency import together
+from lsmlake.tables.version import Version
 
 
 class Matched(NamedTuple):
@@ -54,7 +55,7 @@ def matched(plan: Plan) -> list[Matched]:
 
 
 def _positions(plan: Plan, bucket: Bucket, file: DataFile, vector: DeletionVector) -> Iterator[np.ndarray]:
-    with plan.version.files(bucket).open(file) as reader:
+    with BucketFiles.of(plan.version, bucket).open(file) as reader:
         for chunk in reader.chunks(sorted(plan.predicate.columns), matching_groups(reader, plan)):
             wanted = np.asarray(evaluate(plan.predicate, chunk.table)) & ~vector.dead_mask(chunk.start, chunk.table.num_rows)
             yield chunk.start + np.flatnonzero(wanted)
@@ -64,4 +65,4 @@ def rows_at(version: Version, one: Matched, columns: Sequence[str]) -> Iterator[
     """Yields the matched rows of a file, in their order."""
     every = np.arange(one.file.rows)
     positions = every[one.vector.live_mask(every)] if one.positions is None else one.positions
-    yield from version.files(one.bucket).fetch(one.file, positions, columns)
+    yield from BucketFiles.of(version, one.bucket).fetch(one.file, positions, columns)

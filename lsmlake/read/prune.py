@@ -3,7 +3,7 @@
 The value of a partition field says which values its column can have: a range, or, under `bucket`, those of one hash.
 
 Partition, bucket and key are the same in all entries of a file, so they choose manifests and prune entries before these are
-folded (`store.live`). Statistics prune the live files.
+folded (`tables.live`). Statistics prune the live files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lsmlake.predicate import ColumnBounds, Predicate, key_values, may_match
 from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Not, Or
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import RESERVED, Schema
-from lsmlake.store.live import Selection
+from lsmlake.tables.live import Selection
 
 _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 

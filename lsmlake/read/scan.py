@@ -15,10 +15,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import Chunk, DataReader, live_rows
+from lsmlake.files.retained import Retained
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
-from lsmlake.lsm.merge.blame import located
+from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import distinct, merge_runs
@@ -27,10 +30,7 @@ from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_reader import Chunk, DataReader, live_rows
-from lsmlake.store.retained import Retained
-from lsmlake.store.together import Once, ahead
+from lsmlake.storage.concurrency import Once, ahead
 
 _AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
 
@@ -43,7 +43,7 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
     """
     version = plan.version
     with version.unless_expired():
-        parts = (part for split in plan.splits for part in _parts(version.files(split.bucket), plan, split))
+        parts = (part for split in plan.splits for part in _parts(BucketFiles.of(version, split.bucket), plan, split))
         yield from ahead(parts, _files_at_once(plan))
 
 
@@ -64,7 +64,7 @@ def read_split(plan: Plan, split: Split, *, backwards: bool = False) -> Iterator
         backwards: the row groups of a file are read from the last to the first.
     """
     with plan.version.unless_expired():
-        for part in _parts(plan.version.files(split.bucket), plan, split, backwards=backwards):
+        for part in _parts(BucketFiles.of(plan.version, split.bucket), plan, split, backwards=backwards):
             yield from part
 
 

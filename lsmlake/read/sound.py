@@ -2,7 +2,7 @@
 
 Footers are always checked, since a damaged one gives wrong rows or ends the process: one read of the end of each file, 0.05 ms.
 Whole files are checked on request only: a gigabyte takes a second, whatever few columns a query then reads. A file of another
-writer (`interop.imports`) has no checksum of the whole; its columns are decoded instead, which checks those of its pages.
+writer (`imports`) has no checksum of the whole; its columns are decoded instead, which checks those of its pages.
 
 A table handle keeps in its cache which files it has found sound: files never change.
 """
@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lsmlake.errors import Corrupt
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.checksum import RESTORE, TAIL_BYTES, checksum_of, read_footer
+from lsmlake.files.data_reader import reading
 from lsmlake.format.files import Bucket, DataFile
-from lsmlake.store.checksum import RESTORE, TAIL_BYTES, checksum_of, read_footer
-from lsmlake.store.data_reader import reading
-from lsmlake.store.together import side_by_side
-from lsmlake.store.version import Version
+from lsmlake.storage.concurrency import side_by_side
+from lsmlake.tables.version import Version
 
 _KNOWN_BYTES = 64
 
@@ -38,7 +39,7 @@ def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequen
 
     def check(file: DataFile, path: str) -> None:
         if file.checksum is None:
-            with version.files(bucket_of[file.name]).open(file) as reader:
+            with BucketFiles.of(version, bucket_of[file.name]).open(file) as reader:
                 for _ in reader.chunks(columns):
                     pass
             return

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket
-from lsmlake.read.answers import decided_files
+from lsmlake.read.aggregate_pushdown import decided_files
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import output_schema, read_split
 

@@ -1,6 +1,6 @@
 """The years of dates and times: 1 to 9999 in UTC, as in Python and Spark. Arrow and Parquet hold more; no table takes them.
 
-`schema.conform` checks rows before they are written, `interop.imports` the files that a table adopts. Types are canonical.
+`schema.conform` checks rows before they are written, `imports` the files that a table adopts. Types are canonical.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import read_split
 from lsmlake.spark import tasks
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 
 BATCH_ROWS = 1 << 16
 

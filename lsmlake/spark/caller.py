@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from lsmlake.errors import InvalidData
 from lsmlake.spark.types import is_connect
-from lsmlake.store.storage import escaped
+from lsmlake.storage.storage import escaped
 
 UNKNOWN = ""
 QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"

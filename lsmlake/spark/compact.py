@@ -9,7 +9,7 @@ from lsmlake.compact.job import CompactBuckets, Goal, compact_one, needs_compact
 from lsmlake.format.files import BucketState, CommitMessage
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import tasks
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 
 
 def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:

@@ -17,7 +17,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import is_connect
-from lsmlake.store.storage import Storage
+from lsmlake.storage.storage import Storage
 from lsmlake.undo import pass_interruption
 
 FILE = "file"

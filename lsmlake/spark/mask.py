@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.kernels.bucket_hash import spark_hash
-from lsmlake.store.env import Limits
+from lsmlake.storage.env import Limits
 
 PLACE = "_lsmlake_place"
 _CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"

@@ -1,7 +1,7 @@
 """Plans reads of very many files: tasks read the manifests, and the driver gets the entries that a read needs, as Arrow data.
 
 A task prunes by partition, bucket and key, which are the same in all entries of a file. The driver folds the entries that are
-left in the order of the manifests, as `store.manifests` does.
+left in the order of the manifests, as `tables.manifests` does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pyarrow as pa
 from lsmlake.format import live_set, manifest
 from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.spark import tasks
-from lsmlake.store.live import Selection
-from lsmlake.store.version import Version
+from lsmlake.tables.live import Selection
+from lsmlake.tables.version import Version
 
 _SHARES = 2  # a task reads at least this part of what the driver would read itself
 

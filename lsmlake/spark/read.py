@@ -29,7 +29,7 @@ from lsmlake.schema.type_text import backticked
 from lsmlake.spark import arrow, connector, mask, settings
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import to_spark
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 
 _POSITIONS = "_metadata"
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
-from lsmlake.api.inputs import as_input
 from lsmlake.api.lake import Lake
 from lsmlake.api.result import Result
 from lsmlake.api.runtime import Runtime
@@ -18,10 +17,11 @@ from lsmlake.api.scan import Scan
 from lsmlake.api.types import Statement
 from lsmlake.cdc.changes import Piece
 from lsmlake.cdc.commits import Feed
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.data import as_input
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
@@ -32,9 +32,9 @@ from lsmlake.spark.statements.in_driver import is_small
 from lsmlake.spark.statements.merge_source import MergeSource, small_source
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.store.live import Selection
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.live import Selection
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 from lsmlake.write.prepare import Request
 
 _SETTINGS = {

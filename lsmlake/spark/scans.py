@@ -23,7 +23,7 @@ from lsmlake.schema.type_text import backticked
 from lsmlake.spark.evolved import Reading, reading
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import lengths, to_spark
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 
 Place = tuple[Bucket, DataFile]
 

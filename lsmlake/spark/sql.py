@@ -45,7 +45,7 @@ from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.files import is_file
 from lsmlake.statements.part import Part, Replacement, spliced
 from lsmlake.statements.statement import Queries, Reader
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 

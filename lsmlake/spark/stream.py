@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.identity import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
@@ -30,7 +30,7 @@ from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
-from lsmlake.store.metadata import Metadata
+from lsmlake.tables.metadata import Metadata
 from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import Request, unstored
 

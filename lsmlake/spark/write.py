@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.identity import Identity, replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage
@@ -38,7 +38,7 @@ from lsmlake.spark.order import FrameOrder
 from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.shuffles import shuffled
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import base_states, write_alone, write_onto

@@ -21,8 +21,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.type_text import backticked, format_type_of
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.names import full_name
-from lsmlake.sql.words import Words
-from lsmlake.store.views import Views
+from lsmlake.sql.token_reader import Words
+from lsmlake.tables.views import Views
 
 Action = Callable[[], object]
 _ACTIONS = (

@@ -23,8 +23,8 @@ from lsmlake.sql.describe import describe
 from lsmlake.sql.drop import drop
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.show import show
+from lsmlake.sql.token_reader import Words
 from lsmlake.sql.views import Analysed, alter_view, create_view
-from lsmlake.sql.words import Words
 from lsmlake.statements.attempts import moment_of
 
 Action = Callable[[], object]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.maintain.repair import RepairReport
-from lsmlake.sql.words import Words
+from lsmlake.sql.token_reader import Words
 
 PROCEDURES = (
     "analyze",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.api.inputs import as_input, typed
 from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Readable
 from lsmlake.api.table import Table
@@ -20,6 +19,7 @@ from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
 from lsmlake.dialect.view_use import ViewUse, Wanted
 from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
+from lsmlake.inputs.data import as_input, typed
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema import types
 from lsmlake.schema.conform import Cast
@@ -29,8 +29,8 @@ from lsmlake.sql import information_schema
 from lsmlake.sql.files import is_file, opened
 from lsmlake.sql.names import cure_of, name_of
 from lsmlake.sql.views import columns_of
-from lsmlake.store.version import Version
-from lsmlake.store.views import Views
+from lsmlake.tables.version import Version
+from lsmlake.tables.views import Views
 
 _VERSION = re.compile(r"[vV]\d+", re.ASCII)
 Rows = pa.Table | Version | Readable | ViewUse

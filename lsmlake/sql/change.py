@@ -25,7 +25,7 @@ from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.part import Part, Replacement
 from lsmlake.statements.statement import Load, Queries, Reader, Statement
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 Report = Callable[[], pa.Table]
 

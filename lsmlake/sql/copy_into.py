@@ -1,6 +1,6 @@
 """COPY INTO: loads the files of a folder that were not loaded before.
 
-The commit of the rows also names the list of the files (`store.copied`), so a file is loaded once, whatever fails: of two
+The commit of the rows also names the list of the files (`tables.copied`), so a file is loaded once, whatever fails: of two
 statements at the same time the later one starts again, with the files that are left.
 """
 
@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lsmlake.api.input_places import PlacedTables
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.places import PlacedTables
 from lsmlake.schema.conform import Cast
 from lsmlake.sql.files import FORMATS, loaded, paths_of
 from lsmlake.sql.names import full_name
-from lsmlake.sql.words import Words
-from lsmlake.store.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
-from lsmlake.store.file_options import FileOptions
-from lsmlake.store.version import Version
+from lsmlake.sql.token_reader import Words
+from lsmlake.tables.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
+from lsmlake.tables.version import Version
 from lsmlake.write.append import append_tables
 from lsmlake.write.prepare import Request
 from lsmlake.write.upsert import inline_picker

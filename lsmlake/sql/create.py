@@ -10,7 +10,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.inferred import with_columns
-from lsmlake.api.inputs import Input
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import created_from
 from lsmlake.api.table import Table
@@ -18,6 +17,8 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.data import Input
+from lsmlake.inputs.file_options import FileOptions
 from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema import ddl
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
@@ -31,7 +32,6 @@ from lsmlake.sql.defaults import constant
 from lsmlake.sql.insert import write_rows
 from lsmlake.sql.names import name_of
 from lsmlake.sql.row_order import order_of_rows
-from lsmlake.store.file_options import FileOptions
 from lsmlake.write.arrival import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from lsmlake.api.lake import Lake
 from lsmlake.errors import TableExists
 from lsmlake.sql.information_schema import NAME as INFORMATION_SCHEMA
-from lsmlake.sql.words import Words
-from lsmlake.store.databases import Databases
+from lsmlake.sql.token_reader import Words
+from lsmlake.tables.databases import Databases
 
 KINDS = "DATABASE", "SCHEMA", "NAMESPACE"
 

@@ -22,11 +22,11 @@ from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import texts, type_of
 from lsmlake.sql.names import full_name
 from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
+from lsmlake.sql.token_reader import Words
 from lsmlake.sql.views import Analyse, columns_of
-from lsmlake.sql.words import Words
-from lsmlake.store.databases import Databases
-from lsmlake.store.version import Version
-from lsmlake.store.views import Views
+from lsmlake.tables.databases import Databases
+from lsmlake.tables.version import Version
+from lsmlake.tables.views import Views
 
 _COLUMNS = ("col_name", "data_type", "comment")
 _INFO = ("info_name", "info_value")

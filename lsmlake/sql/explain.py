@@ -16,7 +16,7 @@ from lsmlake.read.plan import Plan
 from lsmlake.schema.spelling import spelled
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.select import Prepared, prepare, run
-from lsmlake.sql.words import first_word
+from lsmlake.sql.token_reader import first_word
 
 _OF_SPARK = ("EXTENDED", "CODEGEN", "COST")
 

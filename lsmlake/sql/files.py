@@ -20,13 +20,13 @@ from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import of_column
 from lsmlake.errors import InvalidData, LakeError
 from lsmlake.format.paths import is_name
+from lsmlake.inputs import input_files, json_files, json_text, text_files
+from lsmlake.inputs.csv_files import CsvFile
+from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.input_files import InputFile, ParquetFile
 from lsmlake.schema import types
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.type_text import format_type
-from lsmlake.store import input_files, json_files, json_text, text_files
-from lsmlake.store.csv_files import CsvFile
-from lsmlake.store.file_options import FileOptions
-from lsmlake.store.input_files import InputFile, ParquetFile
 
 FORMATS = "parquet", "csv", "json"
 _OTHERS = "avro", "binaryfile", "delta", "iceberg", "orc", "text", "xml"

@@ -16,8 +16,8 @@ from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import Listed, tables_of, views_of
 from lsmlake.sql.table_or_view import table_or_view
 from lsmlake.sql.views import columns_of
-from lsmlake.store.databases import Databases
-from lsmlake.store.version import Version
+from lsmlake.tables.databases import Databases
+from lsmlake.tables.version import Version
 
 NAME = "information_schema"
 CATALOG = "lsmlake"

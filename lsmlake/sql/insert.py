@@ -12,7 +12,7 @@ from sqlglot import exp
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.api.writes import write
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.computed import predicate_from
 from lsmlake.dialect.expression import Translator
@@ -36,7 +36,7 @@ from lsmlake.sql.explain import described
 from lsmlake.sql.row_order import order_of_rows
 from lsmlake.sql.select import Prepared, run
 from lsmlake.statements.explained import changed_table
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.arrival import Ordered
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, publish

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.schema.type_text import format_type_of
-from lsmlake.sql.words import Words
-from lsmlake.store.databases import Databases
-from lsmlake.store.views import Views
+from lsmlake.sql.token_reader import Words
+from lsmlake.tables.databases import Databases
+from lsmlake.tables.views import Views
 
 Fits = Callable[[str], bool]
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.text import Text
-from lsmlake.sql.words import Words
+from lsmlake.sql.token_reader import Words
 
 
 def full_name(lake: Lake, words: Words) -> str:

@@ -27,7 +27,7 @@ from lsmlake.read.native import Source, source_of
 from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.files import own_errors
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 
 @dataclass(frozen=True)

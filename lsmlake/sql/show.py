@@ -16,8 +16,8 @@ from lsmlake.sql.describe import details_of_table, details_of_view
 from lsmlake.sql.listing import Fits, Listed, database_in, pattern, quoted_text, tables_of, texts, views_of
 from lsmlake.sql.names import full_name
 from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
+from lsmlake.sql.token_reader import Words
 from lsmlake.sql.views import columns_of
-from lsmlake.sql.words import Words
 
 _SHOWN = (
     "DATABASES [LIKE 'pattern'], TABLES [IN database] [LIKE 'pattern'], TABLE EXTENDED [IN database] LIKE 'pattern', "

@@ -26,7 +26,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import ANALYZE, as_rows, explain, mode_of
 from lsmlake.sql.insert import Inserts
 from lsmlake.sql.select import Prepared, prepare, run
-from lsmlake.sql.words import first_word
+from lsmlake.sql.token_reader import first_word
 from lsmlake.statements.attempts import moment_of
 
 Found = TypeVar("Found")

@@ -7,8 +7,8 @@ from lsmlake.api.table import Table
 from lsmlake.errors import TableNotFound
 from lsmlake.format.view import View
 from lsmlake.sql.names import full_name
-from lsmlake.sql.words import Words
-from lsmlake.store.views import Views
+from lsmlake.sql.token_reader import Words
+from lsmlake.tables.views import Views
 
 
 def table_or_view_name(lake: Lake, words: Words) -> str:

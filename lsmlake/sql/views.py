@@ -15,9 +15,9 @@ from lsmlake.format.view import View, ViewColumn
 from lsmlake.schema import ddl
 from lsmlake.schema.type_text import format_type_of
 from lsmlake.sql.names import full_name
-from lsmlake.sql.words import Words
-from lsmlake.store.databases import Databases
-from lsmlake.store.views import Views
+from lsmlake.sql.token_reader import Words
+from lsmlake.tables.databases import Databases
+from lsmlake.tables.views import Views
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.isolation import ISOLATIONS
-from lsmlake.store.env import Env
-from lsmlake.store.version import Version
+from lsmlake.storage.env import Env
+from lsmlake.tables.version import Version
 
 _ROUNDS = 100
 _WAIT_MAX_MS = 500

@@ -29,7 +29,7 @@ from lsmlake.statements.merge_join import Join
 from lsmlake.statements.part import Part
 from lsmlake.statements.statement import TARGET, Reader, Statement
 from lsmlake.statements.update import update
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 

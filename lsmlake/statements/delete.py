@@ -6,21 +6,21 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched
 from lsmlake.read.scan import read_plan
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.changeable import check_deletable
-from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns
+from lsmlake.write.read_set import Wanted
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import upsert_tables
-from lsmlake.write.wanted import Wanted
+from lsmlake.write.write_conflicts import KeysWritten
 
 
 def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:

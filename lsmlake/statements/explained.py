@@ -13,7 +13,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.spelling import spelled
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
 from lsmlake.statements.part import Part
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.changeable import check_deletable, check_updatable
 
 

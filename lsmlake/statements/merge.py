@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate, and_
@@ -30,17 +30,17 @@ from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE
 from lsmlake.statements.merge_join import ACTION, POSITION, Join
 from lsmlake.statements.merge_target import MERGED, Target, by_file, placed
 from lsmlake.statements.statement import TARGET
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
-from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns, prepare
+from lsmlake.write.read_set import Wanted
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.upsert import inline_picker
 from lsmlake.write.upsert_tables import Part, upsert_parts
-from lsmlake.write.wanted import Wanted
+from lsmlake.write.write_conflicts import KeysWritten
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:

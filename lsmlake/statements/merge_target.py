@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.predicate import evaluate
@@ -22,8 +23,7 @@ from lsmlake.read.positions import Matched
 from lsmlake.read.scan import Fresh, filtered, freshen, groups_to_read, merge_at_read
 from lsmlake.statements.merge_join import FILE, POSITION
 from lsmlake.statements.statement import TARGET
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.together import Once, ahead
+from lsmlake.storage.concurrency import Once, ahead
 
 MERGED = -1
 
@@ -71,11 +71,11 @@ class Target:
     def fetch(self, number: int, positions: np.ndarray, columns: Sequence[str]) -> pa.Table:
         """Columns of rows of a file, in the order of their positions."""
         bucket, file, _ = self._stored[number]
-        return pa.concat_tables(self.plan.version.files(bucket).fetch(file, positions, columns))
+        return pa.concat_tables(BucketFiles.of(self.plan.version, bucket).fetch(file, positions, columns))
 
     def _parts(self) -> Iterator[Generator[_Rows]]:
         for split in self.plan.splits:
-            files = self.plan.version.files(split.bucket)
+            files = BucketFiles.of(self.plan.version, split.bucket)
             if split.merged:
                 yield self._of_section(files, split)
                 continue

@@ -18,7 +18,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 TARGET, SOURCE = "t.", "s."
 """How the columns of joined rows begin."""

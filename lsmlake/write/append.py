@@ -9,15 +9,16 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.identity import Identity, replayed
 from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_writer import Origin, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.schema import Schema
-from lsmlake.store.data_writer import Origin, nan_columns
-from lsmlake.store.together import together
-from lsmlake.store.version import Version
+from lsmlake.storage.concurrency import together
+from lsmlake.tables.version import Version
 from lsmlake.write.bucket import bucket_codes
 from lsmlake.write.prepare import Request, prepare
 from lsmlake.write.replace import publish
@@ -110,7 +111,7 @@ def joined(messages: Iterable[CommitMessage]) -> list[CommitMessage]:
 def _written(version: Version, rows: pa.Table) -> list[CommitMessage]:
     def write(part: tuple[Bucket, pa.Table]) -> CommitMessage:
         bucket, table = part
-        files = version.files(bucket)
+        files = BucketFiles.of(version, bucket)
         added = files.write([table], Origin(LEVEL, APPEND), nan_columns(table))
         edit = BucketEdit(bucket, version.options.layout.buckets, added=added)
         return CommitMessage(bucket, edit, rows=table.num_rows, written=files.paths(added))

@@ -19,8 +19,10 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.compact.bucket import Picker, compact_bucket
-from lsmlake.compact.work import lookup_columns
+from lsmlake.compact.compaction_state import lookup_columns
 from lsmlake.errors import SnapshotNotFound
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.chunks import joined
@@ -28,16 +30,14 @@ from lsmlake.kernels.gather import gather
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find
-from lsmlake.lsm.merge.blame import Unmergeable, merge_or_name_keys
 from lsmlake.lsm.merge.erase import merge
+from lsmlake.lsm.merge.merge_errors import Unmergeable, merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.pick.strategy import in_full
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.bucket_files import BucketFiles
-from lsmlake.store.data_writer import CHANGELOG, Origin, float_columns, nan_columns
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.prepare import without_input_kinds
 
@@ -205,18 +205,18 @@ def write_onto(
     level 0 without compaction. Raises SnapshotNotFound if it expires and `tables` is not a list, so it cannot be read twice."""
     try:
         with base.unless_expired():
-            return write_bucket(base.files(bucket), tables, state, pick, changelog_rows)
+            return write_bucket(BucketFiles.of(base, bucket), tables, state, pick, changelog_rows)
     except SnapshotNotFound:
         if not isinstance(tables, list):
             raise
-        return write_bucket(base.files(bucket), tables, None, None, changelog_rows)
+        return write_bucket(BucketFiles.of(base, bucket), tables, None, None, changelog_rows)
 
 
 def write_alone(base: Version, bucket: Bucket, tables: Iterable[pa.Table]) -> CommitMessage | None:
     """Writes rows that replace the content of their bucket: one merged run at the last level, or nothing if all of them are
     deletes. Reads nothing of the bucket and writes no changelog. `tables`: see `write_bucket`."""
     pick = in_full(base.schema, base.meta.env.clock())
-    message = write_bucket(base.files(bucket), tables, None, pick, reports=False)
+    message = write_bucket(BucketFiles.of(base, bucket), tables, None, pick, reports=False)
     if message is not None and message.compact is None:  # the compaction has left no row
         return replace(message, append=None, compact=BucketEdit(bucket, message.append.total_buckets), rows=0)
     return message

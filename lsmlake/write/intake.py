@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.files.spill import Spill
 from lsmlake.format.files import Bucket
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
@@ -25,7 +26,6 @@ from lsmlake.lsm.row_kinds import with_kind, with_kinds
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.store.spill import Spill
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import fold, in_replay_order, split, split_input, split_unfolded
 from lsmlake.write.prepare import Request, prepare, with_input_kinds, without_input_kinds

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, LakeError, RowPlace, Wording
 from lsmlake.format.files import Bucket, CommitMessage
@@ -26,8 +26,8 @@ from lsmlake.predicate import Predicate, evaluate
 from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 _log = logging.getLogger("lsmlake")
 

@@ -17,19 +17,20 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.commit.requirements import Overtaken
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import live_rows
+from lsmlake.files.data_writer import Origin, nan_columns_of
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import COMPACT as SNAPSHOT_OF_COMPACTION
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import Matched, matched, rows_at
-from lsmlake.store.data_reader import live_rows
-from lsmlake.store.data_writer import Origin, nan_columns_of
-from lsmlake.store.together import together
-from lsmlake.store.version import Version
-from lsmlake.write.wanted import Wanted
+from lsmlake.storage.concurrency import together
+from lsmlake.tables.version import Version
+from lsmlake.write.read_set import Wanted
 
 
 class Rewritten(NamedTuple):
@@ -62,7 +63,8 @@ class RowEdit:
     def first(self) -> list[CommitMessage]:
         """What was written so far, for the commit to remove if it fails."""
         kept = [
-            CommitMessage(one.of.bucket, written=self.base.files(one.of.bucket).paths(one.files)) for one in self.rewritten or ()
+            CommitMessage(one.of.bucket, written=BucketFiles.of(self.base, one.of.bucket).paths(one.files))
+            for one in self.rewritten or ()
         ]
         return [*self.added, *kept]
 
@@ -126,7 +128,7 @@ class RowEdit:
                 base=_touched(state, {one.file.name for one in by_bucket[bucket]}),
                 only_files=True,
             )
-            paths = (*now.files(bucket).paths(files), *{now.meta.paths.puffin(ref.puffin) for ref in written.values()})
+            paths = (*BucketFiles.of(now, bucket).paths(files), *{now.meta.paths.puffin(ref.puffin) for ref in written.values()})
             yield CommitMessage(bucket, compact=edit, rows=append.rows if append else 0, written=paths)
 
     def _vector(self, now: Version, one: Matched, ref: VectorRef | None) -> DeletionVector:
@@ -200,14 +202,14 @@ def rewritten(version: Version, removed: Sequence[Matched]) -> list[Rewritten]:
 def discard_rewritten(version: Version, done: Iterable[Rewritten]) -> None:
     """Deletes the files that a `Rewrite` wrote."""
     for one in done:
-        version.files(one.of.bucket).delete(one.files)
+        BucketFiles.of(version, one.of.bucket).delete(one.files)
 
 
 def rewritten_file(version: Version, one: Matched) -> Rewritten:
     """Writes the live rows of a file, without the removed ones, to new files."""
     if one.positions is None:
         return Rewritten(one, ())
-    files, file = version.files(one.bucket), one.file
+    files, file = BucketFiles.of(version, one.bucket), one.file
     dead = one.vector | DeletionVector.of(one.positions)
     origin = Origin(file.level, COMPACT, file.sequence, file.min_sequence)
 

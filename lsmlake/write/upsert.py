@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog import INPUT
-from lsmlake.store.together import together
-from lsmlake.store.version import Version
+from lsmlake.storage.concurrency import together
+from lsmlake.tables.version import Version
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import base_states, split, split_input, write_alone, write_onto
 from lsmlake.write.prepare import with_input_kinds

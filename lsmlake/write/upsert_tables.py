@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.replay import Identity, replayed
+from lsmlake.commit.identity import Identity, replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import Schema
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake

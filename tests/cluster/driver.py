@@ -39,8 +39,9 @@ from cluster.events import End, ends
 from cluster.gates import Gate, GatedStorage
 from cluster.machines import driver_session, executor_of, wait
 from lsmlake.api.lake import Lake
+from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.spark.runtime import SparkRuntime
-from lsmlake.store.env import Env
+from lsmlake.storage.env import Env
 
 BUCKETS, WIDTH = 4, 400
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"
@@ -83,7 +84,8 @@ class Program:
 
     def gated(self, gate: Gate) -> lsmlake.Table:
         """The same table, whose tasks and driver stop at the gate."""
-        return Lake(Env(GatedStorage(self.folder / "warehouse", gate)), SparkRuntime(self.spark)).table("d.t")
+        env = Env(GatedStorage(self.folder / "warehouse", gate), followers=FOLLOWERS)
+        return Lake(env, SparkRuntime(self.spark)).table("d.t")
 
     def gate(self, name: str, *how: object, **more: object) -> Gate:
         return Gate(gate_folder(self.folder, name), *how, **more)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark import TaskContext
 
-from lsmlake.store.local import LocalStorage
+from lsmlake.storage.local import LocalStorage
 
 SECONDS = 150
 

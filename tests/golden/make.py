@@ -27,8 +27,9 @@ from lsmlake import (
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.store.env import Env
-from lsmlake.store.local import LocalStorage
+from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.env import Env
+from lsmlake.storage.local import LocalStorage
 
 SCHEMA = pa.schema(
     [
@@ -227,6 +228,7 @@ def main(target: Path) -> None:
         ids=lambda: f"{next(ids):04d}",
         random=lambda: 0.5,
         sleep=lambda seconds: None,
+        followers=FOLLOWERS,
     )
     lake = Lake(env, Runtime())
     name, make, describe = TABLES[target.name]

@@ -31,9 +31,9 @@ from lsmlake import (
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.format import manifest
-from lsmlake.interop.iceberg import mirror
-from lsmlake.interop.iceberg.changes import View
-from lsmlake.store.version import Version
+from lsmlake.iceberg import mirror
+from lsmlake.iceberg.changes import View
+from lsmlake.tables.version import Version
 from readers.questions import COUNT, FILES, RANGES, REFS, ROW_IDS, ROWS, SNAPSHOTS, Filter, Question
 
 DATABASE = "d"

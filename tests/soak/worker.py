@@ -29,10 +29,11 @@ from faults import HookedStorage
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, CommitUnknown, LakeError, SnapshotNotFound
+from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.sql.runtime import EmbeddedRuntime
-from lsmlake.store.env import Env, Limits
-from lsmlake.store.location import storage_at
-from lsmlake.store.storage import Entry, Storage
+from lsmlake.storage.env import Env, Limits
+from lsmlake.storage.location import storage_at
+from lsmlake.storage.storage import Entry, Storage
 from lsmlake.warehouse import connect
 from soak.tables import COLUMNS, DATABASE, KEEP, NUMBERED, TABLES, condition, digest, partition, seen
 
@@ -163,6 +164,7 @@ class Worker:
             clock=lambda: time.time_ns() // 1_000_000 + self.skew_ms,
             ids=lambda: f"{name}i{incarnation}o{self.number}n{next(names)}",
             workers=2,
+            followers=FOLLOWERS,
             limits=replace(Limits(), marks=_MARKS, small_file_rows=64, row_group_rows=32),
         )
         self.lake = Lake(env, EmbeddedRuntime(lambda spark: EmbeddedRuntime(connect)))

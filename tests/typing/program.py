@@ -20,20 +20,20 @@ from pyspark.sql.types import DecimalType, LongType, StructField, StructType
 from typing_extensions import assert_type
 
 import lsmlake
-from lsmlake.commit.snapshot_expiry import ExpireReport
-from lsmlake.commit.tags import TagReport
 from lsmlake.errors import CommitConflict, InvalidData, LakeError, StorageFailed, TableNotFound
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.maintain.adopt import ImportReport
+from lsmlake.imports.adopt import ImportReport
 from lsmlake.maintain.copy import CopyReport
-from lsmlake.maintain.finding import Finding
 from lsmlake.maintain.repair import RepairReport
-from lsmlake.maintain.rollback import RollbackReport
+from lsmlake.refs.rollback import RollbackReport
+from lsmlake.refs.tags import TagReport
+from lsmlake.retention.snapshot_expiry import ExpireReport
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.schema import Schema
-from lsmlake.store.version import Version
+from lsmlake.tables.finding import Finding
+from lsmlake.tables.version import Version
 
 assert_type(lsmlake.__version__, str)
 

@@ -17,15 +17,15 @@ from lsmlake.api.types import OptionValue, TableSchema
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
+from lsmlake.iceberg.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.lsm.merge.rules import check_new
-from lsmlake.maintain.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.notebook import html_rows, offered
 from lsmlake.schema.schema import Schema
-from lsmlake.store.databases import Databases, taken
-from lsmlake.store.env import Env
-from lsmlake.store.kept import Kept
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.views import Views
+from lsmlake.storage.env import Env
+from lsmlake.tables.databases import Databases, taken
+from lsmlake.tables.handle_cache import Kept
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.views import Views
 
 _TAKEN = Wording(
     "choose another name or pass if_not_exists=True",

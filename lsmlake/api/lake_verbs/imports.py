@@ -8,13 +8,13 @@ from pathlib import PurePath
 from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.types import OptionValue
 from lsmlake.border import verbs_of
-from lsmlake.interop.imports.delta import read_delta
-from lsmlake.interop.imports.foreign import ForeignTable, repartitioned
-from lsmlake.interop.imports.iceberg import read_iceberg
-from lsmlake.interop.imports.parquet import read_parquet
-from lsmlake.maintain.adopt import ImportReport, adopt
-from lsmlake.store.databases import Databases
-from lsmlake.store.outside import Outside
+from lsmlake.imports.adopt import ImportReport, adopt
+from lsmlake.imports.delta import read_delta
+from lsmlake.imports.foreign import ForeignTable, repartitioned
+from lsmlake.imports.iceberg import read_iceberg
+from lsmlake.imports.parquet import read_parquet
+from lsmlake.storage.outside import Outside
+from lsmlake.tables.databases import Databases
 
 _REQUESTS_AT_ONCE = 8
 

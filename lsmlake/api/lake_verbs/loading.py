@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lsmlake.api.inferred import with_columns
-from lsmlake.api.inputs import Input
 from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.table import Table
 from lsmlake.api.types import Data, OptionValue, RowKinds
 from lsmlake.border import verbs_of
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.data import Input
+from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
-from lsmlake.store.file_options import FileOptions
 from lsmlake.write.append import check_keyed
 
 

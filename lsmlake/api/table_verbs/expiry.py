@@ -8,16 +8,15 @@ import pyarrow as pa
 
 from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.border import verbs_of
-from lsmlake.commit.commit import drop_buckets
-from lsmlake.commit.partition_expiry import PartitionExpiryReport, expire_partitions
-from lsmlake.commit.retention import snapshot_retention
-from lsmlake.commit.snapshot_expiry import ExpireReport, expire
 from lsmlake.errors import InvalidQuery
 from lsmlake.maintain import named_files
-from lsmlake.maintain.orphans import OrphanReport, remove_orphan_files
 from lsmlake.read.travel import milliseconds
-from lsmlake.store.consumers import Progress, put_consumer, remove_consumer
-from lsmlake.store.snapshots import LIST_SNAPSHOTS
+from lsmlake.retention.orphans import OrphanReport, remove_orphan_files
+from lsmlake.retention.partition_expiry import PartitionExpiryReport, expire_partitions
+from lsmlake.retention.retention import snapshot_retention
+from lsmlake.retention.snapshot_expiry import ExpireReport, expire
+from lsmlake.tables.consumers import Progress, put_consumer, remove_consumer
+from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 
 
 @verbs_of("Table")
@@ -79,7 +78,7 @@ class Expiry(Handle):
             InvalidQuery: the option `partition.expiration-time` is not set.
             CommitConflict: other commits won the race every time. Nothing was dropped.
         """
-        return expire_partitions(self.version, drop_buckets, dry_run=dry_run)
+        return expire_partitions(self.version, dry_run=dry_run)
 
     def remove_orphan_files(
         self, older_than: str | datetime.datetime | None = None, dry_run: bool = False, *, limit: int | None = None

@@ -14,8 +14,8 @@ from lsmlake.border import verbs_of
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows, offered
 from lsmlake.schema.type_text import format_type_of
-from lsmlake.store.metadata import Metadata
-from lsmlake.store.version import Version
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
 
 Handled = TypeVar("Handled", bound="Handle")
 

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from lsmlake.api.table_verbs.handle import Handle, Handled
 from lsmlake.border import verbs_of
-from lsmlake.commit.branches import BranchReport, create_branch, delete_branch, rename_branch
-from lsmlake.commit.forwarding import fast_forward
-from lsmlake.commit.housekeeping import mirror_references
-from lsmlake.commit.tag_expiry import expire_tags
-from lsmlake.commit.tags import TagReport, delete_tag, rename_tag
+from lsmlake.commit.followers import after_names
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.maintain import named_files
-from lsmlake.maintain.create_tag import create_tag
-from lsmlake.maintain.rollback import RollbackReport, rollback
 from lsmlake.read.travel import Moment, milliseconds, resolve
+from lsmlake.refs.branches import BranchReport, create_branch, delete_branch, rename_branch
+from lsmlake.refs.create_tag import create_tag
+from lsmlake.refs.forwarding import fast_forward
+from lsmlake.refs.rollback import RollbackReport, rollback
+from lsmlake.refs.tags import TagReport, delete_tag, rename_tag
+from lsmlake.retention.tag_expiry import expire_tags
 
 
 @verbs_of("Table")
@@ -111,7 +111,7 @@ class History(Handle):
         """
         found = resolve(self.meta, Moment(snapshot, None, tag), self.runtime.zone)
         create_branch(self.meta, name, found, tag)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return self.branch(name)
 
     def branches(self) -> pa.Table:
@@ -127,7 +127,7 @@ class History(Handle):
             CommitConflict: the table is being forwarded to the branch, or the branch is being deleted.
         """
         rename_branch(self.meta, name, new_name)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return self.branch(new_name)
 
     def delete_branch(self, name: str, *, dry_run: bool = False) -> BranchReport:
@@ -144,7 +144,7 @@ class History(Handle):
             CommitConflict: the table is being forwarded to the branch.
         """
         report = delete_branch(self.meta, name, dry_run=dry_run)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return report
 
     def fast_forward(self, name: str) -> Snapshot | None:
@@ -165,7 +165,7 @@ class History(Handle):
                 branch have expired.
         """
         latest = fast_forward(self.meta, name)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return latest
 
     def create_tag(
@@ -196,7 +196,7 @@ class History(Handle):
         """
         moment = Moment(snapshot, timestamp)
         tag = create_tag(self.meta, name, moment, self.runtime.zone, retain, replacing=replace)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return tag
 
     def rename_tag(self, name: str, new_name: str) -> Tag:
@@ -207,7 +207,7 @@ class History(Handle):
             SnapshotNotFound: there is no tag of that name.
         """
         tag = rename_tag(self.meta, name, new_name)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return tag
 
     def delete_tag(self, name: str, *, dry_run: bool = False) -> TagReport:
@@ -221,7 +221,7 @@ class History(Handle):
             SnapshotNotFound: there is no tag of that name.
         """
         report = delete_tag(self.meta, name, dry_run=dry_run)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return report
 
     def expire_tags(self, *, older_than: str | datetime.datetime | None = None, dry_run: bool = False) -> TagReport:
@@ -236,7 +236,7 @@ class History(Handle):
         """
         time_ms = None if older_than is None else milliseconds(older_than, self.runtime.zone)
         report = expire_tags(self.meta, time_ms, dry_run=dry_run)
-        mirror_references(self.meta)
+        after_names(self.meta)
         return report
 
     def tags(self) -> pa.Table:

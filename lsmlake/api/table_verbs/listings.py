@@ -18,7 +18,7 @@ from lsmlake.border import verbs_of
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.maintain import listings, named_files
 from lsmlake.read.travel import Moment, resolve
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 
 @verbs_of("Table")

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.api.types import RepairAction
 from lsmlake.border import verbs_of
-from lsmlake.maintain.finding import Finding
-from lsmlake.maintain.iceberg_repair import repair_iceberg
+from lsmlake.iceberg.repair import repair_iceberg
 from lsmlake.maintain.repair import RepairReport, repair
 from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
 from lsmlake.maintain.verify import verify
+from lsmlake.tables.finding import Finding
 
 
 @verbs_of("Table")

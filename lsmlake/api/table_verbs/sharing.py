@@ -10,11 +10,11 @@ from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import split_branch
-from lsmlake.interop.iceberg import mirror
-from lsmlake.interop.iceberg.catalog import check_name, register
+from lsmlake.iceberg import mirror
+from lsmlake.iceberg.catalog import check_name, register
 from lsmlake.maintain.copy import CopyReport, copy
 from lsmlake.read.travel import Moment
-from lsmlake.store.location import storage_at
+from lsmlake.storage.location import storage_at
 
 
 @verbs_of("Table")

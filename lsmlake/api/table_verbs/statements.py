@@ -19,7 +19,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.read.travel import Moment
 from lsmlake.statements.attempts import DmlReport, check_isolation, evaluated, moment_of
 from lsmlake.statements.clause import Clause
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 
 @verbs_of("Table")

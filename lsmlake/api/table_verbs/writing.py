@@ -17,14 +17,14 @@ from lsmlake.api.types import (
 )
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.attempts import moment_of
-from lsmlake.store.file_options import FileOptions
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.append import check_append_only, check_keyed
 from lsmlake.write.order_by import OrderBy
 from lsmlake.write.prepare import Request

@@ -11,8 +11,8 @@ from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.blame import merge_or_name_keys
 from lsmlake.lsm.merge.erase import merge
+from lsmlake.lsm.merge.merge_errors import merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.row_kinds import with_kinds
 from lsmlake.schema.schema import ROW_KIND

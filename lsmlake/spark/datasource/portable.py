@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource
 
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import Package, arrival, shipped
-from lsmlake.store.env import Env
-from lsmlake.store.storage import Storage
+from lsmlake.storage.env import Env
+from lsmlake.storage.storage import Storage
 
 _NAME = "lsmlake"
 _names: WeakKeyDictionary[Storage, str] = WeakKeyDictionary()

@@ -32,7 +32,7 @@ from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
 from lsmlake.spark.ship import Package
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.statements.attempts import moment_of
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.order import commit_columns_in
 from lsmlake.write.prepare import Request
 

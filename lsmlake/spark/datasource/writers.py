@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from lsmlake.api.table import Table
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.format.files import CommitMessage
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.conform import conform
@@ -37,8 +37,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import write
 from lsmlake.spark.caller import QUERY_ID
 from lsmlake.spark.ship import Package, WithPackage
-from lsmlake.store.table_files import TableFiles
-from lsmlake.store.version import Version
+from lsmlake.tables.table_files import TableFiles
+from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
 from lsmlake.write.order import Order

@@ -8,7 +8,7 @@ import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lsmlake.commit.replay import Identity
+from lsmlake.commit.identity import Identity
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
 from lsmlake.schema.type_text import backticked
@@ -18,9 +18,9 @@ from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.statements.statement import Statement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import DELETE, INSERT, UPDATE
-from lsmlake.write.keys_written import KeysWritten
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.replace import Check
+from lsmlake.write.write_conflicts import KeysWritten
 
 _KIND = "_lsmlake_kind"
 

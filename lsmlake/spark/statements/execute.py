@@ -35,7 +35,7 @@ from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, U
 from lsmlake.statements.delete import delete
 from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
 from lsmlake.statements.statement import Statement
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.candidates import candidates
 from lsmlake.write.changeable import check_deletable, check_updatable
 

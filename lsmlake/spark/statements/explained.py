@@ -15,7 +15,7 @@ from lsmlake.statements.bound import equal_columns
 from lsmlake.statements.clause import MATCHED
 from lsmlake.statements.explained import change_lines, merge_lines
 from lsmlake.statements.statement import Statement
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 
 
 def change(runtime: Runtime, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.positions import Matched
@@ -108,7 +109,7 @@ def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
         (file,) = split.files
         ref = split.vectors.get(file.name)
         vector = EMPTY if ref is None else plan.version.meta.vectors.get(ref, file)
-        with plan.version.files(split.bucket).open(file) as reader:
+        with BucketFiles.of(plan.version, split.bucket).open(file) as reader:
             for chunk in reader.chunks(plan.schema.columns.names):
                 live = np.flatnonzero(~vector.dead_mask(chunk.start, chunk.table.num_rows))
                 rows = chunk.table.take(pa.array(live))

@@ -17,7 +17,7 @@ from lsmlake.format.files import CommitMessage
 from lsmlake.read.positions import Matched
 from lsmlake.spark import tasks
 from lsmlake.spark.statements.places import FILE, POSITION
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.prepare import Request, prepare
 from lsmlake.write.row_edit import Rewritten, discard_rewritten, rewritten_file

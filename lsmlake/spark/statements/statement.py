@@ -19,7 +19,7 @@ from lsmlake.spark.statements.row_edit import ACTION
 from lsmlake.spark.statements.target import Target
 from lsmlake.statements.bound import repeats_allowed
 from lsmlake.statements.clause import BY_SOURCE, MATCHED, NOT_MATCHED
-from lsmlake.write.wanted import Wanted
+from lsmlake.write.read_set import Wanted
 
 _PLACE = "_lsmlake_place"
 

@@ -8,7 +8,7 @@ from lsmlake.compact.bucket import Picker
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan, plan
-from lsmlake.store.version import Version
+from lsmlake.tables.version import Version
 from lsmlake.write.upsert import inline_picker
 
 

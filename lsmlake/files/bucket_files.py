@@ -1,0 +1,250 @@
+"""The data files of one bucket: opens them, finds keys in them, fetches rows and writes new files.
+
+A reader takes a file's directory from its manifest entry; a writer derives that of new files from the partition values and the
+options in effect. `files.data_reader` and `files.data_writer` handle single files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.files.data_reader import DataReader, checked_kinds, reading
+from lsmlake.files.data_writer import DATA, Origin, write_run
+from lsmlake.files.page_reader import PageReader, Place
+from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.paths import bucket_directory
+from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
+from lsmlake.lsm import lookup
+from lsmlake.schema.by_name import lacks_ids, names_of, with_ids
+from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.storage.concurrency import Once
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
+
+Item = TypeVar("Item")
+
+_KEYS_AT_ONCE = 1 << 22
+_ROWS_AT_ONCE = 1 << 18
+
+
+class Hits(NamedTuple):
+    """The matches of a key lookup in one file, dead rows included: row `keys[i]` of the table of keys is stored at
+    `positions[i]` of the file. Both int64; `positions` ascends, and so does `keys` if the file is sorted."""
+
+    keys: np.ndarray
+    positions: np.ndarray
+
+    def where(self, mask: np.ndarray) -> Hits:
+        return Hits(self.keys[mask], self.positions[mask])
+
+
+class _Whole(NamedTuple):
+    """All rows of a file, with `_row_kind` if it is stored."""
+
+    rows: pa.Table
+    keys: SortedKeys | ShuffledKeys
+
+
+@dataclass(frozen=True)
+class BucketFiles:
+    """The files of `bucket`. `schema`: the columns that rows are read and written with."""
+
+    meta: Metadata
+    schema: Schema
+    bucket: Bucket
+
+    @staticmethod
+    def of(version: Version, bucket: Bucket) -> BucketFiles:
+        """The files of a bucket, with the columns of `version`."""
+        return BucketFiles(version.meta, version.schema, bucket)
+
+    def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
+        """Open a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
+        return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded, partial(self._identified, file))
+
+    def _identified(self, file: DataFile, stored: pa.Schema) -> pa.Schema:
+        """The columns of a file with field ids. If it has none, the columns have the names of the schema that it belongs to."""
+        if not lacks_ids(stored):
+            return stored
+        schema = self.schema if file.schema_id == self.schema.id else self.meta.schemas.get(file.schema_id)
+        return with_ids(stored, names_of(schema.columns)) if schema.by_name else stored
+
+    def write(
+        self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA
+    ) -> tuple[DataFile, ...]:
+        """Write one sorted run; see `write_run`."""
+        return write_run(self.meta.env, self.meta.paths, self.schema, self.directory, tables, origin, nan_columns, prefix)
+
+    @property
+    def directory(self) -> str:
+        """The directory of new files."""
+        null_name = self.schema.parsed_options.layout.default_partition
+        return bucket_directory(self.bucket, self.schema.partition_columns_of(self.bucket.spec), null_name)
+
+    def paths(self, files: Iterable[DataFile]) -> tuple[str, ...]:
+        """The paths of the files and of their index files."""
+        return tuple(path for file in files for path in self.meta.paths.with_index(file))
+
+    def delete(self, files: Iterable[DataFile]) -> None:
+        """Delete files that no snapshot references; storage errors are ignored."""
+        self.meta.files.delete_quietly(self.paths(files))
+
+    def find(self, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
+        """Look up keys. Returns file name -> hits, without files that have none.
+
+        `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
+        key, as one that is not sorted always can. Reads only key columns, and only in row groups that can hold one of the keys.
+        """
+        spans = zip(files, lookup.slices(keys, files), strict=True)
+        reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
+        found = self._find_among(keys, [file for file, _, _ in reached.values() if self._is_small(file)])
+
+        def find(file: DataFile, start: int, stop: int) -> Hits:
+            hits = self._find_in(keys.slice(start, stop - start), file, (repeats and file.delete_rows > 0) or not file.sorted)
+            return Hits(hits.keys + start, hits.positions)
+
+        large = {name: partial(find, *place) for name, place in reached.items() if name not in found}
+        found.update(zip(large, self.meta.env.side_by_side(list(large.values())), strict=True))
+        return {name: found[name] for name in reached if len(found[name].positions)}
+
+    def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
+        if not len(positions):
+            return
+        with self.open(file) as reader:
+            groups = np.unique(np.searchsorted(reader.starts, positions, side="right") - 1)
+            for chunk in reader.chunks(columns, groups.tolist(), rows=_ROWS_AT_ONCE):
+                first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
+                yield chunk.table.take(pa.array(positions[first:last] - chunk.start))
+
+    def positions(self, key: Key, file: DataFile) -> list[int]:
+        """The positions of the rows of a key in a file, ascending, dead or not: one or none, several only in a file with rows of
+        other kinds than +I, or that is not sorted. Caches the key columns of the row groups searched."""
+        if self._is_read_whole(file):
+            return list(self._whole(file).keys.find(key.searched))
+        found: list[int] = []
+        with self._opened_if_needed(file) as opened:
+            pages = self._pages(file, opened)
+            for group, (low, high) in enumerate(pages.key_bounds):
+                if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
+                    continue
+                rows = self._keys_of_group(file, group, pages, opened).find(key.searched)
+                found += [pages.starts[group] + row for row in rows]
+        return found
+
+    def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """The rows at `positions`, ascending. Reads one page of each column for a row, whole row groups of nested columns."""
+        if self._is_read_whole(file):
+            return self._whole(file).rows.select(list(columns)).take(pa.array(positions, pa.int64()))
+        path, others = self.meta.paths.data(file), [name for name in columns if name not in self.schema.key]
+        with self._opened_if_needed(file) as opened:
+            pages = self._pages(file, opened)
+            if not pages.can_read(others):
+                return pa.concat_tables(self.fetch(file, np.array(positions, np.int64), columns))
+            places = pages.places(positions)
+            with reading(path), self.meta.env.storage.read_from_end(path, file.bytes, 0) as source:
+                found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
+            if ROW_KIND in found:
+                checked_kinds(found[ROW_KIND], path)
+            found.update(zip(self.schema.key, self._keys_at(file, places, pages, opened), strict=True))
+        fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
+        return pa.Table.from_arrays([found[name] for name in columns], schema=pa.schema(fields).remove_metadata())
+
+    def _keys_at(
+        self, file: DataFile, places: Sequence[Place], pages: PageReader, opened: Callable[[], DataReader]
+    ) -> Iterator[pa.Array]:
+        """The key columns of some rows."""
+        parts = [
+            self._keys_of_group(file, group, pages, opened).take([place.row for place in some])
+            for group, some in groupby(places, key=lambda place: place.group)
+        ]
+        return map(pa.concat_arrays, zip(*parts, strict=True))
+
+    def _is_read_whole(self, file: DataFile) -> bool:
+        return file.bytes <= self.meta.env.limits.stream_buffer_bytes
+
+    def _whole(self, file: DataFile) -> _Whole:
+        """A small file, cached: one read instead of one for the footer, one for the keys and one for the pages."""
+
+        def read() -> _Whole:
+            with self.open(file) as reader:
+                names = [*self.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
+                rows = reader.read(range(reader.groups), names).combine_chunks()
+                return _Whole(rows, self._searchable(file, rows))
+
+        return self._cached(file, ("rows",), read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
+
+    def _searchable(self, file: DataFile, rows: pa.Table) -> SortedKeys | ShuffledKeys:
+        return (SortedKeys if file.sorted else ShuffledKeys)(rows.select(self.schema.key))
+
+    @contextmanager
+    def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
+        """The file, opened by the first call: one read of the footer for what is not cached."""
+        with ExitStack() as closing:
+            yield Once(lambda: closing.enter_context(self.open(file)))
+
+    def _pages(self, file: DataFile, opened: Callable[[], DataReader]) -> PageReader:
+        return self._cached(file, ("pages",), lambda: PageReader(opened()), lambda pages: pages.bytes)
+
+    def _keys_of_group(
+        self, file: DataFile, group: int, pages: PageReader, opened: Callable[[], DataReader]
+    ) -> SortedKeys | ShuffledKeys:
+        def read() -> SortedKeys | ShuffledKeys:
+            reader = opened()
+            keys = self._searchable(file, reader.read([group], self.schema.key, pages.indexes(group)))
+            pages.keep_indexes(reader.source, group, self.meta.files.cache)
+            return keys
+
+        return self._cached(file, ("keys", group), read, lambda keys: keys.bytes)
+
+    def _cached(self, file: DataFile, what: tuple, read: Callable[[], Item], bytes_of: Callable[[Item], int]) -> Item:
+        return self.meta.files.cache.get((self.meta.paths.data(file), self.schema.id, *what), read, bytes_of)
+
+    def remember(self, file: DataFile, keys: pa.Table) -> None:
+        """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
+        if self._is_small(file):
+            self.meta.files.cache.put(self._cache_key(file), keys)
+
+    def _is_small(self, file: DataFile) -> bool:
+        return file.rows <= self.meta.env.limits.small_file_rows
+
+    def _find_in(self, keys: pa.Table, file: DataFile, repeats: bool) -> Hits:
+        rows, positions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        with self.open(file) as reader:
+            low, high, _ = reader.group_bounds(self.schema.key[0])
+            for chunk in reader.chunks(self.schema.key, lookup.groups(keys, low, high).tolist(), rows=_KEYS_AT_ONCE):
+                of_keys, of_chunk = lookup.find(keys, chunk.table, repeats=repeats)
+                rows.append(of_keys)
+                positions.append(of_chunk + chunk.start)
+        return Hits(np.concatenate(rows), np.concatenate(positions))
+
+    def _find_among(self, keys: pa.Table, files: Sequence[DataFile]) -> dict[str, Hits]:
+        """The hits in small files, found in all of them at once."""
+        if not files:
+            return {}
+        stored = self.meta.env.side_by_side([partial(self._keys_of, file) for file in files])
+        of_keys, rows = lookup.find(keys, pa.concat_tables(stored), repeats=True)
+        starts = np.cumsum([0, *(table.num_rows for table in stored[:-1])])
+        cuts = np.searchsorted(rows, starts[1:])
+        parts = zip(files, np.split(of_keys, cuts), np.split(rows, cuts), starts, strict=True)
+        return {file.name: Hits(own, there - start) for file, own, there, start in parts}
+
+    def _keys_of(self, file: DataFile) -> pa.Table:
+        """The key columns of a small file, cached, because every batch looks keys up in it."""
+
+        def read() -> pa.Table:
+            with self.open(file) as reader:
+                return reader.read(range(reader.groups), self.schema.key)
+
+        return self.meta.files.cache.get(self._cache_key(file), read)
+
+    def _cache_key(self, file: DataFile) -> tuple[str, str, int]:
+        return self.meta.paths.data(file), "keys", self.schema.key

@@ -1,0 +1,272 @@
+"""Writes a sorted run to Parquet files of a target size and collects their statistics.
+
+Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
+`files.layout` chooses the encodings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lsmlake.files.checksum import SummingSink
+from lsmlake.files.index_writer import IndexWriter
+from lsmlake.files.layout import layout
+from lsmlake.files.parquet_facts import bounds_of
+from lsmlake.format import file_index
+from lsmlake.format.file_index import NOTHING
+from lsmlake.format.files import ColumnStats, DataFile
+from lsmlake.format.leaves import positions
+from lsmlake.format.manifest import has_order
+from lsmlake.format.paths import TablePaths
+from lsmlake.format.stats import bounds
+from lsmlake.schema.rowkind import INSERT
+from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.storage.env import Env
+from lsmlake.storage.storage import delete_quietly, write_unnamed
+
+DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
+"""Prefixes of file names."""
+
+_ROW_GROUP_ROWS_MAX = 1 << 20  # a key column chunk of this many rows is still cheap to read alone
+_PAGE_BYTES = 1 << 16  # a point lookup decodes a page of each column; smaller ones make scans slower
+_SINK_BYTES = 1 << 20  # Parquet writes small pieces, and each unbuffered one would call Python and wait for the GIL
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Properties common to the files of one run. `sequence`/`min_sequence` None: inherited from the commit that adds them."""
+
+    level: int
+    source: str
+    sequence: int | None = None
+    min_sequence: int | None = None
+
+
+def write_run(
+    env: Env,
+    paths: TablePaths,
+    schema: Schema,
+    directory: str,
+    tables: Iterable[pa.Table],
+    origin: Origin,
+    nan_columns: Collection[str] = (),
+    prefix: str = DATA,
+) -> tuple[DataFile, ...]:
+    """Write one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
+
+    A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory, and what
+    `IndexWriter` holds.
+
+    Args:
+        tables: ascending by key, with the plain columns of the schema and, all or none of them, `_row_kind`. All rows of a key
+            are in one table; they go into one file.
+        nan_columns: float columns that may hold a NaN.
+    """
+    files: list[DataFile] = []
+    try:
+        with ExitStack() as stack:
+            writer: _FileWriter | None = None
+            for table in tables:
+                while table.num_rows:
+                    if writer is None:
+                        name = f"{prefix}-{env.ids()}.parquet"
+                        sink = stack.enter_context(write_unnamed(env.storage, paths.new_data(directory, name)))
+                        sums = stack.enter_context(SummingSink(sink))
+                        least = env.limits.row_group_rows
+                        writer = _FileWriter(directory, name, schema, sums, table, nan_columns, least, indexed=prefix == DATA)
+                        stack.push(writer.discard_on_error)
+                    table = writer.add(table)
+                    key_ends = not (schema.key and table.num_rows) or _row(table.select(schema.key), 0) != writer.max_key
+                    if writer.bytes >= schema.parsed_options.files.target_bytes and key_ends:
+                        _finish(env, paths, writer, origin, files)
+                        stack.pop_all().close()
+                        writer = None
+            if writer is not None:
+                _finish(env, paths, writer, origin, files)
+    except BaseException:
+        delete_quietly(env.storage, [path for file in files for path in paths.with_index(file)])
+        raise
+    assert not schema.key or all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
+    return tuple(files)
+
+
+def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
+    """Add the finished file to `files`, and write its index file if it has one."""
+    file, found = writer.finish(origin, env.clock()), writer.values.index()
+    index = None if found == NOTHING else file_index.encode(found)
+    if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
+        files.append(file._replace(index=index))
+        return
+    files.append(file._replace(index_bytes=len(index)))
+    with write_unnamed(env.storage, paths.index(file)) as sink:
+        sink.write(index)
+
+
+def _row_group_rows(sample: pa.Table, schema: Schema, least: int) -> int:
+    row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
+    return int(min(_ROW_GROUP_ROWS_MAX, max(least, schema.parsed_options.files.row_group_bytes // row_bytes)))
+
+
+class _FileWriter:
+    """One Parquet file being written."""
+
+    def __init__(
+        self,
+        directory: str,
+        name: str,
+        schema: Schema,
+        sums: SummingSink,
+        first: pa.Table,
+        nan_columns: Collection[str],
+        group_rows_min: int,
+        *,
+        indexed: bool,
+    ) -> None:
+        self.directory, self.name, self.schema, self.sums = directory, name, schema, sums
+        self.group_rows = _row_group_rows(first, schema, group_rows_min)
+        self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
+        self.footer: list[pq.FileMetaData] = []
+        options = schema.parsed_options
+        places = positions(self.arrow)
+        chosen = layout(self.arrow, schema.key, first, nan_columns)
+        self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
+        self.writer = pq.ParquetWriter(
+            self.buffered,
+            self.arrow,
+            compression=options.files.compression,
+            compression_level=options.files.zstd_level if options.files.compression == "zstd" else None,
+            use_dictionary=chosen.dictionary,
+            column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
+            sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key] or None,
+            write_statistics=chosen.statistics,
+            data_page_size=_PAGE_BYTES,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_decimal_as_integer=True,  # Spark decodes fixed-length bytes through BigInteger, which is slow
+            store_schema=False,
+            metadata_collector=self.footer,
+        )
+        self.pending: list[pa.Table] = []
+        self.rows = self.delete_rows = self.waiting = 0
+        self.nulls = dict.fromkeys(chosen.unbounded, 0)  # counted here, because these columns have no Parquet statistics
+        self.values = IndexWriter(schema, indexed=indexed)
+        self.min_key: tuple | None = None
+        self.max_key: tuple = ()
+
+    @property
+    def bytes(self) -> int:
+        return self.buffered.tell()
+
+    def add(self, table: pa.Table) -> pa.Table:
+        """Buffer rows and write a row group when full; returns the rows not taken."""
+        taken = table.slice(0, self.group_rows - self.waiting)
+        self.pending.append(taken)
+        self.waiting += taken.num_rows
+        if self.waiting == self.group_rows:
+            self._flush()
+        return table.slice(taken.num_rows)
+
+    def _flush(self) -> None:
+        if not self.pending:
+            return
+        table = pa.concat_tables(self.pending)
+        self.pending, self.waiting = [], 0
+        key = table.select(self.schema.key)
+        self.min_key = self.min_key if self.min_key is not None else _row(key, 0)
+        self.max_key = _row(key, key.num_rows - 1)
+        self.rows += table.num_rows
+        for name in self.nulls:
+            self.nulls[name] += table[name].null_count
+        if ROW_KIND in table.column_names:
+            self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
+        table = table.cast(self.arrow)
+        self.values.add(table)
+        self.writer.write_table(table, row_group_size=self.group_rows)
+
+    def discard_on_error(self, error: type | None, *_: object) -> None:
+        """Exit callback: after an error, keeps the Parquet writer from finishing the file when it is garbage-collected."""
+        if error is not None:
+            self.writer.is_open = False
+
+    def finish(self, origin: Origin, now_ms: int) -> DataFile:
+        self._flush()
+        self.buffered.flush()
+        self.sums.keep_ending()
+        self.writer.close()
+        self.buffered.flush()
+        stats = _file_stats(self.footer[0], self.schema, self.nulls)
+        return DataFile(
+            self.name,
+            self.directory,
+            self.sums.sink.tell(),
+            self.rows,
+            self.delete_rows,
+            self.min_key,
+            self.max_key,
+            origin.level,
+            self.schema.id,
+            origin.source,
+            now_ms,
+            origin.sequence,
+            origin.min_sequence,
+            stats,
+            *self.sums.sums(),
+        )
+
+
+def _with_kinds(schema: Schema) -> pa.Schema:
+    """The file schema with `_row_kind`. A delete may contain only its key, so all other columns are nullable."""
+    return pa.schema([*(f if f.name in schema.key else f.with_nullable(True) for f in schema.columns), ROW_KIND_FIELD])
+
+
+def _row(key: pa.Table, row: int) -> tuple:
+    return tuple(column[row].as_py() for column in key.columns)
+
+
+def nan_columns(table: pa.Table) -> list[str]:
+    """The float columns that hold a NaN."""
+    return [
+        f.name
+        for f, c in zip(table.schema, table.columns, strict=True)
+        if pa.types.is_floating(f.type) and pc.any(pc.is_nan(c)).as_py()
+    ]
+
+
+def float_columns(schema: Schema) -> set[str]:
+    return {field.name for field in schema.columns if pa.types.is_floating(field.type)}
+
+
+def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
+    """The float columns that may hold a NaN: those with values but without bounds in the statistics of a file."""
+    files, ids = list(files), schema.field_ids()
+    unknown = ColumnStats(0, None, None)
+    return {
+        name
+        for name in float_columns(schema)
+        for file in files
+        if (stats := file.stats.get(ids[name], unknown)).min is None and stats.nulls < file.rows
+    }
+
+
+def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str, int]) -> dict[int, ColumnStats]:
+    """Combine the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    result = {}
+    for field, number, own in zip(schema.columns, schema.field_ids().values(), positions(schema.columns), strict=True):
+        if not has_order(field.type):
+            continue
+        if field.name in unbounded:
+            result[number] = ColumnStats(unbounded[field.name], None, None)
+            continue
+        found = [group.column(own.start).statistics for group in groups]
+        low, high = bounds_of(found)
+        nulls = sum(one.null_count for one in found)
+        result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
+    return result

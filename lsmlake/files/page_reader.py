@@ -1,0 +1,263 @@
+"""Reads a few rows of a data file: of each column only the pages that hold them.
+
+PyArrow reads whole column chunks. So the reader takes the places of pages from Parquet's offset index, which the footer points
+to, and `format.page` decodes the values. The checksum of a page covers its values; the number of rows in its header is compared
+with the offset index, which has no checksum.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lsmlake.files.data_reader import DataReader, reading
+from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Column, Page, Values, dictionary
+from lsmlake.format.thrift import Struct, read_struct
+from lsmlake.schema.adapt import adapted, constant, is_evolved
+from lsmlake.schema.schema import ROW_KIND
+from lsmlake.storage.ranges import Range, RangedFile
+from lsmlake.tables.cache import Cache
+
+_INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
+_CHUNK_BYTES = 512  # of objects for a column chunk
+# fields of Parquet's FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and PageLocation
+_GROUPS, _CHUNKS, _METADATA, _INDEX_OFFSET, _INDEX_LENGTH = 4, 1, 3, 4, 5
+_ENCODINGS, _CODEC, _DATA_PAGE, _DICTIONARY_PAGE = 2, 4, 9, 11
+_LOCATIONS, _OFFSET, _SIZE, _FIRST_ROW = 1, 1, 2, 3
+
+
+class _Chunk(NamedTuple):
+    """A column chunk: how its pages are stored, and the places, as (offset, bytes), of its offset index and dictionary."""
+
+    column: Column
+    index: tuple[int, int]
+    dictionary: tuple[int, int] | None
+
+
+class _Pages(NamedTuple):
+    """The pages of a column chunk: their offsets, sizes, and first rows in the row group."""
+
+    offsets: array
+    sizes: array
+    first: array
+
+
+class Place(NamedTuple):
+    """A row of a row group."""
+
+    group: int
+    row: int
+
+
+class _Wanted(NamedTuple):
+    """A column to read: its leaf and field in the file, None if the file lacks it, and its field in the schema."""
+
+    leaf: int | None
+    stored: pa.Field | None
+    wanted: pa.Field
+    type: pa.DataType
+    evolved: bool
+
+
+class PageReader:
+    """The pages of a data file, known from its footer; holds no open file. `key_bounds`: of the first key column in each row
+    group, None if unknown."""
+
+    def __init__(self, reader: DataReader) -> None:
+        self.path, self.starts = reader.path, reader.starts.tolist()
+        low, high, _ = reader.group_bounds(reader.schema.key[0])
+        self.key_bounds = list(zip(low.to_pylist(), high.to_pylist(), strict=True))
+        self.chunks: dict[tuple[int, int], _Chunk | None] = {}
+        names = [*reader.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
+        self.columns = {name: _wanted(reader, name) for name in names}
+        self.pages: dict[tuple[int, int], _Pages] = {}
+        with reading(self.path):
+            try:
+                self._read_footer(reader)
+            except DAMAGES as broken:
+                raise ValueError("the footer is damaged") from broken
+        index = sum(chunk.index[1] for chunk in self.chunks.values() if chunk is not None)
+        self.bytes = _CHUNK_BYTES * len(self.chunks) + _INDEX_FACTOR * index
+
+    def _read_footer(self, reader: DataReader) -> None:
+        leaves = {column.leaf for column in self.columns.values() if column is not None and column.leaf is not None}
+        groups: Sequence[Struct] = read_struct(reader.footer_bytes)[0][_GROUPS][1][1]
+        for number, group in enumerate(groups):
+            for leaf in leaves:
+                about = reader.footer.schema.column(leaf)
+                self.chunks[number, leaf] = _chunk(group[_CHUNKS][1][1][leaf], about)
+
+    def can_read(self, names: Sequence[str]) -> bool:
+        """Whether the columns are not nested, and stored in a way that can be read by pages."""
+        columns = [self.columns[name] for name in names]
+        return None not in columns and all(
+            self.chunks[group, column.leaf] is not None
+            for column in columns
+            if column.leaf is not None
+            for group in range(len(self.starts) - 1)
+        )
+
+    def places(self, positions: Sequence[int]) -> list[Place]:
+        """The row groups of positions, and the rows in them."""
+        groups = [bisect_right(self.starts, position) - 1 for position in positions]
+        return [Place(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
+
+    def indexes(self, group: int) -> list[Range]:
+        """Where the page indexes of a row group are that are not known yet."""
+        return [_range(*self.chunks[one].index) for one in self._unknown(group)]
+
+    def keep_indexes(self, source: pa.NativeFile, group: int, cache: Cache) -> None:
+        """Decode the page indexes of a row group, which `source` has fetched. Only of a storage that reads by requests: elsewhere
+        they are read when they are needed."""
+        if isinstance(source, RangedFile):
+            with reading(self.path):
+                file = _Source(self.path, source, source.size(), cache)
+                try:
+                    for one in self._unknown(group):
+                        self._pages(file, *one)
+                except DAMAGES as broken:
+                    raise ValueError(f"a page index is damaged: {broken}") from broken
+
+    def _unknown(self, group: int) -> list[tuple[int, int]]:
+        return [one for one, chunk in self.chunks.items() if one[0] == group and chunk is not None and one not in self.pages]
+
+    def columns_at(
+        self, source: pa.NativeFile, places: Sequence[Place], names: Sequence[str], cache: Cache
+    ) -> list[pa.Array | pa.ChunkedArray]:
+        """Columns of some rows, ascending. `names`: columns that `can_read`. `cache`: keeps dictionaries."""
+        with reading(self.path):
+            file = _Source(self.path, source, source.size(), cache)
+            if isinstance(source, RangedFile):
+                self._load(file, source, places, [self.columns[name].leaf for name in names])
+            return [self._array(file, self.columns[name], places) for name in names]
+
+    def _load(self, file: _Source, source: RangedFile, places: Sequence[Place], leaves: Sequence[int | None]) -> None:
+        """Fetch the page indexes of the columns together, then the pages."""
+        stored = [leaf for leaf in leaves if leaf is not None]
+        groups = {place.group for place in places}
+        unknown = [(group, leaf) for group in groups for leaf in stored if (group, leaf) not in self.pages]
+        source.ranges.load([_range(*self.chunks[group, leaf].index) for group, leaf in unknown])
+        try:
+            wanted = []
+            for leaf in stored:
+                for group, row in places:
+                    pages, chunk = self._pages(file, group, leaf), self.chunks[group, leaf]
+                    number = bisect_right(pages.first, row) - 1
+                    wanted.append(_range(pages.offsets[number], pages.sizes[number]))
+                    if chunk.dictionary is not None and file.cache.known(file.dictionary_key(group, leaf)) is None:
+                        wanted.append(_range(*chunk.dictionary))
+        except DAMAGES as broken:
+            raise ValueError(f"a page index is damaged: {broken}") from broken
+        source.ranges.load([one for one in wanted if 0 <= one.start <= one.stop <= file.size])
+
+    def _array(self, file: _Source, column: _Wanted, places: Sequence[Place]) -> pa.Array | pa.ChunkedArray:
+        if column.leaf is None:
+            return constant(column.wanted, len(places)).cast(column.type)
+        try:
+            values = self._values(file, column.leaf, places)
+        except DAMAGES as broken:
+            raise ValueError(f"a page or the page index of column {column.wanted.name!r} is damaged: {broken}") from broken
+        array_ = _from_physical(values, column.stored.type)
+        if column.evolved:
+            where = f"{self.path}, column {column.wanted.name!r}"
+            return adapted(pa.chunked_array([array_]), column.stored, column.wanted, where)
+        return array_ if array_.type == column.type else array_.cast(column.type)
+
+    def _values(self, file: _Source, leaf: int, places: Sequence[Place]) -> list[int | float | bytes | None]:
+        values, opened, page, first, end = [], None, None, 0, 0
+        for group, row in places:
+            if group != opened or row >= end:
+                pages = self._pages(file, group, leaf)
+                number = bisect_right(pages.first, row) - 1
+                first = pages.first[number]
+                end = pages.first[number + 1] if number + 1 < len(pages.first) else self.starts[group + 1] - self.starts[group]
+                stored = file.read(pages.offsets[number], pages.sizes[number])
+                chunk = self.chunks[group, leaf]
+                page = Page(stored, chunk.column, file.dictionary(group, leaf, chunk), end - first)
+                opened = group
+            values.append(page[row - first])
+        return values
+
+    def _pages(self, file: _Source, group: int, leaf: int) -> _Pages:
+        if (group, leaf) not in self.pages:
+            locations = read_struct(file.read(*self.chunks[group, leaf].index))[0][_LOCATIONS][1][1]
+            fields = (_OFFSET, _SIZE, _FIRST_ROW)
+            self.pages[group, leaf] = _Pages(*(array("q", [one[field][1] for one in locations]) for field in fields))
+        return self.pages[group, leaf]
+
+
+class _Source(NamedTuple):
+    """An open file."""
+
+    path: str
+    file: pa.NativeFile
+    size: int
+    cache: Cache
+
+    def read(self, offset: int, length: int) -> bytes:
+        if not (0 <= offset <= self.size and 0 <= length <= self.size - offset):
+            raise ValueError("a page lies outside of the file")
+        return self.file.read_at(length, offset)
+
+    def dictionary_key(self, group: int, leaf: int) -> tuple:
+        return self.path, "dictionary", group, leaf
+
+    def dictionary(self, group: int, leaf: int, chunk: _Chunk) -> Values | None:
+        if chunk.dictionary is None:
+            return None
+        return self.cache.get(
+            self.dictionary_key(group, leaf),
+            lambda: dictionary(self.read(*chunk.dictionary), chunk.column),
+            lambda values: values.bytes,
+        )
+
+
+def _range(start: int, length: int) -> Range:
+    return Range(start, start + length)
+
+
+def _wanted(reader: DataReader, name: str) -> _Wanted | None:
+    """How a column is read; None if it is nested."""
+    wanted, type_, stored = reader.field_of(name), reader.plain_field(name).type, reader.stored(name)
+    if pa.types.is_nested(wanted.type):
+        return None
+    if stored is None:
+        return _Wanted(None, None, wanted, type_, evolved=False)
+    return _Wanted(stored.leaves[0], stored.field, wanted, type_, is_evolved(stored.field.type, wanted.type))
+
+
+def _chunk(stored: Struct, about: pq.ColumnSchema) -> _Chunk | None:
+    """A column chunk; None if its pages cannot be read one by one."""
+    meta = stored[_METADATA][1]
+    codec = meta[_CODEC][1]
+    nested = about.max_repetition_level > 0 or about.max_definition_level > 1
+    known = about.physical_type in KINDS and codec in CODECS and ENCODINGS.issuperset(meta[_ENCODINGS][1][1])
+    if nested or not known or _INDEX_OFFSET not in stored:
+        return None
+    column = Column(about.physical_type, about.length, about.max_definition_level == 1, CODECS[codec] and pa.Codec(CODECS[codec]))
+    first = meta[_DICTIONARY_PAGE][1] if _DICTIONARY_PAGE in meta else None
+    index = stored[_INDEX_OFFSET][1], stored[_INDEX_LENGTH][1]
+    return _Chunk(column, index, None if first is None else (first, meta[_DATA_PAGE][1] - first))
+
+
+def _from_physical(values: Sequence[int | float | bytes | None], type_: pa.DataType) -> pa.Array:
+    """The values of a page as an Arrow array of the type that Arrow reads the column with."""
+    t = pa.types
+    if t.is_string(type_):
+        return pa.array([None if value is None else value.decode() for value in values], type_)
+    if t.is_boolean(type_):
+        return pa.array(values, pa.int8()).cast(type_)
+    if t.is_date32(type_):
+        return pa.array(values, pa.int32()).view(type_)
+    if t.is_timestamp(type_):
+        return pa.array(values, pa.int64()).view(type_)
+    if t.is_decimal128(type_):
+        numbers = [int.from_bytes(v, "big", signed=True) if isinstance(v, bytes) else v for v in values]
+        halves = [None if v is None else v.to_bytes(16, "little", signed=True) for v in numbers]
+        return pa.array(halves, pa.binary(16)).view(type_)
+    return pa.array(values, type_)

@@ -1,0 +1,229 @@
+"""The files of retained deletes of a bucket, and which rows of its level 0 are ignored because of them.
+
+A file holds a row for each of some keys, ascending: the key, the columns of `sequence.field` and the time of the delete. The
+newest file with a key decides; null as its time says that the key is not deleted any more. The files are live files of the
+bucket of source DELETES. Only merges of level 0 read them, and only compactions write them, when they take up level 0.
+
+`lsm.merge.retained` says which rows are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.files.bucket_files import BucketFiles, Hits
+from lsmlake.files.data_writer import RETAINED, Origin, float_columns, write_run
+from lsmlake.format.files import DELETES, DataFile
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.lookup import find
+from lsmlake.lsm.merge.retained import settle
+from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.runs import distinct, grouped
+from lsmlake.lsm.row_kinds import kinds_of
+from lsmlake.schema.partitioning import Partitioning
+from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, plain
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.types import FIELD_ID
+
+DELETED_MS = "_deleted_ms"
+_KEPT_ROWS = 1 << 16  # files with so many rows stay in memory
+_DELETED_FIELD = pa.field(DELETED_MS, pa.int64(), True, {FIELD_ID: b"2147483102"})
+
+RowsOf = Callable[[DataFile], pa.Table]
+"""The key and sequence columns of all rows of a level-0 file, and `_row_kind` if it is stored."""
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """`ignored`: by name of a level-0 file, the positions of rows that are ignored, ascending. `changed`: the keys whose deletes
+    must be retained or not any more, as rows of a file of retained deletes."""
+
+    ignored: Mapping[str, np.ndarray] = field(default_factory=dict)
+    changed: pa.Table | None = None
+
+    def live(self, file: DataFile, rows: pa.Table) -> pa.Table:
+        """All rows of a file without the ignored ones."""
+        if file.name not in self.ignored:
+            return rows
+        kept = np.ones(rows.num_rows, bool)
+        kept[self.ignored[file.name]] = False
+        return rows.filter(pa.array(kept))
+
+
+@dataclass(frozen=True)
+class Retained:
+    """The retained deletes of a bucket. `held`: their files, oldest first. `rule`: the merge rule of the table."""
+
+    bucket_files: BucketFiles
+    held: tuple[DataFile, ...]
+    rule: MergeRule
+
+    @staticmethod
+    def of(bucket_files: BucketFiles, held: Iterable[DataFile], rule: MergeRule) -> Retained:
+        return Retained(bucket_files, oldest_first(held), rule)
+
+    @property
+    def limit_ms(self) -> int:
+        return self.bucket_files.schema.parsed_options.merge.delete_retained_ms
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of level-0 rows that decide: the key and the sequence."""
+        wanted = {*self.bucket_files.schema.key, *self.rule.sequence.columns}
+        return tuple(name for name in self.bucket_files.schema.columns.names if name in wanted)
+
+    @cached_property
+    def _files(self) -> BucketFiles:
+        return replace(self.bucket_files, schema=_stored_schema(self.bucket_files.schema, self.columns))
+
+    def settlement(self, level0: Sequence[DataFile], rows_of: RowsOf) -> Settlement:
+        """Finds the ignored rows of the level-0 files of a bucket, oldest first. `rows_of` is called twice for a file, if there
+        are several."""
+        if not self.rule.retains or not (self.held or any(file.delete_rows for file in level0)):
+            return Settlement()
+        key = self.bucket_files.schema.key
+        deleted, found, rows, unique = [], [self._empty], self._empty, True
+        for file in level0:
+            rows = rows_of(file)
+            kinds, keys = kinds_of(rows), rows.select(key)
+            if kinds is not None and (gone := kinds != INSERT).any():
+                deleted.append(keys.filter(pa.array(gone)))
+            own, unique = _unique(keys)
+            if self.held:
+                found.append(self._find(own))
+        held = pa.concat_tables(found)
+        if not deleted and not held.num_rows:
+            return Settlement()
+        if len(level0) == 1 and unique and not held.num_rows:
+            return self._of_single(level0[0], rows)
+        if len(found) > 2:  # a key of several level-0 files is found for each
+            held = held.take(pa.array(grouped(comparable([held.select(key)])[0]).first))
+        wanted = distinct([*deleted, held.select(key)])
+        return self._settled(level0, rows_of if len(level0) > 1 else lambda _: rows, held, wanted)
+
+    def _of_single(self, file: DataFile, rows: pa.Table) -> Settlement:
+        """The settlement of a file with one row per key and without retained deletes of these keys."""
+        kinds = kinds_of(rows)
+        deletes = rows.select(list(self.columns)).filter(pa.array((plain(kinds) == DELETE) & (kinds != ERASE)))
+        times = pa.array(np.full(deletes.num_rows, file.created_ms), pa.int64())
+        return Settlement(changed=deletes.append_column(DELETED_MS, times))
+
+    def _settled(self, level0: Sequence[DataFile], rows_of: RowsOf, held: pa.Table, wanted: pa.Table) -> Settlement:
+        """`held`: the retained deletes of keys at level 0. `wanted`: these keys, and those with deletes at level 0."""
+        schema, columns = self.bucket_files.schema, list(self.columns)
+        tables, places = [held.select(columns)], []
+        kinds, times = [np.full(held.num_rows, DELETE, np.int8)], [held[DELETED_MS].to_numpy()]
+        for file in level0:
+            rows = rows_of(file)
+            _, positions = find(wanted, rows.select(schema.key), repeats=True)
+            own = kinds_of(rows)
+            tables.append(rows.select(columns).take(pa.array(positions)))
+            places.append(positions)
+            kinds.append(np.full(len(positions), INSERT, np.int8) if own is None else own[positions])
+            times.append(np.full(len(positions), file.created_ms))
+        rows, times_ms = pa.concat_tables(tables), np.concatenate(times)
+        settled = settle(rows, np.concatenate(kinds), times_ms, schema.key, self.rule.sequence, self.limit_ms)
+        flags = np.split(settled.ignored[held.num_rows :], np.cumsum([len(one) for one in places[:-1]]))
+        ignored = {file.name: at[flag] for file, at, flag in zip(level0, places, flags, strict=True) if flag.any()}
+        changed = (settled.deleted >= held.num_rows) | ((settled.deleted < 0) & (settled.first < held.num_rows))
+        last = np.where(settled.deleted < 0, settled.first, settled.deleted)[changed]
+        deleted_ms = pa.array(times_ms[last], pa.int64(), mask=settled.deleted[changed] < 0)
+        return Settlement(ignored, rows.take(pa.array(last)).append_column(DELETED_MS, deleted_ms))
+
+    @property
+    def _empty(self) -> pa.Table:
+        return self._files.schema.row_columns.empty_table()
+
+    def _find(self, keys: pa.Table) -> pa.Table:
+        """The retained deletes of `keys` (ascending, unique), in any order."""
+        large = [file for file in self.held if file.rows > _KEPT_ROWS]
+        hits = self._files.find(keys, large) if large else {}
+        newest, found = np.full(keys.num_rows, -1), [self._empty]
+        for number, file in enumerate(self.held):
+            if file.rows <= _KEPT_ROWS:
+                stored = self._kept(file)
+                hits[file.name] = Hits(*find(keys, stored.select(keys.column_names), repeats=stored.num_rows < keys.num_rows))
+            if file.name in hits:
+                newest[hits[file.name].keys] = number
+        for number, file in enumerate(self.held):
+            if file.name in hits:
+                deciding = hits[file.name].where(newest[hits[file.name].keys] == number).positions
+                found += [self._rows(file, deciding)] if len(deciding) else []
+        rows = pa.concat_tables(found)
+        return rows.filter(rows[DELETED_MS].is_valid())
+
+    def _rows(self, file: DataFile, positions: np.ndarray) -> pa.Table:
+        if file.rows <= _KEPT_ROWS:
+            return self._kept(file).take(pa.array(positions))
+        return pa.concat_tables([self._empty, *self._files.fetch(file, positions, self._files.schema.columns.names)])
+
+    def _kept(self, file: DataFile) -> pa.Table:
+        """All rows of a small file, from the cache: nearly every compaction looks keys up in it."""
+        return self.bucket_files.meta.files.cache.get(self._cache_key(file), lambda: self._all_rows(file), _table_bytes)
+
+    def _cache_key(self, file: DataFile) -> tuple[str, str, int]:
+        return self.bucket_files.meta.paths.data(file), "deletes", self.bucket_files.schema.id
+
+    def write(self, changed: pa.Table, merged: Sequence[DataFile], since_ms: int, *, oldest: bool) -> tuple[DataFile, ...]:
+        """Writes the newest file of retained deletes, or none if nothing is left.
+
+        Args:
+            changed: The rows of a `Settlement`.
+            merged: The newest files, oldest first, whose rows are written with them, and which it replaces.
+            since_ms: Deletes before this time are left out.
+            oldest: Whether no file is left that is older.
+        """
+        key = list(self.bucket_files.schema.key)
+        tables = [self._kept(file) if file.rows <= _KEPT_ROWS else self._all_rows(file) for file in merged]
+        tables.append(changed.select(self._files.schema.columns.names).cast(self._files.schema.row_columns))
+        rows = pa.concat_tables(tables)
+        if merged:
+            rows = rows.take(pa.array(grouped(comparable([rows.select(key)])[0]).last))
+        kept = pc.greater_equal(rows[DELETED_MS], since_ms)
+        rows = rows.filter(kept if oldest else pc.fill_null(kept, True))
+        files, origin = self.bucket_files, Origin(0, DELETES)
+        floats = float_columns(self._files.schema)
+        made = write_run(files.meta.env, files.meta.paths, self._files.schema, files.directory, [rows], origin, floats, RETAINED)
+        if len(made) == 1 and rows.num_rows <= _KEPT_ROWS:
+            files.meta.files.cache.put(self._cache_key(made[0]), rows.combine_chunks(), _table_bytes)
+        return made
+
+    def _all_rows(self, file: DataFile) -> pa.Table:
+        with self._files.open(file) as reader:
+            rows = reader.read(range(reader.groups), self._files.schema.columns.names)
+        return rows.cast(self._files.schema.row_columns)
+
+    def keys(self, file: DataFile) -> pa.Table:
+        """The keys of a file, all of whose columns are read. Raises Corrupt."""
+        return self._all_rows(file).select(self.bucket_files.schema.key)
+
+
+def _unique(keys: pa.Table) -> tuple[pa.Table, bool]:
+    """The distinct keys of an ascending table, and whether all are."""
+    (own,) = comparable([keys])
+    unique = bool((own[1:] > own[:-1]).all())
+    return keys if unique else distinct([keys]), unique
+
+
+def _table_bytes(table: pa.Table) -> int:
+    return table.get_total_buffer_size()
+
+
+def oldest_first(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+    """Files of retained deletes; one without a sequence belongs to the commit being built, and is the newest."""
+    return tuple(sorted(files, key=lambda file: (file.sequence is None, file.sequence)))
+
+
+def _stored_schema(schema: Schema, columns: Sequence[str]) -> Schema:
+    """The columns of a file of retained deletes, as a schema of a table without partitions."""
+    fields = [schema.columns.field(name) for name in columns]
+    fields = [one if one.name in schema.key else one.with_nullable(True) for one in fields]
+    return replace(
+        schema, columns=pa.schema([*fields, _DELETED_FIELD]), primary_key=schema.key, partitioning=Partitioning.first(())
+    )

@@ -1,0 +1,77 @@
+"""The table in the catalog of Iceberg that its options name, while it is renamed or dropped.
+
+1. Before: look whether the catalog has this table, or another one of its name. Afterwards nobody can tell, since the metadata
+   file that the catalog names is gone.
+2. The table is renamed or dropped.
+3. Remove it from the catalog. Publish a renamed table again, which registers it: all of its addresses have changed.
+
+What fails is logged, never raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lsmlake.iceberg import catalog, metadata, mirror
+from lsmlake.iceberg.catalog_backoff import waiting_for
+from lsmlake.iceberg.published import is_published, uri_of
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Version
+from lsmlake.undo import pass_interruption
+
+_log = logging.getLogger("lsmlake")
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """A table under its name in a catalog. `root`: the folder of the table, for messages. `clock`: of its environment."""
+
+    root: str
+    clock: Callable[[], int]
+    catalog: str
+    name: str
+
+    @classmethod
+    def of(cls, meta: Metadata) -> CatalogEntry | None:
+        """Step 1. None: the options name no catalog, or it has no such table, or another one. One request if the table was never
+        published."""
+        try:
+            if not is_published(meta):
+                return None
+            options = Version.latest(meta).options.iceberg
+            if options.catalog is None:
+                return None
+            found = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
+            own = metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
+            with waiting_for(found.catalog, found.clock) as seconds:
+                return found if catalog.has(found.catalog, found.name, *own, seconds) else None
+        except Exception as failed:
+            pass_interruption(failed)
+            _warn(meta.paths.root, "the table may remain in a catalog of Iceberg; then drop it there, without its files", failed)
+            return None
+
+    def remove(self) -> None:
+        """Step 3."""
+        try:
+            with waiting_for(self.catalog, self.clock) as seconds:
+                catalog.remove(self.catalog, self.name, seconds)
+        except Exception as failed:
+            pass_interruption(failed)
+            _warn(
+                self.root, f"the table remains in the catalog {self.catalog} of Iceberg; drop it there, without its files", failed
+            )
+
+
+def publish_moved(meta: Metadata) -> None:
+    """Step 3: publish a renamed table, if it was published. Otherwise one request."""
+    try:
+        mirror.bring_up_to_date(meta)
+    except Exception as failed:
+        pass_interruption(failed)
+        _warn(meta.paths.root, "Iceberg metadata was not brought up to date after the table was renamed", failed)
+
+
+def _warn(root: str, what: str, failed: Exception) -> None:
+    _log.warning("%s: %s: %s", root, what, failed)

@@ -1,0 +1,24 @@
+"""Repairs the Iceberg metadata of a table: compares all of it with the table, and makes it anew if something is wrong.
+
+Nothing is lost by this, as all of it comes from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lsmlake.extras import need
+from lsmlake.iceberg import mirror
+from lsmlake.iceberg.check import iceberg_findings
+from lsmlake.tables.finding import Finding, merged
+from lsmlake.tables.metadata import Metadata
+
+
+def repair_iceberg(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
+    """See `Table.repair_iceberg`. Calls `progress` with each file that is checked."""
+    need("fastavro", "Iceberg metadata")
+    main = meta.on(None).with_empty_cache()
+    found = merged(iceberg_findings(main, progress))
+    if found:
+        mirror.publish(main, whole=False, asked=True, anew=True)
+    return found

@@ -1,0 +1,124 @@
+"""The schema of a table in Iceberg's JSON: columns with the same field ids, partition specs with the same ids, sort order.
+
+TINYINT and SMALLINT become `int`, TIMESTAMP `timestamptz`, TIMESTAMP_NTZ `timestamp`; the other types have a twin.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidSchema
+from lsmlake.iceberg.values import default_json
+from lsmlake.schema import types
+from lsmlake.schema.defaults import INITIAL, WRITE, default_of
+from lsmlake.schema.partitioning import PartitionSpec
+from lsmlake.schema.schema import Schema
+from lsmlake.schema.type_text import format_type
+
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp",
+    pa.timestamp("us", "UTC"): "timestamptz",
+}
+_PROMOTIONS = {("int", "long"), ("float", "double")}
+
+
+def type_json(type_: pa.DataType) -> object:
+    """A canonical type with field ids."""
+    if pa.types.is_struct(type_):
+        return {"type": "struct", "fields": [field_json(field) for field in type_]}
+    if pa.types.is_map(type_):
+        key, value = type_.key_field, type_.item_field
+        return {
+            "type": "map",
+            "key-id": types.field_id(key),
+            "key": type_json(key.type),
+            "value-id": types.field_id(value),
+            "value": type_json(value.type),
+            "value-required": not value.nullable,
+        }
+    if pa.types.is_list(type_):
+        inner = type_.value_field
+        named = {"element-id": types.field_id(inner), "element": type_json(inner.type)}
+        return {"type": "list", **named, "element-required": not inner.nullable}
+    return name_of(type_)
+
+
+def name_of(type_: pa.DataType) -> str:
+    """The name of a primitive type."""
+    return f"decimal({type_.precision}, {type_.scale})" if pa.types.is_decimal(type_) else _NAMES[type_]
+
+
+def field_json(field: pa.Field) -> dict:
+    found = {
+        "id": types.field_id(field),
+        "name": field.name,
+        "required": not field.nullable,
+        "type": type_json(field.type),
+    }
+    if comment := field.metadata.get(types.COMMENT):
+        found["doc"] = comment.decode()
+    for name, which in (("initial-default", INITIAL), ("write-default", WRITE)):
+        value = default_of(field, which)
+        if value is not None and value.is_valid:
+            found[name] = default_json(value)
+    return found
+
+
+def schema_json(schema: Schema) -> dict:
+    """A version of the schema. Its key is the identifier of rows, where Iceberg has such identifiers."""
+    found = {"type": "struct", "schema-id": schema.id, "fields": [field_json(field) for field in schema.columns]}
+    key = [schema.columns.field(name) for name in schema.primary_key]
+    if key and not any(field.nullable or pa.types.is_floating(field.type) for field in key):
+        found["identifier-field-ids"] = [types.field_id(field) for field in key]
+    return found
+
+
+def spec_json(spec: PartitionSpec) -> dict:
+    fields = [
+        {"source-id": field.source, "field-id": field.id, "name": field.name, "transform": str(field.transform)}
+        for field in spec.fields
+    ]
+    return {"spec-id": spec.id, "fields": fields}
+
+
+def sort_fields(schema: Schema) -> list[dict]:
+    """The order of the rows in a data file."""
+    ids = schema.field_ids()
+    return [
+        {"transform": "identity", "source-id": ids[name], "direction": "asc", "null-order": "nulls-first"} for name in schema.key
+    ]
+
+
+def check_promotions(written: Schema, read: Schema, where: str) -> None:
+    """Raises InvalidSchema if Iceberg does not read files of one schema under the other, since a column was widened."""
+    old = {types.field_id(field): field.type for field in written.columns}
+    for field in read.columns:
+        before = old.get(types.field_id(field), field.type)
+        if not promotes(before, field.type):
+            raise InvalidSchema(
+                "Iceberg does not widen a column in this way",
+                where=f"{where}, column {field.name!r}",
+                expected="a wider integer, DOUBLE from FLOAT, or a DECIMAL with more digits before the point",
+                found=f"files with {format_type(types.plain(before))}, now {format_type(types.plain(field.type))}",
+                cure="overwrite the table with its own rows, which rewrites its files",
+            )
+
+
+def promotes(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether Iceberg reads values of the type `old`, which have field ids inside, as those of the type `new`."""
+    if pa.types.is_nested(old) or pa.types.is_nested(new):
+        new_by_id = {types.field_id(field): field.type for field in types.inner_fields(new)}
+        return all(promotes(field.type, new_by_id.get(types.field_id(field), field.type)) for field in types.inner_fields(old))
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return old.scale == new.scale and old.precision <= new.precision
+    return name_of(old) == name_of(new) or (name_of(old), name_of(new)) in _PROMOTIONS

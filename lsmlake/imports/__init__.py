@@ -1,0 +1,1 @@
+"""Tables of Iceberg, Delta Lake and Parquet files that become tables of lsmlake."""

@@ -1,0 +1,1 @@
+"""Data of users as Arrow tables: files (CSV, JSON, Excel, Parquet), frames, dicts."""

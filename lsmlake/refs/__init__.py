@@ -1,0 +1,1 @@
+"""What names a snapshot beside the newest one: tags, branches, pins, rollbacks; and which files are referenced."""

@@ -1,0 +1,104 @@
+"""Who can need a file that has left the table. A file that has left returns by a rollback only.
+
+In a table without rollbacks, a file is live from one snapshot to another without a gap. So of all tagged snapshots before a
+removed one, the newest stands for all. A rollback makes the files of an older snapshot live again, so every holder up to the
+newest rollback may need any file; after it there are no gaps again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+from lsmlake.errors import SnapshotNotFound, StorageFailed
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.tags import Holder
+
+Read = TypeVar("Read")
+
+TRIES = 10
+
+
+class Returns(NamedTuple):
+    """The retained snapshots by which files may have returned.
+
+    Attributes:
+        newest: the newest rollback; None: the table was never rolled back.
+        retained: if it was, the first retained snapshot and all retained rollbacks after it.
+    """
+
+    newest: int | None
+    retained: tuple[Holder, ...] = ()
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        return tuple(holder.snapshot for holder in self.retained)
+
+    def near(self, holders: Sequence[Holder], number: int) -> list[Holder]:
+        """Those of `holders` and of the retained snapshots who may need files that left the table after snapshot `number`."""
+        older = newest_until(holders, number)
+        found = [] if older is None else [older]
+        if self.newest is not None:
+            newer = [holder for holder in holders if holder.snapshot.id > self.newest]
+            found += [holder for holder in holders if holder.snapshot.id <= self.newest]
+            found += [*([min(newer, key=number_of)] if newer else []), *self.retained]
+        return list({holder.snapshot.delta_manifest_list.name: holder for holder in found}.values())
+
+    @staticmethod
+    def of(meta: Metadata, first: int) -> Returns:
+        """What is retained now, from snapshot `first` on. A table without rollbacks costs one search for its newest snapshot."""
+        latest = meta.snapshots.latest()
+        if latest is None or latest.newest_rollback is None:
+            return Returns(None)
+        for _ in range(TRIES):
+            numbers = [number for number in meta.snapshots.ids() if number >= first]
+            with suppress(SnapshotNotFound):  # one has expired meanwhile
+                return Returns(latest.newest_rollback, tuple(_retained(meta, numbers, latest.newest_rollback)))
+        raise restless(meta)
+
+
+def _retained(meta: Metadata, numbers: Sequence[int], newest: int) -> Iterator[Holder]:
+    """The first of `numbers`, and the rollbacks among the others."""
+    yield retained(meta, numbers[0])
+    rollback: int | None = newest
+    while rollback is not None and rollback > numbers[0]:
+        if rollback in numbers:
+            yield (holder := retained(meta, rollback))
+            rollback = holder.snapshot.last_rollback
+        else:  # another rollback has cut it out
+            before = max(number for number in numbers if number < rollback)
+            rollback = meta.snapshots.get(before).newest_rollback
+
+
+def retained(meta: Metadata, number: int) -> Holder:
+    """A retained snapshot as a holder of its files. Raises SnapshotNotFound."""
+    return Holder(f"snapshot {number}", meta.snapshots.get(number))
+
+
+def newest_until(holders: Sequence[Holder], number: int) -> Holder | None:
+    """The holder of the newest snapshot up to `number`."""
+    return max((holder for holder in holders if holder.snapshot.id <= number), key=number_of, default=None)
+
+
+def number_of(holder: Holder) -> int:
+    return holder.snapshot.id
+
+
+def settled(meta: Metadata, read: Callable[[], Read]) -> Read:
+    """The result of `read`, once no snapshot expires meanwhile."""
+    for _ in range(TRIES):
+        with suppress(SnapshotNotFound):
+            return read()
+    raise restless(meta)
+
+
+def restless(meta: Metadata) -> StorageFailed:
+    """The error if no attempt finds tags and snapshots that stay as they are."""
+    return StorageFailed(
+        "tags or snapshots were removed while they were read, on every attempt",
+        where=meta.paths.root,
+        found=f"{TRIES} attempts",
+        cure="delete tags and expire snapshots less often",
+    )

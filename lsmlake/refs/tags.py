@@ -1,0 +1,134 @@
+"""Creates, replaces, renames and deletes tags.
+
+1. Pin the snapshot (`refs.pinned`), which proves that it is retained or tagged.
+2. Write the tag. Unpin the snapshot.
+3. If a tag was replaced or deleted: delete the files that only it needed (`refs.file_references`).
+
+A crash leaves a pin or files that nothing needs, never a tag whose files are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from lsmlake.errors import Corrupt, InvalidQuery, StorageFailed, Wording
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.tag import Tag
+from lsmlake.notebook import Shown
+from lsmlake.refs.file_references import delete, files_of, unused
+from lsmlake.refs.pinned import pinned, release
+from lsmlake.tables.metadata import Metadata
+
+_TAKEN = Wording(
+    "create_tag(..., replace=True) replaces it, or choose another name",
+    command="`lsmlake tag TABLE --create NAME --replace` replaces it, or choose another name",
+)
+
+
+@dataclass(frozen=True)
+class TagReport(Shown):
+    """The tags that were deleted, and the number of files deleted with them.
+
+    Attributes:
+        tags: the names of the tags.
+        files: how many files were deleted, of any kind; with `dry_run`, how many would be.
+        left: tag -> why its files were not deleted.
+    """
+
+    tags: tuple[str, ...] = ()
+    files: int = 0
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
+def create_tag(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, *, replacing: bool = False) -> Tag:
+    """Give a snapshot a name.
+
+    Args:
+        meta: the table.
+        name: the name of the tag.
+        snapshot: a retained or tagged snapshot.
+        retain_ms: how long the tag is kept; None: until it is deleted.
+        replacing: whether to replace a tag of that name, if there is one.
+
+    Raises:
+        InvalidQuery: the name is not valid, or it is taken.
+        SnapshotNotFound: the snapshot has expired.
+    """
+    meta.paths.tag(name)
+    tag = Tag(name, snapshot, meta.env.clock(), retain_ms)
+    before = _readable(meta, name) if replacing else None
+    _put(meta, tag, replacing=replacing)
+    if before is not None and before.snapshot != snapshot:
+        release(meta, before.snapshot)
+    return tag
+
+
+def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
+    """Give a tag another name.
+
+    Raises:
+        InvalidQuery: the new name is not valid, or it is taken.
+        SnapshotNotFound: there is no tag of that name.
+    """
+    meta.paths.tag(to)
+    renamed = replace(meta.tags.get(name), name=to)
+    if name != to:
+        _put(meta, renamed)
+        meta.tags.remove(name)
+    return renamed
+
+
+def delete_tag(meta: Metadata, name: str, *, dry_run: bool = False) -> TagReport:
+    """Delete a tag, and the files that only it needs. Raises SnapshotNotFound if there is no tag of that name."""
+    if not meta.tags.exists(name):
+        meta.files.first_schema()
+        raise meta.tags.missing(name)
+    return delete_tags(meta, [name], dry_run=dry_run)
+
+
+def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False) -> TagReport:
+    """Delete tags one after the other, and the files that only they need. A tag that does not exist is skipped."""
+    deleted, files, left = [], 0, {}
+    for name in names:
+        try:
+            tag = meta.tags.read(name)
+            needed = None if tag is None else files_of(meta, tag.snapshot)
+        except Corrupt as damaged:
+            if not meta.tags.exists(name):  # another program has deleted it
+                continue
+            tag, needed, left[name] = None, None, str(damaged)
+        if tag is None and name not in left:
+            continue
+        deleted.append(name)
+        if not dry_run:
+            meta.tags.remove(name)
+        if tag is not None:
+            try:
+                paths = unused(meta, tag.snapshot, needed, deleted)
+                files += len(paths) if dry_run else delete(meta, paths)
+            except Corrupt as damaged:
+                left[name] = str(damaged)
+    return TagReport(tuple(deleted), files, left)
+
+
+def _put(meta: Metadata, tag: Tag, *, replacing: bool = False) -> None:
+    """Steps 1 and 2."""
+
+    def undo() -> None:
+        if meta.tags.read(tag.name) == tag:  # otherwise another program has replaced it
+            meta.tags.remove(tag.name)
+
+    with pinned(meta, tag.snapshot, (StorageFailed,), undo):
+        if replacing:
+            meta.tags.replace(tag)
+        elif not meta.tags.put(tag):
+            raise InvalidQuery("the name of the tag is taken", where=meta.paths.root, found=repr(tag.name), cure=_TAKEN)
+
+
+def _readable(meta: Metadata, name: str) -> Tag | None:
+    """A tag; None if there is none, or if its file is damaged."""
+    try:
+        return meta.tags.read(name)
+    except Corrupt:
+        return None

@@ -1,0 +1,125 @@
+"""Partition expiry: one OVERWRITE commit drops the partitions whose time is older than `partition.expiration-time`.
+
+The time of a partition is that of its values, or that of its newest file. It is decided on the version that the commit follows:
+a partition that gets rows meanwhile does not expire by update-time. Values that are no time, such as null, never expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from lsmlake.commit.commit import drop_buckets
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.notebook import Shown
+from lsmlake.options.partitions import VALUES_TIME
+from lsmlake.retention.due import looks_after
+from lsmlake.retention.partition_time import time_of_partition
+from lsmlake.schema.partitioning import human_values
+from lsmlake.schema.schema import Schema
+from lsmlake.storage.env import Follower
+from lsmlake.tables.version import Version
+
+States = Mapping[Bucket, BucketState]
+_SET = Wording(
+    "set it: alter(set_option('partition.expiration-time', '30 d'))",
+    command="set it: `lsmlake alter TABLE --set 'partition.expiration-time=30 d'`",
+)
+
+
+@dataclass(frozen=True)
+class PartitionExpiryReport(Shown):
+    """Partitions that expired or, in a dry run, that are due.
+
+    Attributes:
+        partitions: their values, in the order of the partition fields; years, months, days and hours are text as in '2026-01-31'.
+        names: the same partitions as text with the names of the fields, such as 'dt=2026-01-31'.
+        rows: the number of their live rows.
+        files: the number of their data files, which stay until the older snapshots expire.
+        snapshot_id: the snapshot that dropped them; None if there was none to drop, and in a dry run.
+    """
+
+    partitions: tuple[tuple[object, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    rows: int = 0
+    files: int = 0
+    snapshot_id: int | None = None
+
+
+class PartitionExpiry(Follower):
+    """Expires partitions after the first commit of an interval."""
+
+    failed = "partitions were not expired"
+
+    def after_commit(self, version: Version, snapshot: Snapshot) -> None:
+        meta, options = version.meta, version.options
+        if options.partitions.expiration_ms is None or not looks_after(options, snapshot):
+            return
+        try:
+            before_ms = meta.snapshots.get(snapshot.id - 1).time_ms if snapshot.id > 1 else None
+        except SnapshotNotFound:
+            before_ms = None
+        if is_check_due(snapshot, before_ms, options.partitions.check_ms):
+            expire_partitions(Version.latest(meta))
+
+
+def expire_partitions(version: Version, *, dry_run: bool = False) -> PartitionExpiryReport:
+    """See `Table.expire_partitions`."""
+    schema, now_ms = version.schema, version.meta.env.clock()
+    if schema.parsed_options.partitions.expiration_ms is None:
+        raise InvalidQuery(
+            "the table does not say when partitions expire",
+            where=version.meta.paths.root,
+            expected="option partition.expiration-time",
+            found="it is not set",
+            cure=_SET,
+        )
+    with version.unless_expired():
+        states = version.states(statistics=False)
+    chosen = due(schema, now_ms, states)
+    if not chosen or dry_run:
+        return _report(schema, states, chosen, None)
+    dropped: list[tuple[States, Collection[Bucket]]] = []
+
+    def choose(states: States) -> Collection[Bucket]:
+        dropped.append((states, due(schema, now_ms, states)))
+        return dropped[-1][1]
+
+    snapshot = drop_buckets(version, choose)
+    return _report(schema, *dropped[-1], snapshot) if snapshot else PartitionExpiryReport()
+
+
+def due(schema: Schema, now_ms: int, states: States) -> set[Bucket]:
+    """The buckets of the partitions that are due: the oldest ones, at most `partition.expiration-max-num` partitions. Those of a
+    spec that `schema` does not know are as young as that spec."""
+    options = schema.parsed_options.partitions
+    files: dict[tuple[int, tuple], list[Bucket]] = {}
+    for bucket in filter(lambda bucket: schema.has_spec(bucket.spec), states):
+        files.setdefault(bucket.partition_key, []).append(bucket)
+    if options.strategy == VALUES_TIME:
+        times = {key: time_of_partition(schema.partition_columns_of(key[0]), key[1], options) for key in files}
+    else:
+        times = {
+            partition: max(file.created_ms for bucket in buckets for file in states[bucket].all_files)
+            for partition, buckets in files.items()
+        }
+    before_ms = now_ms - options.expiration_ms
+    expired = [partition for partition, time in times.items() if time is not None and time < before_ms]
+    expired.sort(key=lambda partition: (times[partition], repr(partition)))
+    return {bucket for partition in expired[: options.expired_max] for bucket in files[partition]}
+
+
+def is_check_due(snapshot: Snapshot, before_ms: int | None, interval_ms: int) -> bool:
+    """Whether a commit checks partitions: it is the first one of an interval. `before_ms`: the time of the snapshot before."""
+    return not interval_ms or before_ms is None or snapshot.time_ms // interval_ms != before_ms // interval_ms
+
+
+def _report(schema: Schema, states: States, chosen: Collection[Bucket], snapshot: Snapshot | None) -> PartitionExpiryReport:
+    files = [file for bucket in chosen for file in states[bucket].files]
+    dead = sum(ref.cardinality for bucket in chosen for ref in states[bucket].vectors.values())
+    keys = sorted({bucket.partition_key for bucket in chosen}, key=repr)
+    partitions = tuple(human_values(schema.partition_columns_of(spec), values) for spec, values in keys)
+    names = tuple(schema.partition_text(spec, values) or "" for spec, values in keys)
+    return PartitionExpiryReport(partitions, names, sum(file.rows for file in files) - dead, len(files), snapshot and snapshot.id)

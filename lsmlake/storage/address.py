@@ -1,0 +1,107 @@
+"""The address of a warehouse: a directory of this machine, a name in memory, or a place in an object store."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.storage.storage import TEMPORARY
+
+FILE, MEMORY, S3, GCS, AZURE = "file", "memory", "s3", "gcs", "azure"
+KINDS = {
+    "memory": MEMORY,
+    "s3": S3,
+    "s3a": S3,
+    "gs": GCS,
+    "az": AZURE,
+    "abfs": AZURE,
+    "abfss": AZURE,
+}
+"""Scheme of a URL -> kind of store."""
+
+_HADOOP = {S3: "s3a", GCS: "gs", AZURE: "abfss"}
+"""Kind of store -> scheme of its file system in Hadoop."""
+
+_LOCAL = re.compile(r"\Afile:(?://localhost(?=/)|//(?!/)|/*(?=/))", re.IGNORECASE)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_CONTAINER = re.compile(r"[A-Za-z0-9_.$-]+")
+_ACCOUNT = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
+_FORMS = "a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, memory://name"
+
+
+class Address(NamedTuple):
+    """`container`: the bucket, the container of Azure or the name in memory. `prefix`: the folder in it, "" for its root; of a
+    directory the whole path. `account`: the storage account of Azure, if the URL names it. An address holds no secrets."""
+
+    kind: str
+    url: str
+    container: str
+    prefix: str
+    account: str = ""
+
+    def within(self, path: str) -> str:
+        """The path of a file below this place, from the root of the container."""
+        return f"{self.prefix}/{path}" if self.prefix else path
+
+
+def without_scheme(location: str) -> str:
+    """The path that a file URI names: file:///a, file:/a as Hadoop writes it, file://localhost/a. Percent signs are taken as they
+    are. Anything else stays as it is."""
+    return _LOCAL.sub("", location)
+
+
+def address_of(location: str) -> Address:
+    """Parse what a user names: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold secrets."""
+    path = without_scheme(location)
+    found = _URL.fullmatch(location)
+    if found is None or path != location:
+        return Address(FILE, path, "", path)
+    scheme, rest = found[1].lower(), found[2]
+    kind = KINDS.get(scheme)
+    if kind is None:
+        raise InvalidQuery("unknown kind of store", where=f"{scheme}://", expected=_FORMS, cure="correct the address")
+    authority, _, path = rest.partition("/")
+    if mark := re.search(r"[?#]", path):
+        raise _refused(f"{scheme}://...", f"an address without {mark[0]!r}", "pass settings as storage_options")
+    container, at, host = authority.partition("@")
+    account = _ACCOUNT.fullmatch(host) if at else None
+    if at and (account is None or not scheme.startswith("abfs")):
+        raise _refused(f"{scheme}://...", _FORMS, "pass credentials as storage_options, or set the usual environment variables")
+    if not _CONTAINER.fullmatch(container):
+        raise _refused(f"{scheme}://...", _FORMS, "name the bucket after '://'")
+    prefix = path.rstrip("/")
+    if any(part in ("", ".", "..") or "\0" in part or part.startswith(TEMPORARY) for part in prefix.split("/") if prefix):
+        raise _refused(f"{scheme}://{container}/...", "a prefix of plain names", "correct the prefix")
+    if kind == MEMORY and prefix:
+        raise _refused(f"memory://{container}/{prefix}", "memory://name", "leave the path out")
+    url = f"{scheme}://{authority}" + (f"/{prefix}" if prefix else "")
+    return Address(kind, url, container, prefix, account[1] if account else "")
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two addresses are spellings of one place, such as az://c/p and abfss://c@account.dfs.core.windows.net/p."""
+    try:
+        a, b = address_of(one.rstrip("/")), address_of(other.rstrip("/"))
+    except InvalidQuery:
+        return one.rstrip("/") == other.rstrip("/")
+    accounts = {a.account, b.account} - {""}
+    return (a.kind, a.container, a.prefix) == (b.kind, b.container, b.prefix) and len(accounts) < 2
+
+
+def hadoop_url(address: Address, account: str) -> str | None:
+    """The URL of a place in an object store as Hadoop's file systems read it; None if it lacks the storage account of Azure.
+    `account`: the account by the settings, which counts if the URL does not name one."""
+    host = address.url.partition("://")[2].partition("/")[0].partition("@")[2]
+    if address.kind == AZURE and not host:
+        if not account:
+            return None
+        host = f"{account}.dfs.core.windows.net"
+    if address.kind == AZURE:
+        host = host.replace(".blob.", ".dfs.", 1)
+    authority = f"{address.container}@{host}" if host else address.container
+    return f"{_HADOOP[address.kind]}://{authority}" + (f"/{address.prefix}" if address.prefix else "")
+
+
+def _refused(where: str, expected: str, cure: str) -> InvalidQuery:
+    return InvalidQuery("not the address of a warehouse", where=where, expected=expected, cure=cure)

@@ -1,0 +1,118 @@
+"""The environment: storage, clock, identifiers, random numbers, sleep and limits, injected wherever they are needed.
+
+Only `storage/` and a few modules at the edge call `time`, `random`, `uuid`, `open` or `os`; a test enforces this. With fakes,
+tests get byte-identical tables.
+"""
+
+from __future__ import annotations
+
+import random as _random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from lsmlake.storage.concurrency import side_by_side
+from lsmlake.storage.storage import Storage
+
+Result = TypeVar("Result")
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of memory and size. They are pickled with the environment, so Spark tasks obey them too; tests make them tiny.
+
+    Args:
+        cache_bytes: decoded metadata and keys that a table handle keeps, besides the live files of the newest snapshot.
+        window_bytes: rows that a merge holds at a time.
+        changelog_window_bytes: keys that the changelog of a compaction holds at a time; it holds their rows twice.
+        lookup_rows: level-0 keys that a compaction looks up at once.
+        small_file_rows: the key columns of files up to this size are read whole, searched together and cached.
+        chunk_rows: rows of a data file in memory at a time, unless a row group is larger.
+        row_group_rows: the fewest rows of a Parquet row group.
+        stream_buffer_bytes: buffer per column for streaming a file; files up to this size are read without streaming.
+        driver_merge_bytes: the largest compaction that the driver of a Spark session runs itself after it writes a small batch;
+            tasks run larger ones.
+        driver_plan_entries: the entries of manifests that the driver of a Spark session reads itself to plan a read; tasks read
+            more.
+        driver_statement_bytes: the files that the driver of a Spark session reads itself for DELETE, UPDATE and MERGE, and the
+            data that it passes on as the source of a MERGE.
+        mask_bytes: the largest mask of a Spark read that is one array of bits, which each task unpacks; larger masks are chunks.
+        mask_listed_files: the number of masked files up to which the SQL text of a Spark read lists them; more are hashed.
+        mask_chunk_bits: the sizes of a mask's chunks to choose from, in rows, as powers of two.
+        marks: the number of newest marks of expired snapshots to keep, regardless of age.
+        compactions: compactions of one bucket in one commit. Each shrinks the tree, so the limit is never reached.
+        merge_ahead: whether a compaction merges the next rows in another thread while it writes.
+    """
+
+    cache_bytes: int = 64 << 20
+    window_bytes: int = 32 << 20
+    changelog_window_bytes: int = 4 << 20
+    lookup_rows: int = 1 << 22
+    small_file_rows: int = 1 << 12
+    chunk_rows: int = 1 << 22
+    row_group_rows: int = 1 << 10
+    stream_buffer_bytes: int = 1 << 20
+    driver_merge_bytes: int = 64 << 20
+    driver_plan_entries: int = 1 << 19
+    driver_statement_bytes: int = 32 << 20
+    mask_bytes: int = 4 << 20
+    mask_listed_files: int = 16
+    mask_chunk_bits: tuple[int, ...] = (10, 11, 12, 13, 14, 15, 16)
+    marks: int = 500
+    compactions: int = 64
+    merge_ahead: bool = True
+
+
+class Follower:
+    """Work that follows commits and precedes deletions; `commit.followers` calls it. A subclass overrides what it needs.
+
+    `meta` is the `Metadata` of a table or of a branch, `version` a `Version` of it, `snapshot` a `Snapshot`: values of rooms that
+    this one does not know.
+    """
+
+    failed = ""
+    """The warning of the log if the work after a commit failed."""
+
+    def after_commit(self, version: Any, snapshot: Any) -> None:
+        """Called once for each published snapshot. The commit stands whatever happens here. `version`: that of the verb, before
+        the commit; its options decide."""
+
+    def after_names(self, meta: Any) -> None:
+        """Called after tags or branches changed, or snapshots without a commit."""
+
+    def before_deletion(self, meta: Any) -> None:
+        """Called after snapshots or tags are gone, before their files are deleted. If it fails, none is deleted."""
+
+    def references(self, meta: Any) -> Callable[[], Iterable[str]] | None:
+        """A function that returns the paths of files that this work names and no snapshot does; None: there are none."""
+        return None
+
+
+@dataclass(frozen=True)
+class Env:
+    """`clock()` is milliseconds since the epoch; `ids()` a fresh unique name part; `random()` in [0, 1); `sleep(seconds)`;
+    `workers`: how many buckets one process handles concurrently; `followers`: in the order of their work. Pickles, so Spark tasks
+    get the driver's environment."""
+
+    storage: Storage
+    clock: Callable[[], int] = _now_ms
+    ids: Callable[[], str] = _new_id
+    random: Callable[[], float] = _random.random
+    sleep: Callable[[float], None] = time.sleep
+    workers: int = 1
+    limits: Limits = Limits()
+    followers: tuple[Follower, ...] = ()
+
+    def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+        """The results of calls that read or write independent files: at once, where each waits for a network."""
+        return side_by_side(calls, self.storage.at_once)

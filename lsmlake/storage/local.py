@@ -1,0 +1,400 @@
+"""A storage in a directory of a POSIX file system with hard links.
+
+Content is written to a temporary file beside its target, made durable, and only then given its name:
+
+1. create missing directories and `fsync` the parent of each;
+2. write the temporary file and `fsync` it through a descriptor opened before the first byte, so no write error goes unseen;
+3. `write` renames it to the target; `put_if_absent` links it to the target, which fails if the name is taken;
+4. remove the temporary name if it still exists, and `fsync` the directory.
+
+If another process removes or renames the directory meanwhile, the writer raises StorageFailed and publishes nothing. A killed
+writer leaves at most a temporary file, which no listing shows. A writer holds a lock (`flock`) on its temporary file, which ends
+with its process; so `leftovers` can tell the files of dead writers, also of suspended ones. Where the file system has no such
+locks, no file is taken for that of a dead writer.
+
+Symbolic links inside the root are never followed, because they could lead outside or form a cycle; the root itself may be one.
+Files are not memory-mapped, because truncating a mapped file kills the process that reads it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from lsmlake import undo
+from lsmlake.errors import InvalidQuery, StorageFailed
+from lsmlake.storage.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
+
+_TRIES = 100
+_NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS
+
+
+def directory_at(path: str) -> Path:
+    """The directory that a user names, with `~` expanded. Raises InvalidQuery for an invalid path."""
+    if (found := expanded(path)) is None:
+        raise InvalidQuery("not a path", found=repr(path), expected="a directory, '.' for the current one", cure="name one")
+    return found
+
+
+def expanded(path: str) -> Path | None:
+    """A path that a user names, with `~` expanded; None: it is none, or names the home directory of nobody."""
+    try:
+        return Path(path).expanduser() if path.strip() and "\0" not in path else None
+    except RuntimeError:
+        return None
+
+
+class LocalStorage(Storage):
+    """Files in the directory `root`, which the first write creates. Pickles, so tasks on one file system share it."""
+
+    def __init__(self, root: str | os.PathLike) -> None:
+        self.root = os.path.abspath(root)
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self.root!r})"
+
+    def read(self, path: str) -> pa.NativeFile:
+        located = self._locate(path)
+        if self.size(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", located)
+        with storage_errors("read", located):
+            return pa.OSFile(located, "rb")
+
+    @contextmanager
+    def write(self, path: str) -> Iterator[pa.NativeFile]:
+        target = self._guarded(path)
+        with storage_errors("write", target), _temporary_beside(target) as (temporary, handle):
+            with _durable_sink(temporary, handle) as sink:
+                yield sink
+            with _directory_must_exist(target):
+                os.replace(temporary, target)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        target = self._guarded(path)
+        with storage_errors("create", target), _temporary_beside(target) as (temporary, handle):
+            with _durable_sink(temporary, handle) as sink:
+                sink.write(data)
+            with _directory_must_exist(target):
+                return _link(temporary, target)
+
+    def list(self, prefix: str) -> Iterator[Entry]:
+        directory = self._directory(prefix)
+        with storage_errors("list", directory):
+            yield from _walk(directory, f"{prefix}/" if prefix else "")
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        directory = self._directory(prefix)
+        with storage_errors("list", directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
+            listed = (entry for entry in found if entry.is_dir(follow_symlinks=False))
+            yield from sorted(entry.name for entry in listed if not entry.name.startswith(TEMPORARY))
+
+    def size(self, path: str) -> int | None:
+        located = self._guarded(path)
+        with storage_errors("look up", located):
+            try:
+                status = os.lstat(located)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    def delete(self, path: str) -> None:
+        located = self._guarded(path)
+        with storage_errors("delete", located), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(located)
+
+    def copy(self, source: str, target: str) -> None:
+        """Creates a hard link: the content is already durable, only the name is not."""
+        old, new = self._guarded(source), self._guarded(target)
+        _refuse_link(old)
+        with storage_errors("copy", new):
+            try:
+                _link_over(old, new)
+            except OSError as refused:
+                if refused.errno != errno.EMLINK:
+                    raise
+                super().copy(source, target)
+
+    def bring(self, source: Storage, path: str, target: str, *, link: bool = True) -> None:
+        """Creates a hard link, after the content was made durable. Copies where the file system has no link for the file, such as
+        between two devices or to the file of another user."""
+        if not (link and isinstance(source, LocalStorage) and self._linked(source._guarded(path), self._guarded(target))):
+            super().bring(source, path, target)
+
+    def _linked(self, old: str, new: str) -> bool:
+        _refuse_link(old)
+        with storage_errors("link", old):
+            try:
+                _sync(old)
+                _link_over(old, new)
+            except OSError as refused:
+                if refused.errno not in _NOT_LINKED:
+                    raise
+                return False
+            _sync(os.path.dirname(new))
+        return True
+
+    def move(self, source: str, target: str) -> bool:
+        old, new = self._directory(source), self._directory(target)
+        if next(self.list(source), None) is None or next(self.list(target), None) is not None:
+            return False
+        with storage_errors("move", old):
+            _remove_empty(new, temporaries=True)
+            _make_directory(os.path.dirname(new))
+            try:
+                os.rename(old, new)
+            except FileNotFoundError:
+                return False
+            except OSError as taken:
+                if taken.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return False
+            for parent in {os.path.dirname(new), os.path.dirname(old)}:
+                _sync(parent)
+        return True
+
+    def prune(self, prefix: str) -> None:
+        directory = self._directory(prefix)
+        with storage_errors("remove", directory):
+            _remove_empty(directory)
+
+    def leftovers(self, prefix: str) -> Iterator[Entry]:
+        """As dated by the file system, not by the writer: a copy is a link to a file that may be old."""
+        directory = self._directory(prefix)
+        with storage_errors("list", directory):
+            for parent, folders, names in os.walk(directory):
+                folders.sort()
+                inside = os.path.relpath(parent, self.root).replace(os.sep, "/")
+                for name in sorted(name for name in names if name.startswith(TEMPORARY)):
+                    with suppress(FileNotFoundError):
+                        status = os.lstat(f"{parent}/{name}")
+                        if stat.S_ISREG(status.st_mode) and _is_abandoned(f"{parent}/{name}"):
+                            changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+                            yield Entry(f"{inside}/{name}", status.st_size, changed_ns // 1_000_000)
+
+    def delete_leftover(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        located = f"{self._directory(folder)}/{name}"
+        if not name.startswith(TEMPORARY) or os.path.islink(located):
+            return False
+        with storage_errors("delete", located), suppress(FileNotFoundError, NotADirectoryError):
+            if _is_abandoned(located):
+                os.unlink(located)
+                return True
+        return False
+
+    def place(self, path: str) -> str:
+        return self._locate(path)
+
+    def uri(self, path: str) -> str:
+        return "file://" + escaped(self._locate(path))
+
+    def refuse_links(self, paths: Iterable[str]) -> None:
+        folders: set[str] = set()
+        for path in paths:
+            located = self._locate(path)
+            parent = os.path.dirname(located)
+            while parent not in folders and len(parent) > len(self.root):
+                folders.add(parent)
+                _refuse_link(parent)
+                parent = os.path.dirname(parent)
+            _refuse_link(located)
+
+    def _locate(self, path: str) -> str:
+        return f"{self.root}/{checked(path)}"
+
+    def _guarded(self, path: str) -> str:
+        """The absolute path, after a check that none of its directories is a symbolic link. Raises StorageFailed."""
+        located, at = self._locate(path), len(self.root) + 1
+        while (at := located.find("/", at)) >= 0:
+            _refuse_link(located[:at])
+            at += 1
+        return located
+
+    def _directory(self, prefix: str) -> str:
+        directory = self._guarded(prefix) if prefix else self.root
+        if prefix:
+            _refuse_link(directory)
+        return directory
+
+
+def _refuse_link(path: str) -> None:
+    if os.path.islink(path):
+        raise StorageFailed(
+            "a symbolic link inside a warehouse is not followed",
+            where=path,
+            expected="a directory",
+            found=f"a link to {os.readlink(path)!r}",
+            cure="move or mount the directory itself there, or remove the link",
+        )
+
+
+@contextmanager
+def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
+    """A new locked file in the target's directory, removed at the end; then, unless the body failed, `fsync`s the directory."""
+    directory = os.path.dirname(target)
+    temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
+    undo.made(_unlink, [temporary])
+    with _directory_must_exist(temporary):
+        handle = _create(temporary)
+    try:
+        with handle:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield temporary, handle
+    finally:
+        _unlink([temporary])
+        undo.kept(_unlink, [temporary])
+    with suppress(FileNotFoundError):  # the directory was renamed after the file was named
+        _sync(directory)
+
+
+def _unlink(paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _create(path: str) -> BinaryIO:
+    """Create a file and its parent directories. Retries, because another process may be removing empty directories."""
+    for _ in range(_TRIES):
+        _make_directory(os.path.dirname(path))
+        with suppress(FileNotFoundError):
+            return open(path, "xb")
+    raise FileNotFoundError(errno.ENOENT, "another process keeps removing the directory", path)
+
+
+@contextmanager
+def _directory_must_exist(target: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as missing:
+        raise StorageFailed(
+            "the directory was removed or renamed while a file in it was written",
+            where=target,
+            cure="check whether the table was dropped or renamed",
+        ) from missing
+
+
+@contextmanager
+def _durable_sink(path: str, handle: BinaryIO) -> Iterator[pa.NativeFile]:
+    """Writes the file, which `handle` has created."""
+    with _directory_must_exist(path):
+        sink = pa.OSFile(path, "wb")
+    with sink:
+        yield sink
+    os.fsync(handle.fileno())
+
+
+def _is_abandoned(path: str) -> bool:
+    """Whether no live process writes the temporary file. Raises FileNotFoundError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise
+    except OSError:  # the file of another user
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:  # locked, or a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _link(temporary: str, target: str) -> bool:
+    """Whether this call created the target. A network file system that repeats a request after a lost response can report
+    "exists" although the first request succeeded; then the file has two names."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, "a directory has this name", target) from None
+        return os.stat(temporary).st_nlink > 1
+    return True
+
+
+def _make_directory(directory: str) -> None:
+    if os.path.isdir(directory):
+        return
+    parent = os.path.dirname(directory)
+    _make_directory(parent)
+    with suppress(FileExistsError, FileNotFoundError):
+        os.mkdir(directory)
+        _sync(parent)
+
+
+def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
+    """Removes symbolic links and empty directories and, with `temporaries`, the temporary files of killed writers."""
+    try:
+        with os.scandir(directory) as found:
+            entries = list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_symlink() or (temporaries and entry.name.startswith(TEMPORARY)):
+            with suppress(FileNotFoundError):
+                os.unlink(entry.path)
+        elif entry.is_dir(follow_symlinks=False):
+            _remove_empty(entry.path, temporaries=temporaries)
+    with suppress(OSError):  # not empty
+        os.rmdir(directory)
+
+
+def _link_over(old: str, new: str) -> None:
+    """Makes `new` a name of the file `old`, in place of the file that it names."""
+    temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
+    _make_directory(os.path.dirname(new))
+    undo.made(_unlink, [temporary])
+    try:
+        os.link(old, temporary)
+        os.replace(temporary, new)
+    finally:
+        _unlink([temporary])  # `replace` keeps the temporary name if both names are of one file
+        undo.kept(_unlink, [temporary])
+
+
+def _sync(path: str) -> None:
+    """Makes the content of a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(directory: str, prefix: str) -> Iterator[Entry]:
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=_order)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.name.startswith(TEMPORARY) or entry.is_symlink():
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, f"{prefix}{entry.name}/")
+        elif status := _status(entry):
+            yield Entry(prefix + entry.name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+
+def _order(entry: os.DirEntry) -> str:
+    """Sorts a directory by the paths of its files: `a-b` comes before `a/b`."""
+    return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
+
+
+def _status(entry: os.DirEntry) -> os.stat_result | None:
+    """The status of an entry; None if it was deleted during the listing."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None

@@ -1,1 +1,0 @@
-"""All side effects: storages, data files, table metadata, spills, clock and ids. Other rooms are pure or call this one."""

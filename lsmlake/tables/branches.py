@@ -1,0 +1,180 @@
+"""The branches of a table, one file each, and the state of each branch.
+
+Two programs must not forward, rename or delete a branch at once. So such work is numbered: the first program to create the file
+`begun-<n>` does it, and `ended-<n>` ends it, where n - 1 is the highest number that has ended. A program that was suspended can
+only create files whose numbers do not count any more. `refs.branch_work` has the steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from lsmlake.errors import StorageFailed, TableNotFound
+from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, Work
+from lsmlake.format.paths import Branch, TablePaths, is_branch, numbered
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.storage.storage import read_bytes
+from lsmlake.tables.table_files import LIST_BRANCHES, TableFiles
+from lsmlake.tables.tags import Holder
+
+_LOOKS = 10
+
+
+class State(NamedTuple):
+    """A branch at the moment.
+
+    Attributes:
+        ended: how many works have ended.
+        base: the snapshot that it begins at; older ones, and this one, belong to the table. None: it begins without rows.
+        work: the work under way.
+    """
+
+    ended: int
+    base: Snapshot | None
+    work: Work | None
+
+    @property
+    def forward(self) -> Snapshot | None:
+        """The snapshot to which the table is being forwarded."""
+        return self.work.snapshot if self.work is not None and self.work.work == FORWARD else None
+
+
+@dataclass(frozen=True)
+class Branches:
+    files: TableFiles
+
+    def get(self, name: str) -> BranchInfo:
+        """Raises TableNotFound, which names similar branches; Corrupt; InvalidQuery."""
+        found = self.read(name)
+        if found is None:
+            self.files.first_schema()
+            near = get_close_matches(name, [one for one in self.names() if one != name], n=3)  # its remains may be there
+            cure = f"did you mean {' or '.join(map(repr, near))}?" if near else LIST_BRANCHES
+            raise TableNotFound(f"there is no branch {name!r}", where=self.files.paths.root, cure=cure)
+        return found
+
+    def read(self, name: str) -> BranchInfo | None:
+        """A branch; None if there is none of that name. Raises Corrupt, InvalidQuery."""
+        path = self.files.paths.branch_file(name)
+        try:
+            data = read_bytes(self.files.env.storage, path)
+        except FileNotFoundError:
+            return None
+        return self.files.cache.get(data, lambda: BranchInfo.decode(data, path))
+
+    def names(self) -> list[str]:
+        """The names of the directories of branches, ascending; one of them may be the remains of a branch."""
+        return [name for name in self.files.env.storage.folders(self.files.paths.branches) if is_branch(name)]
+
+    def all(self) -> dict[str, BranchInfo]:
+        """Name -> branch. Raises Corrupt if one cannot be read."""
+        return self.by_new_name({name: found for name in self.names() if (found := self.read(name)) is not None})
+
+    def by_new_name(self, found: Mapping[str, BranchInfo]) -> dict[str, BranchInfo]:
+        """Branches without the old names of those that are being renamed and have their new names already."""
+        counts = Counter(info.uuid for info in found.values())
+        twice = {info.uuid: info for info in found.values() if counts[info.uuid] > 1}
+        works = (self.state(info).work for info in twice.values())
+        old = {work.old_name for work in works if work is not None and work.work == RENAME}
+        return {name: info for name, info in found.items() if not (name in old and info.uuid in twice)}
+
+    def place(self, name: str) -> Branch:
+        """What the paths of a branch are made of. Raises TableNotFound."""
+        return self.get(name).named(name)
+
+    def put(self, name: str, info: BranchInfo) -> bool:
+        """Create a branch; returns False if its name is taken."""
+        return self.files.env.storage.put_if_absent(self.files.paths.branch_file(name), info.encode())
+
+    def remove(self, name: str) -> None:
+        self.files.env.storage.delete(self.files.paths.branch_file(name))
+
+    # -- the state of a branch ----------------------------------------------------------------------------------------
+
+    def state(self, info: BranchInfo) -> State:
+        """The state of a branch. One listing, and at most two reads. Raises Corrupt."""
+        paths = self._paths(info)
+        while True:
+            listed = [entry.path for entry in self.files.env.storage.list(paths.works)]
+            ended = max(numbered(listed, paths.works, "ended"), default=0)
+            is_begun = ended + 1 in numbered(listed, paths.works, "begun")
+            last = self._work(paths.ended(ended)) if ended else None
+            work = self._work(paths.begun(ended + 1)) if is_begun else None
+            if (last is None) == (ended == 0) and (work is not None) == is_begun:  # otherwise work has ended since the listing
+                return State(ended, last.snapshot if last else info.base, work)
+
+    def begin(self, info: BranchInfo, state: State, work: Work) -> bool:
+        """Begin work that excludes other work; returns whether no other program came first."""
+        return self.files.env.storage.put_if_absent(self._paths(info).begun(state.ended + 1), work.encode())
+
+    def end(self, info: BranchInfo, state: State, base: Snapshot | None) -> None:
+        """End the work under way. `base`: where the branch begins from now on."""
+        paths, number = self._paths(info), state.ended + 1
+        self.files.env.storage.put_if_absent(paths.ended(number), Work(state.work.work, base).encode())
+        old = [paths.begun(number), *([paths.ended(state.ended)] if state.ended else [])]
+        self.files.delete_quietly(old)
+
+    def owned(self, snapshots: Iterable[Snapshot]) -> list[Snapshot]:
+        """Those of the snapshots whose files may be deleted if nothing else names them. None while table and branch share
+        snapshots; on a branch none that it has in common with the table. Asked after the snapshots have become impossible to
+        find, so that the table cannot be forwarded to them later."""
+        own = self.files.paths.branch
+        if own is None:
+            return [] if self.is_forwarding() else list(snapshots)
+        state = self.state(self.get(own.name))
+        return [one for one in snapshots if state.forward is None and (state.base is None or one.id > state.base.id)]
+
+    def is_of_table(self, snapshot: Snapshot) -> bool:
+        """On a branch, whether the snapshot is one that it has from the table: its changelog belongs to the table."""
+        own = self.files.paths.branch
+        base = None if own is None else self.state(self.get(own.name)).base
+        return base is not None and snapshot.id <= base.id
+
+    def is_forwarding(self) -> bool:
+        """Whether the table is being forwarded to a branch, or to this one; the two then share snapshots."""
+        own = self.files.paths.branch
+        found = self.all().values() if own is None else [self.get(own.name)]
+        return any(self.state(info).forward is not None for info in found)
+
+    def holders(self) -> list[Holder]:
+        """The snapshots whose files stay because of branches: on the table those that branches begin at, on a branch its own."""
+        own = self.files.paths.branch
+        found = self._settled() if own is None else {own.name: self.state(self.get(own.name))}
+        return [
+            Holder(f"branch {name!r}", snapshot)
+            for name, state in found.items()
+            for snapshot in (state.base, state.forward)
+            if snapshot is not None
+        ]
+
+    def _settled(self) -> dict[str, State]:
+        """All branches, read until two looks in a row agree: one may miss a branch that is renamed meanwhile."""
+
+        def look() -> dict[str, State]:
+            return {name: self.state(info) for name, info in self.all().items()}
+
+        found = look()
+        for _ in range(_LOOKS):
+            before, found = found, look()
+            if found == before:
+                return found
+        raise StorageFailed(
+            "the branches changed while they were read, on every attempt",
+            where=self.files.paths.branches,
+            found=f"{_LOOKS} attempts",
+            cure="rename and forward branches less often",
+        )
+
+    def _paths(self, info: BranchInfo) -> TablePaths:
+        return self.files.paths.on(info.named(info.folder))
+
+    def _work(self, path: str) -> Work | None:
+        try:
+            data = read_bytes(self.files.env.storage, path)
+        except FileNotFoundError:
+            return None
+        return self.files.cache.get(data, lambda: Work.decode(data, path))

@@ -1,0 +1,242 @@
+"""The manifests of a table, their lists and the index of its vectors: the files of each snapshot, as entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.format import live_set, manifest, manifest_list, vector_index
+from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.manifest_codec import Content, content, decode_under, encode
+from lsmlake.format.manifest_list import ManifestMeta, in_groups
+from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.vector_index import IndexManifest, VectorIndex
+from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import ahead
+from lsmlake.tables.cache import Index
+from lsmlake.tables.live import Live, Selection
+from lsmlake.tables.table_files import TableFiles
+
+
+@dataclass(frozen=True)
+class Manifests:
+    files: TableFiles
+
+    def metas(self, snapshot: Snapshot) -> tuple[ManifestMeta, ...]:
+        """All manifests of the snapshot, in commit order."""
+        named = snapshot.base_manifest_list, snapshot.delta_manifest_list
+        return tuple(chain.from_iterable(self.files.env.side_by_side([partial(self.listed, one) for one in named])))
+
+    def listed(self, named: Named | None) -> tuple[ManifestMeta, ...]:
+        """The manifests of a manifest list."""
+        if named is None:
+            return ()
+        path = self.files.paths.manifest(named.name)
+        return self.files.cache.get(path, lambda: manifest_list.decode_list(self.files.read(path, named.bytes), path))
+
+    def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
+        """The entries of a manifest, with inherited sequences and the columns that `schema` gives them. Checked once, then cached
+        for all schemas with the same columns."""
+        return next(self.entries_of([meta], schema))
+
+    def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
+        """The entries of each of some manifests. Small ones are decoded together, while the next ones are read."""
+        groups = list(in_groups(metas, _TOGETHER))
+        known = [[self.files.cache.known(self._key(meta.name, schema)) for meta in group] for group in groups]
+        missing = [
+            meta
+            for group, tables in zip(groups, known, strict=True)
+            for meta, table in zip(group, tables, strict=True)
+            if table is None
+        ]
+        workers = max(self.files.env.workers, self.files.env.storage.at_once)
+        with closing(ahead(map(self._content, missing), workers)) as contents:
+            for group, tables in zip(groups, known, strict=True):
+                places = [place for place, table in enumerate(tables) if table is None]
+                for place, table in zip(places, decode_under(list(islice(contents, len(places))), schema), strict=True):
+                    tables[place] = table
+                    self.files.cache.put(self._key(group[place].name, schema), table)
+                yield from map(live_set.inherit, tables, (meta.sequence for meta in group))
+                tables.clear()  # the caller may need none of them any more
+
+    def _key(self, name: str, schema: Schema) -> tuple[object, ...]:
+        return self.files.paths.manifest(name), schema.types_by_id
+
+    def _content(self, meta: ManifestMeta) -> Generator[Content]:
+        path = self.files.paths.manifest(meta.name)
+        yield content(self.files.read(path, meta.bytes), path)
+
+    def delta(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
+        """The entries that the snapshot itself added, in order."""
+        return manifest.concat(self.entries_of(self.listed(snapshot.delta_manifest_list), schema), schema)
+
+    def changelog(self, snapshot: Snapshot, schema: Schema) -> pa.Table:
+        """The entries of the snapshot's own changelog files."""
+        return manifest.concat(self.entries_of(self.listed(snapshot.changelog_manifest_list), schema), schema)
+
+    def live(self, snapshot: Snapshot, schema: Schema, selection: Selection | None = None) -> pa.Table:
+        """The live files of the snapshot, as entries of `format.manifest`; or those that a selection needs.
+
+        A selection opens only the manifests that can hold its files, unless all files of the snapshot are in memory. All files of
+        the newest snapshot are kept, and a later snapshot adds its new entries to them; those of older ones are cached.
+        """
+        cache = self.files.cache
+        if self.files.env.storage.at_once > 1:
+            self.load(snapshot)
+        if cache.newest is not None and snapshot.id < cache.newest.number:
+            key = self.files.paths.manifest(snapshot.delta_manifest_list.name), "live", schema.types_by_id
+            known: pa.Table | None = cache.known(key)
+            if known is None and (pruned := self._pruned(snapshot, schema, selection)) is not None:
+                return pruned
+            known = cache.get(key, lambda: live_set.fold(self.entries_of(self.metas(snapshot), schema), schema))
+            return known if selection is None else selection.of(known)
+        live = self._continued(snapshot, schema)
+        if live is None:
+            if (pruned := self._pruned(snapshot, schema, selection)) is not None:
+                return pruned
+            metas = self.metas(snapshot)
+            live = Live(snapshot.id, schema.types_by_id, metas, live_set.fold(self.entries_of(metas, schema), schema))
+        if selection is None:
+            live = live.all(schema)
+        cache.newest = live
+        return live.files if selection is None else live.select(selection, schema)
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Read the manifest lists and the index of vectors at once; both are cached."""
+        index = [] if snapshot.index_manifest is None else [partial(self.index, snapshot.index_manifest)]
+        self.files.env.side_by_side([partial(self.metas, snapshot), *index])
+
+    def _continued(self, snapshot: Snapshot, schema: Schema) -> Live | None:
+        """The live files of the newest snapshot, continued from those in memory. None if they do not lead to it."""
+        newest = self.files.cache.newest
+        if newest is None or newest.types_by_id != schema.types_by_id:
+            return None
+        if newest.number == snapshot.id:
+            return newest
+        metas = self.metas(snapshot)
+        if newest.number == snapshot.id - 1 and snapshot.restores is None:  # older manifests may be merged, but mean the same
+            added: Sequence[ManifestMeta] = self.listed(snapshot.delta_manifest_list)
+        elif newest.metas == metas[: len(newest.metas)]:
+            added = metas[len(newest.metas) :]
+        else:
+            return None
+        return newest.after(snapshot.id, metas, list(self.entries_of(added, schema)), schema)
+
+    def _pruned(self, snapshot: Snapshot, schema: Schema, selection: Selection | None) -> pa.Table | None:
+        """The files of a selection, from some of the manifests. None if it needs all of them."""
+        opened = self.opened(snapshot, selection)
+        if selection is None or len(opened) == len(self.metas(snapshot)):
+            return None
+        return live_set.fold(map(selection.of, self.entries_of(opened, schema)), schema)
+
+    def opened(self, snapshot: Snapshot, selection: Selection | None) -> list[ManifestMeta]:
+        """The manifests that may have entries of a selection."""
+        metas = self.metas(snapshot)
+        if selection is None:
+            return list(metas)
+        opened = selection.manifests(metas, self.files.paths.manifest(snapshot.base_manifest_list.name))
+        return [meta for meta, kept in zip(metas, opened, strict=True) if kept]
+
+    def holds(self, snapshot: Snapshot, schema: Schema) -> bool:
+        """Whether the live files of the snapshot are in memory."""
+        newest = self.files.cache.newest
+        return newest is not None and newest.number == snapshot.id and newest.types_by_id == schema.types_by_id
+
+    def states(
+        self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True
+    ) -> dict[Bucket, BucketState]:
+        """The state of those of `buckets` (default: all) that have files in the snapshot."""
+        wanted = None if buckets is None else set(buckets)
+        table = self.live(snapshot, schema, None if wanted is None else _of_buckets(wanted, schema))
+        found = manifest.states(table, self.vector_refs(snapshot), schema, statistics=statistics)
+        return found if wanted is None else {bucket: state for bucket, state in found.items() if bucket in wanted}
+
+    def put(self, table: pa.Table, schema: Schema, sequence: int) -> ManifestMeta:
+        """Write a manifest. `table`: its entries, with the columns that `schema` gives them."""
+        data = encode(table)
+        name = self.files.write_new("manifest", data).name
+        self.files.cache.put(self._key(name, schema), table)
+        return manifest_list.describe(name, data, table, schema, sequence)
+
+    def put_list(self, metas: Sequence[ManifestMeta]) -> Named:
+        named = self.files.write_new("manifest-list", manifest_list.encode_list(metas))
+        self.files.cache.put(self.files.paths.manifest(named.name), tuple(metas))
+        return named
+
+    # -- vectors ------------------------------------------------------------------------------------------------------
+
+    def vector_refs(self, snapshot: Snapshot) -> VectorIndex:
+        """Data file name -> location of its vector, for all live files that have one. The index of the newest snapshot that was
+        asked for is kept, and shares its older parts with the one before."""
+        named, cache = snapshot.index_manifest, self.files.cache
+        if named is None:
+            return VectorIndex(())
+        index = cache.index
+        if index is None or index.name != named.name:
+            parts = [*((part.name, part.bytes) for part in self.index(named).parts), (named.name, named.bytes)]
+            known = {} if index is None else index.layers
+            missing = [Named(name, size) for name, size in parts if name not in known]
+            read = self.files.env.side_by_side([partial(self.index, part) for part in missing])
+            known = {**known, **{part.name: found.changes for part, found in zip(missing, read, strict=True)}}
+            layers = {name: known[name] for name, _ in parts}
+            cache.index = index = Index(named.name, layers, VectorIndex(list(layers.values())))
+        return index.vectors
+
+    def index(self, named: Named) -> IndexManifest:
+        """One index manifest, without those that it adds to."""
+        path = self.files.paths.manifest(named.name)
+        return self.files.cache.get(
+            path, lambda: vector_index.decode_index(self.files.read(path, named.bytes), path), _index_bytes
+        )
+
+    def put_index(self, index: IndexManifest) -> Named:
+        named = self.files.write_new("index-manifest", vector_index.encode_index(index))
+        self.files.cache.put(self.files.paths.manifest(named.name), index, _index_bytes)
+        return named
+
+
+_TOGETHER = 1 << 12  # entries of manifests that are decoded together
+_VECTOR_BYTES = 512  # of a vector in an index, with its names
+
+
+def _index_bytes(index: IndexManifest) -> int:
+    return _VECTOR_BYTES * (1 + len(index.changes) + len(index.parts))
+
+
+def _of_buckets(buckets: Collection[Bucket], schema: Schema) -> Selection:
+    """The files of buckets, and perhaps others."""
+    numbers = np.array(sorted({bucket.number for bucket in buckets}), np.int32)
+    specs = {bucket.spec for bucket in buckets}
+    places = ((field, schema.partition_places(field)) for field in schema.all_partition_columns)
+    columns = [
+        (field, pa.array([bucket.partition[place[bucket.spec]] for bucket in buckets], field.type).unique())
+        for field, place in places
+        if specs <= place.keys()
+    ]
+
+    def manifests(metas: Sequence[ManifestMeta], where: str) -> np.ndarray:
+        first = np.searchsorted(numbers, [meta.bucket_min for meta in metas], "left")
+        opened = first < np.searchsorted(numbers, [meta.bucket_max for meta in metas], "right")
+        for field, values in columns:
+            if values.null_count or not len(values):
+                continue  # bounds ignore nulls
+            span = pc.min_max(values)
+            low, high = manifest_list.partition_bounds(metas, schema, field, where)
+            inside = pc.and_kleene(pc.less_equal(low, span["max"]), pc.greater_equal(high, span["min"]))
+            opened &= inside.fill_null(True).to_numpy(zero_copy_only=False)
+        return opened
+
+    def entries(table: pa.Table) -> np.ndarray:
+        kept = np.isin(table["bucket"].to_numpy(), numbers) & np.isin(table["spec"].to_numpy(), list(specs))
+        for field, values in columns:
+            kept &= pc.is_in(table[f"p:{field.number}"], value_set=values).to_numpy()
+        return kept
+
+    return Selection(manifests, entries)

@@ -1,0 +1,154 @@
+"""The metadata files of one table as bytes: written under new names, read with their length checked, deleted.
+
+`format` encodes and decodes them; `tables.schemas`, `tables.snapshots`, `tables.manifests` and `tables.vectors` know each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from lsmlake import undo
+from lsmlake.errors import Corrupt, TableNotFound, Wording
+from lsmlake.format.branch import BranchInfo
+from lsmlake.format.files import CommitMessage
+from lsmlake.format.paths import Branch, TablePaths
+from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.schema.schema import Schema
+from lsmlake.storage.env import Env
+from lsmlake.storage.storage import delete_quietly, read_bytes, storage_errors
+from lsmlake.tables.cache import Cache
+
+LIST_BRANCHES = Wording(
+    "branches() lists the branches", command="`lsmlake branch TABLE` lists the branches", sql="table$branches lists the branches"
+)
+RESTORE = "restore it from a copy, or roll back to a snapshot that does not use it"
+
+_Decoded = TypeVar("_Decoded", Schema, Snapshot)
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of the table with uuid `paths.table_uuid`; never of a later table with the same name."""
+
+    env: Env
+    paths: TablePaths
+    cache: Cache = field(compare=False)
+    gathered: dict[str, bytes] | None = field(default=None, compare=False)
+    """Path -> content of files to be written together; None: each is written at once."""
+
+    def first_schema(self) -> Schema:
+        """Read schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
+        the reason, if the table was dropped or renamed, or if another table has its name."""
+        path = self.paths.schema(0)
+        try:
+            data = read_bytes(self.env.storage, path)
+        except FileNotFoundError:
+            raise TableNotFound(
+                "the table was dropped or renamed",
+                where=self.paths.root,
+                expected=f"schema file {path}",
+                cure=Wording(
+                    "open it by the name it has now; tables() lists the tables there are",
+                    command="use the name it has now; `lsmlake ls` lists the tables there are",
+                ),
+            ) from None
+        schema = self.cache.get(data, lambda: Schema.decode(data, path))
+        if schema.table_uuid != self.paths.table_uuid:
+            raise TableNotFound(
+                "the table was dropped and another one was created under its name",
+                where=self.paths.root,
+                expected=f"table_uuid {self.paths.table_uuid}",
+                found=schema.table_uuid,
+                cure=Wording("open the new table with lake.table(...)", command="run the command again"),
+            )
+        if self.paths.branch is not None:
+            self._check_branch(self.paths.branch)
+        return schema
+
+    def _check_branch(self, branch: Branch) -> None:
+        """Raises TableNotFound if the branch was deleted or renamed, or if another branch has its name."""
+        path = self.paths.branch_file(branch.name)
+        try:
+            data = read_bytes(self.env.storage, path)
+        except FileNotFoundError:
+            raise TableNotFound(
+                f"the branch {branch.name!r} was deleted or renamed",
+                where=self.paths.root,
+                expected=f"file {path}",
+                cure=LIST_BRANCHES,
+            ) from None
+        found = self.cache.get(data, lambda: BranchInfo.decode(data, path))
+        if found.uuid != branch.uuid:
+            raise TableNotFound(
+                f"the branch {branch.name!r} was deleted and another one was created under its name",
+                where=self.paths.root,
+                expected=f"uuid {branch.uuid}",
+                found=found.uuid,
+                cure=Wording("open the new branch with branch(...)", command="run the command again"),
+            )
+
+    def own(self, found: _Decoded, number: int, path: str) -> _Decoded:
+        """`found` itself. Raises Corrupt if its number differs from the file's name, or it belongs to another table, as after
+        copying the file."""
+        if found.id != number:
+            raise Corrupt("file holds another number than its name", where=path, expected=number, found=found.id, cure=RESTORE)
+        if found.table_uuid != self.paths.table_uuid:
+            expected = f"table_uuid {self.paths.table_uuid}"
+            raise Corrupt("file of another table", where=path, expected=expected, found=found.table_uuid, cure=RESTORE)
+        return found
+
+    def read(self, path: str, length: int | None) -> bytes:
+        """The content of a file. `length`: that a snapshot gives for it. Raises Corrupt, TableNotFound."""
+        try:
+            with self.env.storage.read(path) as source, storage_errors("read", path):
+                size = source.size()
+                if length is None or size == length:
+                    return source.read()
+        except FileNotFoundError as missing:
+            self.first_schema()
+            raise Corrupt("metadata file is missing", where=path, cure=RESTORE) from missing
+        raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=size, cure=RESTORE)
+
+    def gathering(self) -> TableFiles:
+        """The same, but files are only written by `write_gathered`."""
+        return replace(self, gathered={})
+
+    def write_gathered(self) -> None:
+        gathered = dict(self.gathered)
+        self.gathered.clear()
+        whole = replace(self, gathered=None)
+        self.env.side_by_side([partial(whole.write_unnamed, path, data) for path, data in gathered.items()])
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file. After an error it is not there."""
+        try:
+            with self.env.storage.write(path) as sink:
+                sink.write(data)
+        except BaseException:  # the file may exist nevertheless
+            self.delete_quietly([path])
+            raise
+
+    def write_unnamed(self, path: str, data: bytes) -> None:
+        """Write a file under a new name, which a snapshot will name. It is removed if the public call fails before."""
+        if self.gathered is not None:
+            self.gathered[path] = data
+            return
+        undo.made(self.env.storage.delete_all, [path])
+        self.write(path, data)
+
+    def write_new(self, prefix: str, data: bytes) -> Named:
+        """`write_unnamed` of a file beside the manifests."""
+        named = Named(f"{prefix}-{self.env.ids()}", len(data))
+        self.write_unnamed(self.paths.manifest(named.name), data)
+        return named
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """Delete unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
+        delete_quietly(self.env.storage, paths)
+
+    def discard(self, messages: Iterable[CommitMessage]) -> None:
+        """Delete the files written for messages that will not be committed; storage errors are ignored."""
+        self.delete_quietly(path for message in messages for path in message.written)
