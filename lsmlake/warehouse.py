@@ -13,12 +13,12 @@ from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.maintain.followers import FOLLOWERS
-from lsmlake.predicate.spark_sql.literal import zone_named
 from lsmlake.spark.ship import ship as ship_package
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.env import Env
 from lsmlake.storage.location import cache_at, storage_at
 from lsmlake.storage.storage import Storage
+from lsmlake.types.literal import zone_named
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"

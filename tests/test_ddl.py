@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema.ddl import columns_of, parse_columns, requoted
-from lsmlake.schema.type_text import format_columns, format_type
+from lsmlake.types.ddl import columns_of, parse_columns, requoted
+from lsmlake.types.type_text import format_columns, format_type
 
 WORDS = [
     ("BOOLEAN", pa.bool_()),

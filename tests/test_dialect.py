@@ -17,8 +17,8 @@ from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import STRING
 from lsmlake.errors import InvalidQuery, LakeError
-from lsmlake.schema.intervals import is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_interval
+from lsmlake.types.type_text import format_type
 
 TOGETHER = 20
 ONLY_HERE = {"case when NULL then 1 else 2L end": "Spark wants CAST(NULL AS BOOLEAN)"}

@@ -27,10 +27,10 @@ from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS
 from lsmlake.schema import schema
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.shape import Kind
 from lsmlake.storage.env import Limits
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.tables import consumers
+from lsmlake.types.json_shape import Kind
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
 

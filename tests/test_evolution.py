@@ -25,8 +25,8 @@ from lsmlake.errors import CommitConflict, Corrupt, InvalidData, InvalidOption, 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.schema.envelope import unwrap_json, wrap_json
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.widening import widens
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.types.widening import widens
 from lsmlake.write.bucket import split, write_onto
 from lsmlake.write.prepare import prepare
 

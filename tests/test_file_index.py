@@ -53,8 +53,8 @@ from lsmlake.format.value_index import ValueIndex, encoded
 from lsmlake.kernels.value_hash import mix, value_hash
 from lsmlake.kernels.value_words import family
 from lsmlake.schema.envelope import wrap
-from lsmlake.schema.types import type_of
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.types.types import type_of
 
 COLUMNS, RATE, THRESHOLD = (
     f"file-index.{name}" for name in ("bloom-filter.columns", "bloom-filter.fpp", "in-manifest-threshold")

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import ColumnBounds, and_, evaluate, key_values, may_match
-from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.predicate.spark_sql.translate import from_sqlglot
-from lsmlake.schema.ddl import requoted
+from lsmlake.predicate.binding import from_sqlglot
+from lsmlake.predicate.parse import parse
+from lsmlake.types.ddl import requoted
 
 SCHEMA = pa.schema(
     [

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lsmlake.predicate import evaluate
-from lsmlake.predicate.spark_sql.parse import parse
-from lsmlake.schema.type_text import format_columns
+from lsmlake.predicate.parse import parse
+from lsmlake.types.type_text import format_columns
 
 pytestmark = pytest.mark.spark
 

@@ -13,11 +13,11 @@ from strategies import contents, new_lake
 
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.schema import types
-from lsmlake.schema.ddl import parse_columns
 from lsmlake.schema.envelope import wrap_json
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_columns
+from lsmlake.types import types
+from lsmlake.types.ddl import parse_columns
+from lsmlake.types.type_text import format_columns
 
 QUICK = examples(100)
 PLAIN = st.sampled_from(

@@ -13,9 +13,9 @@ from spark_support import same
 from strategies import literal
 
 import lsmlake
-from lsmlake.schema.ddl import parse_columns
-from lsmlake.schema.type_text import format_type
 from lsmlake.spark.types import to_spark
+from lsmlake.types.ddl import parse_columns
+from lsmlake.types.type_text import format_type
 
 pytestmark = pytest.mark.spark
 

@@ -16,8 +16,8 @@ from pyspark.sql import types as st
 from spark_support import configured, rows, same
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema.ddl import parse_columns
 from lsmlake.spark.types import to_arrow
+from lsmlake.types.ddl import parse_columns
 
 pytestmark = [pytest.mark.spark, pytest.mark.connect]
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.cli.app import app
 from lsmlake.errors import InvalidQuery, InvalidSchema, LakeError
-from lsmlake.schema.interval_text import with_texts
-from lsmlake.schema.intervals import DAY_TIME, KINDS, YEAR_MONTH, interval_of, result_field
+from lsmlake.types.interval_text import with_texts
+from lsmlake.types.intervals import DAY_TIME, KINDS, YEAR_MONTH, interval_of, result_field
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ import lsmlake
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels.transforms import bucket_numbers, iceberg_hash, unit_text
 from lsmlake.predicate.order import ordered
-from lsmlake.schema.ddl import parse_columns
 from lsmlake.schema.partitioning import Term, split_terms
 from lsmlake.schema.transform import Transform
+from lsmlake.types.ddl import parse_columns
 
 UTC = dt.timezone.utc
 EPOCH = dt.datetime(1970, 1, 1)

@@ -23,10 +23,10 @@ from lsmlake.cdc.changes import (
     snapshot_pieces,
 )
 from lsmlake.cdc.commits import Feed
-from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
+from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.statements.attempts import moment_of
 from lsmlake.tables.metadata import Metadata

@@ -14,9 +14,9 @@ from lsmlake.border import public, through
 from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, read_piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
-from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
+from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import milliseconds
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata

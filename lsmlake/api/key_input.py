@@ -12,7 +12,7 @@ from lsmlake.errors import InvalidData
 from lsmlake.inputs.data import as_input
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type_of
+from lsmlake.types.type_text import format_type_of
 
 _DATA = "__iter__", "keys", "__arrow_c_stream__", "__arrow_c_array__", "scanner", "to_reader"
 """Data with rows of keys has one of these attributes; text, and objects without any of them, are single values."""

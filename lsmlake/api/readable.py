@@ -15,9 +15,9 @@ from lsmlake.extras import need
 from lsmlake.interruption import as_stream
 from lsmlake.notebook import html_rows, offered
 from lsmlake.read.limit import first_rows
-from lsmlake.schema.interval_text import with_texts
 from lsmlake.schema.values import texts
 from lsmlake.schema.years import has_outside
+from lsmlake.types.interval_text import with_texts
 
 
 def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection | ModuleType:

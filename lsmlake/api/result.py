@@ -10,8 +10,8 @@ from lsmlake.api.readable import Readable, cells, html_table, in_python
 from lsmlake.api.types import PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.interval_text import with_texts
-from lsmlake.schema.intervals import column_of_months
+from lsmlake.types.interval_text import with_texts
+from lsmlake.types.intervals import column_of_months
 
 _ROWS_SHOWN = 20
 _WIDTH_MAX = 40

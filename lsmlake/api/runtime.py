@@ -30,7 +30,7 @@ from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.predicate.parse import parse
 from lsmlake.predicate.tree import Unsupported
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan
@@ -95,7 +95,7 @@ class Runtime:
             predicate = parse(where, columns, zone=self.zone)
         except InvalidQuery as error:
             if not filters and isinstance(error, Unsupported):
-                from lsmlake.dialect.computed import computed  # loads sqlglot
+                from lsmlake.predicate.computed import computed  # loads sqlglot
 
                 return computed(where, columns, self.zone, now), None
             if not filters:

@@ -21,13 +21,13 @@ from lsmlake.api.types import (
     SparkStrategy,
 )
 from lsmlake.border import public, through
-from lsmlake.dialect.condition import condition
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.expression import matching, needed_columns
+from lsmlake.predicate.in_duckdb import condition
 from lsmlake.predicate.in_polars import by_name, expression
 from lsmlake.read import plan as planning
 from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from lsmlake.beside import begin
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.text import csv_lines, json_lines
-from lsmlake.schema.interval_text import with_texts
-from lsmlake.schema.intervals import column_of_months
+from lsmlake.types.interval_text import with_texts
+from lsmlake.types.intervals import column_of_months
 
 TABLE, ARRAY, BINARY = "table", "JSON array", ("parquet", "arrow")
 FORMATS = (TABLE, "csv", "json", *BINARY)

@@ -20,8 +20,8 @@ from lsmlake.cli.sql_formats import ARRAY, BINARY, ENDINGS, FORMATS, TABLE, WRIT
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.rows import Rows
 from lsmlake.report.text import counted
-from lsmlake.schema.interval_text import with_texts
 from lsmlake.sql.stream import Streamed
+from lsmlake.types.interval_text import with_texts
 
 _SHOWN = 100
 _CURE = "--format csv prints all"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from lsmlake.dialect import regression, vectors
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, TIMESTAMP, array_of, duck_name, is_number
-from lsmlake.schema.intervals import Interval, is_calendar, is_interval
+from lsmlake.types.intervals import Interval, is_calendar, is_interval
 
 Over = Callable[[str], str]
 """Adds FILTER and OVER to a call of DuckDB."""

@@ -14,8 +14,8 @@ from lsmlake.dialect.literals import decimal_of, literal_number, unscaled
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_arithmetic import is_timely
 from lsmlake.dialect.types import BIGINT, DIGITS_MAX, DOUBLE, NULL, arithmetic, common, duck_name, is_number
-from lsmlake.schema.intervals import is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_interval
+from lsmlake.types.type_text import format_type
 
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITS = {exp.BitwiseAnd: "({} & {})", exp.BitwiseOr: "({} | {})", exp.BitwiseXor: "xor({}, {})"}

@@ -19,8 +19,8 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.several_arrays import UNIQUE
 from lsmlake.dialect.types import BIGINT, BOOLEAN, INT, NULL, STRING, array_of, common
-from lsmlake.schema.intervals import is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_interval
+from lsmlake.types.type_text import format_type
 
 
 def _of_array(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:

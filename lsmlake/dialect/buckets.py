@@ -11,8 +11,8 @@ from lsmlake.dialect.failures import refused
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BIGINT, DATE, NULL, TIMESTAMP, TIMESTAMP_NTZ, common, duck_name
-from lsmlake.schema.intervals import DAY_TIME, is_calendar, is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import DAY_TIME, is_calendar, is_interval
+from lsmlake.types.type_text import format_type
 
 _NOT_POSITIVE = refused("'the length of time_bucket is not positive; write an INTERVAL of more than 0'")
 

@@ -23,7 +23,7 @@ from lsmlake.dialect.types import (
     is_number,
     is_time,
 )
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 Arguments = list[exp.Expression]
 Function = Callable[[Context, exp.Expression, Arguments], Typed]

@@ -13,7 +13,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BIGINT, BOOLEAN
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 _ENDS = ("first", "first_value", "last", "last_value", "any_value")
 

@@ -26,7 +26,7 @@ from lsmlake.dialect.types import (
     quoted,
     text,
 )
-from lsmlake.schema.intervals import is_interval
+from lsmlake.types.intervals import is_interval
 
 _SHORT = 100
 _USUAL = re.compile(r"'(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?'", re.ASCII)

@@ -12,8 +12,8 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.draws import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, common
-from lsmlake.schema.intervals import is_calendar
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_calendar
+from lsmlake.types.type_text import format_type
 
 _OPERATORS = {
     exp.EQ: "=",

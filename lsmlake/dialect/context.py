@@ -16,8 +16,8 @@ from lsmlake.dialect.cast import cast
 from lsmlake.dialect.scope import Column, Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_number, is_time
-from lsmlake.schema.intervals import is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_interval
+from lsmlake.types.type_text import format_type
 
 
 class Inner(NamedTuple):

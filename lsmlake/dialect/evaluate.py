@@ -28,8 +28,8 @@ from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema import types
-from lsmlake.schema.type_text import format_type
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type
 
 _ROWS = "lsmlake_rows"
 

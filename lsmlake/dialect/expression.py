@@ -20,8 +20,8 @@ from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema.ddl import type_of
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.ddl import type_of
+from lsmlake.types.type_text import format_type
 
 
 @dataclass(frozen=True)

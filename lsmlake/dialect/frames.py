@@ -10,8 +10,8 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.types import DATE, INT, NULL, TIMESTAMP, is_time
-from lsmlake.schema.intervals import DAYS, is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import DAYS, is_interval
+from lsmlake.types.type_text import format_type
 
 _INT_MAX = 2**31 - 1
 

@@ -16,7 +16,7 @@ from lsmlake.dialect.calling import text_argument
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BIGINT, INT, NULL, STRING, quoted, text
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 
 class Generated(NamedTuple):

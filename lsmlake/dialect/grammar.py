@@ -17,7 +17,7 @@ from sqlglot.tokens import TokenType
 
 from lsmlake.dialect.interval_parser import interval
 from lsmlake.dialect.pipes import Pipes
-from lsmlake.schema.dialect import SparkTypes
+from lsmlake.types.spark_types import SparkTypes
 
 PLACE, SPAN = "start", "span"
 """What nodes of the tree have in `meta`: where they start in the text; where they start and end."""

@@ -17,7 +17,7 @@ from lsmlake.dialect.aggregates import AGGREGATES, GROUPING
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Column, Scope, Typed
 from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
-from lsmlake.schema.spelling import spelled
+from lsmlake.types.spelling import spelled
 
 Keys = tuple[exp.Expression, ...]
 _NOT_KEYS = exp.Query, exp.Window, exp.Lambda

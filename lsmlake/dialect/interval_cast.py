@@ -7,7 +7,7 @@ import pyarrow as pa
 from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.interval_forms import LARGEST, pattern
 from lsmlake.dialect.types import STRING, duck_name, text
-from lsmlake.schema.intervals import CALENDAR, SIZES, Interval, is_interval
+from lsmlake.types.intervals import CALENDAR, SIZES, Interval, is_interval
 
 _HUGE_DIGITS, _SIZE_DIGITS = 38, {"DAY": 11, "HOUR": 10, "MINUTE": 8, "SECOND": 7, "YEAR": 2, "MONTH": 1}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from lsmlake.schema.intervals import MICROSECONDS, MONTHS, SIZES, Interval
+from lsmlake.types.intervals import MICROSECONDS, MONTHS, SIZES, Interval
 
 DAY, HOUR, MINUTE, SECOND = (SIZES[field] for field in MICROSECONDS)
 LARGEST = {"MONTH": 11, "HOUR": 23, "MINUTE": 59, "SECOND": 59}

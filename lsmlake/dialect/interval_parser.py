@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from lsmlake.schema.intervals import MICROSECONDS, MONTHS
+from lsmlake.types.intervals import MICROSECONDS, MONTHS
 
 _UNITS = frozenset(("NANOSECOND", "MICROSECOND", "MILLISECOND", *MICROSECONDS, "WEEK", *MONTHS))
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from lsmlake.dialect.types import duck_name, quoted, text
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.interval_text import parts
-from lsmlake.schema.intervals import DURATION, Interval, has_interval, interval_of, is_interval
+from lsmlake.types.interval_text import parts
+from lsmlake.types.intervals import DURATION, Interval, has_interval, interval_of, is_interval
 
 
 def result_sql(sql: str, kind: pa.DataType, level: int = 0) -> str:

@@ -13,8 +13,8 @@ from lsmlake.dialect.interval_cast import of_kind
 from lsmlake.dialect.interval_forms import DAY, HOUR, MINUTE, SECOND, typed, units, value
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import DOUBLE, INT, NULL, STRING, TINYINT, duck_name, is_number
-from lsmlake.schema.intervals import CALENDAR, DAY_TIME, KINDS, MONTHS, SIZES, YEAR_MONTH, Interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import CALENDAR, DAY_TIME, KINDS, MONTHS, SIZES, YEAR_MONTH, Interval
+from lsmlake.types.type_text import format_type
 
 _NAMES = {
     "YEAR": ("Y", "YEARS", "YR", "YRS"),

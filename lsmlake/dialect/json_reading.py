@@ -27,8 +27,8 @@ from lsmlake.dialect.types import (
     text,
 )
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema.ddl import parse_columns
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.ddl import parse_columns
+from lsmlake.types.type_text import format_type
 
 _PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*|\[\d+\])*")
 _OPTIONS = {TIMESTAMP: "timestampformat", TIMESTAMP_NTZ: "timestampntzformat", DATE: "dateformat"}

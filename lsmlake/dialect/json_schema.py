@@ -10,7 +10,7 @@ from functools import reduce
 import pyarrow as pa
 
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DIGITS_MAX, DOUBLE, NULL, STRING, array_of
-from lsmlake.schema.type_text import backticked, format_type
+from lsmlake.types.type_text import backticked, format_type
 
 _LONG_MAX = 2**63 - 1
 

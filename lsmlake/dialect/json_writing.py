@@ -14,8 +14,8 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, written
 from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, text
-from lsmlake.schema.intervals import is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_interval
+from lsmlake.types.type_text import format_type
 
 _PATTERNS = {TIMESTAMP: "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", TIMESTAMP_NTZ: "yyyy-MM-dd'T'HH:mm:ss.SSS", DATE: "yyyy-MM-dd"}
 _OPTIONS = {TIMESTAMP: "timestampformat", TIMESTAMP_NTZ: "timestampntzformat", DATE: "dateformat"}

@@ -20,7 +20,7 @@ from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.structs import renamed
 from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of, duck_name
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 
 def _transform(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -16,7 +16,7 @@ from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
-from lsmlake.predicate.spark_sql.literal import number
+from lsmlake.types.literal import number
 
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}", re.ASCII)
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1

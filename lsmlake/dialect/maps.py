@@ -19,7 +19,7 @@ from lsmlake.dialect.calling import (
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 
 def _of_map(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:

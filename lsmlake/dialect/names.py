@@ -11,7 +11,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.draws import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import text
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 _CURRENT = ("current_date", "current_timestamp", "localtimestamp")
 """Functions that the text may call without parentheses, where no column has the name."""

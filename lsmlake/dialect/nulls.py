@@ -10,8 +10,8 @@ from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, NULL
-from lsmlake.schema.intervals import is_calendar
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_calendar
+from lsmlake.types.type_text import format_type
 
 
 def _coalesce(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

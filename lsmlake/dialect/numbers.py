@@ -11,8 +11,8 @@ from lsmlake.dialect.literals import decimal_of
 from lsmlake.dialect.scope import Column, Relation, Scope, Typed
 from lsmlake.dialect.time_arithmetic import is_timely
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, TINYINT, duck_name, is_number
-from lsmlake.schema.intervals import is_calendar, is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_calendar, is_interval
+from lsmlake.types.type_text import format_type
 
 
 def _abs(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -16,7 +16,7 @@ from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Relation, Scope, Typed
 from lsmlake.dialect.types import STRING, quoted, text
-from lsmlake.schema.spelling import spelled
+from lsmlake.types.spelling import spelled
 
 
 def pivoted(

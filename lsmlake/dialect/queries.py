@@ -18,8 +18,8 @@ from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, quoted, without_null
 from lsmlake.dialect.view_use import ViewUse
-from lsmlake.schema.intervals import result_field
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import result_field
+from lsmlake.types.type_text import format_type
 
 Catalog = Callable[[exp.Table], pa.Schema | ViewUse]
 

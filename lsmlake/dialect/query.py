@@ -22,7 +22,7 @@ from lsmlake.dialect.scope import Scope, Typed
 from lsmlake.dialect.select import Select
 from lsmlake.dialect.sorting import limits, of_outputs, sorting
 from lsmlake.dialect.types import common, quoted, without_null
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 
 @dataclass

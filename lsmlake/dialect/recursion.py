@@ -18,7 +18,7 @@ from lsmlake.dialect.queries import Queries, Query
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.select import Select
 from lsmlake.dialect.types import INT, common, duck_name, quoted, text
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 _LEVEL, _COUNT = "#level", quoted("#count")
 _LEVELS_MAX, _ROWS_MAX = 100, 1_000_000

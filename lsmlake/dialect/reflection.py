@@ -10,8 +10,8 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, NULL, STRING, text
-from lsmlake.schema.spelling import spelled
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.spelling import spelled
+from lsmlake.types.type_text import format_type
 
 
 def _type_name(kind: pa.DataType) -> str:

@@ -38,7 +38,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, Function
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_number, is_time
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 _BY_TYPES = {
     **nulls.FUNCTIONS,

@@ -20,7 +20,7 @@ from lsmlake.dialect.scope import Column, Relation, Scope, Typed, declared
 from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.types import common, of_column, quoted
 from lsmlake.dialect.view_use import ViewUse
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 _JOINS = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
 

@@ -28,7 +28,7 @@ from lsmlake.dialect.sorting import Output, Sorting, by_name, is_all, limit_numb
 from lsmlake.dialect.stars import is_star, starred
 from lsmlake.dialect.table_use import push
 from lsmlake.dialect.types import quoted
-from lsmlake.schema.spelling import spelled
+from lsmlake.types.spelling import spelled
 
 _KEPT = quoted("#kept")
 

@@ -11,8 +11,8 @@ from lsmlake.dialect.failures import refused
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import DATE, array_of, duck_name, is_time
-from lsmlake.schema.intervals import DAYS, is_calendar, is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import DAYS, is_calendar, is_interval
+from lsmlake.types.type_text import format_type
 
 _AWAY = refused("'the step of sequence leads away from its end'")
 _TOO_SHORT = refused("'a sequence of dates needs a step of days or months; make it one of timestamps'")

@@ -9,7 +9,7 @@ from lsmlake.dialect.calling import Arguments, Function, array_argument, counted
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, array_of, quoted
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
 """The elements of an array, each where it first stands."""

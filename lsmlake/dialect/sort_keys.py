@@ -17,8 +17,8 @@ from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text, shown
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.ddl import requoted
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.ddl import requoted
+from lsmlake.types.type_text import format_type
 
 DRAWN = {*DRAWN_FUNCTIONS, "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id"}
 """Functions whose values do not depend on the rows alone."""

@@ -13,8 +13,8 @@ from sqlglot.errors import ParseError, SqlglotError
 from lsmlake.dialect import reading
 from lsmlake.dialect.grammar import PLACE, SPAN, PlainSpark
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.ddl import requoted
-from lsmlake.schema.spelling import spelled
+from lsmlake.types.ddl import requoted
+from lsmlake.types.spelling import spelled
 
 _TEXT_SHOWN_MAX = 200
 _EXPECTED_MAX = 300

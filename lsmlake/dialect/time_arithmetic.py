@@ -29,8 +29,8 @@ from lsmlake.dialect.types import (
     is_number,
     is_time,
 )
-from lsmlake.schema.intervals import DAY_TIME, DAYS, is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import DAY_TIME, DAYS, is_interval
+from lsmlake.types.type_text import format_type
 
 _SCALE_MAX = 19
 """With this scale of a decimal, a result that an interval can hold is computed with at most 38 digits."""

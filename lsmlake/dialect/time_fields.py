@@ -10,8 +10,8 @@ from lsmlake.dialect.calling import Arguments, Function, literal_text
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import DATE, INT, NULL, STRING, TIMESTAMP, is_time
-from lsmlake.schema.intervals import is_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_interval
+from lsmlake.types.type_text import format_type
 
 _SECONDS = pa.decimal128(8, 6)
 _CALLS = {

@@ -13,7 +13,7 @@ from lsmlake.dialect.functions import DATE_UNITS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read, written
 from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, duck_name, is_number, is_time
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 """What can be added to a time, and counted between two."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from lsmlake.schema import types
-from lsmlake.schema.intervals import interval_of, is_interval
+from lsmlake.types import types
+from lsmlake.types.intervals import interval_of, is_interval
 
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()

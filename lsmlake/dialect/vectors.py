@@ -12,7 +12,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import FLOAT, array_of
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 VECTOR = array_of(FLOAT)
 AGGREGATES = ("vector_sum", "vector_avg")

@@ -14,8 +14,8 @@ from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.intervals import has_interval
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import has_interval
+from lsmlake.types.type_text import format_type
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from lsmlake.dialect.frames import frame
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import INT, duck_name
-from lsmlake.schema.intervals import is_calendar
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.intervals import is_calendar
+from lsmlake.types.type_text import format_type
 
 ORDERED = (*RANKS, *SHIFTS, "ntile")
 """Functions that need an order of the rows."""

@@ -23,12 +23,12 @@ from lsmlake.files.checksum import RESTORE, TAIL_BYTES, read_footer
 from lsmlake.format import leaves
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
-from lsmlake.schema import types
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.rowkind import STORED
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.ranges import Range, RangedFile
+from lsmlake.types import types
 
 _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header

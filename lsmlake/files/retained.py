@@ -29,7 +29,7 @@ from lsmlake.lsm.row_kinds import kinds_of
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, plain
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.types import FIELD_ID
+from lsmlake.types.types import FIELD_ID
 
 DELETED_MS = "_deleted_ms"
 _KEPT_ROWS = 1 << 16  # files with so many rows stay in memory

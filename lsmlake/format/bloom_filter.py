@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lsmlake.kernels.value_hash import mix
-from lsmlake.schema.shape import TEXT, Kind
+from lsmlake.types.json_shape import TEXT, Kind
 
 _PROBES_MAX = 64
 _BYTES_MAX = 1 << 28

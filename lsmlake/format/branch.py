@@ -14,7 +14,7 @@ from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.schema.shape import NAME, TEXT, Kind, check, integer, mapping, one_of, optional
+from lsmlake.types.json_shape import NAME, TEXT, Kind, check, integer, mapping, one_of, optional
 
 _GIVE_UP = Wording(
     "restore the file from a copy, or give the branch up with delete_branch()",

@@ -13,8 +13,8 @@ from lsmlake.format.files import SOURCES
 from lsmlake.format.manifest import FIXED, entries_schema
 from lsmlake.format.packed import type_name
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.shape import BYTES_MAX, NAME, NAME_CHARACTERS, NAME_LENGTH_MAX, RESTORE, ROWS_MAX, shown
-from lsmlake.schema.widening import widens
+from lsmlake.types.json_shape import BYTES_MAX, NAME, NAME_CHARACTERS, NAME_LENGTH_MAX, RESTORE, ROWS_MAX, shown
+from lsmlake.types.widening import widens
 
 _NUMBER = (1 << 63) - 1
 _RANGES = {

@@ -11,9 +11,9 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt
 from lsmlake.format.manifest_checks import check_entries, under
 from lsmlake.format.packed import loaded, pack, stored, type_name, unpack
-from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.shape import RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types import types
+from lsmlake.types.json_shape import RESTORE, TEXT, Kind, check, integer, listing, shown
 
 _COLUMN = {
     "name": TEXT,

@@ -12,8 +12,9 @@ import msgpack
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt
-from lsmlake.schema import envelope, types
-from lsmlake.schema.shape import RESTORE, shown
+from lsmlake.schema import envelope
+from lsmlake.types import types
+from lsmlake.types.json_shape import RESTORE, shown
 
 _CODEC = pa.Codec("zstd", 3)
 _CONTENT_BYTES_MAX = 1 << 30

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.schema.shape import NAMED, TEXT, check, integer, mapping, one_of, optional
+from lsmlake.types.json_shape import NAMED, TEXT, check, integer, mapping, one_of, optional
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
 _NAMED_OR_NONE = optional(NAMED)

@@ -8,7 +8,7 @@ from lsmlake.errors import Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.schema.shape import TEXT, Kind, check, integer, mapping, optional
+from lsmlake.types.json_shape import TEXT, Kind, check, integer, mapping, optional
 
 _TIME_MAX = 1 << 53
 _KINDS = {

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from lsmlake.schema import envelope
-from lsmlake.schema.shape import TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.types.json_shape import TEXT, Kind, check, integer, listing, mapping, optional
 
 _CURE = "create it anew: CREATE OR REPLACE VIEW"
 _COLUMN = {"name": TEXT, "type": TEXT, "comment": optional(TEXT), "source": TEXT, "place": integer()}

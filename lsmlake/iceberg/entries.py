@@ -25,8 +25,8 @@ from lsmlake.iceberg.avro import (
 )
 from lsmlake.iceberg.metadata import UNSORTED
 from lsmlake.iceberg.values import binary, number_of
-from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
+from lsmlake.types import types
 
 Entry = dict[str, Any]
 """A record of a manifest, with the names of the specification, and its `Point` under `point`. Points are kept in the header of

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.iceberg.values import default_json
-from lsmlake.schema import types
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of
 from lsmlake.schema.partitioning import PartitionSpec
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type
 
 _NAMES = {
     pa.bool_(): "boolean",

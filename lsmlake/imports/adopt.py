@@ -44,7 +44,6 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.lsm.pick import last_level_of
 from lsmlake.options.iceberg import FIRST_ROW_ID
-from lsmlake.schema import types
 from lsmlake.schema.conform import clean_keys
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
@@ -54,6 +53,7 @@ from lsmlake.storage.env import Env
 from lsmlake.storage.outside import Outside
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
+from lsmlake.types import types
 from lsmlake.write.append import LEVEL, append_files
 from lsmlake.write.upsert_tables import sorted_files
 

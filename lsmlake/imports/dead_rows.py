@@ -25,8 +25,8 @@ from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile,
 from lsmlake.imports.sources import Sources, theirs
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
-from lsmlake.schema import types
 from lsmlake.storage.concurrency import together
+from lsmlake.types import types
 
 _PATH, _POSITION = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""

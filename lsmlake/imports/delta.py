@@ -24,14 +24,14 @@ from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.imports.type_names import COMMON, primitive, unknown_type
-from lsmlake.schema import types
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
-from lsmlake.schema.shape import shown
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.schema.years import check_years
 from lsmlake.storage.object_errors import refusal
 from lsmlake.storage.outside import Outside, joined
+from lsmlake.types import types
+from lsmlake.types.json_shape import shown
 from lsmlake.undo import pass_interruption
 
 _WHAT = "a table of Delta Lake"

@@ -16,10 +16,10 @@ from lsmlake.format.files import ColumnStats
 from lsmlake.imports.foreign import ForeignFile
 from lsmlake.imports.layout import shape_of, why_rewritten
 from lsmlake.imports.sources import Sources
-from lsmlake.schema import types
 from lsmlake.schema.by_name import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import are_outside, has_outside
+from lsmlake.types import types
 
 _UNCUT = 1 << 31
 _OUTSIDE = "column {!r} has a date or time outside the years 1 to 9999"

@@ -12,7 +12,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.checks import check_are_columns
 from lsmlake.schema.partitioning import Partitioning, Term
-from lsmlake.schema.types import field_id
+from lsmlake.types.types import field_id
 
 COMPACT_THERE = "rewrite the data files of the table there, which applies its deletes, and import it again"
 """The cure for deletes that are not read."""

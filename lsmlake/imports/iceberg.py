@@ -34,11 +34,11 @@ from lsmlake.imports.foreign import (
 from lsmlake.imports.iceberg_avro import Record, records
 from lsmlake.imports.iceberg_metadata import metadata_of
 from lsmlake.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
-from lsmlake.schema import types
 from lsmlake.schema.partitioning import FIRST_ID, Partitioning
 from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.outside import Outside, joined
+from lsmlake.types import types
 
 _OTHER_PARTITIONS = "write those rows with other values there"
 

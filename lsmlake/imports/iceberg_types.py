@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.imports.type_names import COMMON, primitive, unknown_type
-from lsmlake.schema import types
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
+from lsmlake.types import types
 
 _TYPES = {**COMMON, "int": pa.int32(), "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
 _VOID, _UNKNOWN = "void", "unknown"

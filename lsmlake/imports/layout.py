@@ -18,11 +18,11 @@ from lsmlake.iceberg.schemas import promotes
 from lsmlake.imports.foreign import ForeignFile
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.schema import types
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.schema.type_text import format_type
-from lsmlake.schema.types import field_id, has_field_id, inner_fields
-from lsmlake.schema.widening import widens
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type
+from lsmlake.types.types import field_id, has_field_id, inner_fields
+from lsmlake.types.widening import widens
 
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 """Those that every reader has."""

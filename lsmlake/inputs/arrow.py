@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.kernels import nested
-from lsmlake.schema import types
+from lsmlake.types import types
 
 ACCEPTED = (
     "data with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a list of dicts, a dict of columns, an iterator of "

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.extras import need
-from lsmlake.schema import types
+from lsmlake.types import types
 
 SUFFIXES = "xlsx", "xlsm", "xls", "xlsb"
 _EXACT = 2.0**53

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.inputs.json_text import JsonFile
-from lsmlake.schema import types
+from lsmlake.types import types
 
 Is = Callable[[pa.DataType], bool]
 

@@ -34,7 +34,6 @@ from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.aggregate_pushdown import count
 from lsmlake.read.plan import RAW, plan
-from lsmlake.schema import types
 from lsmlake.schema.alterations.additions import additions
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.altered import altered
@@ -43,6 +42,7 @@ from lsmlake.schema.evolution import combines_rows, through
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
+from lsmlake.types import types
 
 
 def alter(

@@ -19,12 +19,12 @@ from lsmlake.lsm.merge.column_function import LAST_NON_NULL
 from lsmlake.maintain import listings, named_files
 from lsmlake.options.columns import FUNCTION, PREFIX
 from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
-from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type_of
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.statistics import statistics_of
 from lsmlake.tables.version import Version
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type_of
 
 
 class OfTable(NamedTuple):

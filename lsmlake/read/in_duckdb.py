@@ -17,16 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.dialect.condition import value
 from lsmlake.dialect.types import duck_name, quoted, text
 from lsmlake.extras import need
 from lsmlake.interruption import exported
 from lsmlake.predicate.expression import matching, needed_columns
+from lsmlake.predicate.in_duckdb import value
 from lsmlake.read.native import Direct, Source, Stored, Stream
 from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.defaults import INITIAL, default_of
-from lsmlake.schema.types import plain
+from lsmlake.types.types import plain
 
 _ZERO_ROWS_MAX = 1 << 28
 """Rows whose bitmaps of zeros are 32 MB."""

@@ -29,9 +29,9 @@ from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
 from lsmlake.read.sound import check_footers, check_whole
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.types import field_id
 from lsmlake.storage.concurrency import ahead
 from lsmlake.storage.local import LocalStorage
+from lsmlake.types.types import field_id
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 

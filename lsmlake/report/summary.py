@@ -21,8 +21,8 @@ from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_columns, format_type_of
-from lsmlake.schema.types import COMMENT
+from lsmlake.types.type_text import format_columns, format_type_of
+from lsmlake.types.types import COMMENT
 
 _LABEL = Style(dim=True)
 

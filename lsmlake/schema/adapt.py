@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lsmlake.kernels import nested
 from lsmlake.schema.defaults import INITIAL, default_of
-from lsmlake.schema.types import field_id, inner_fields, plain
+from lsmlake.types.types import field_id, inner_fields, plain
 
 
 def constant(field: pa.Field, rows: int) -> pa.Array:

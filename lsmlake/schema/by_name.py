@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.schema.types import FIELD_ID, field_id, has_field_id
+from lsmlake.types.types import FIELD_ID, field_id, has_field_id
 
 
 class Named(NamedTuple):

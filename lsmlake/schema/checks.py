@@ -13,9 +13,9 @@ from lsmlake.kernels.value_words import family
 from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.partitions import VALUES_TIME
 from lsmlake.options.table_options import Options
-from lsmlake.schema import types
 from lsmlake.schema.partitioning import PartitionColumn, check_fields
 from lsmlake.schema.transform import BUCKET, TRUNCATE
+from lsmlake.types import types
 
 
 def _near(name: str, names: Sequence[str]) -> str:

@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
 from lsmlake.kernels.chunks import filled
-from lsmlake.schema import lossless, omitted, types
+from lsmlake.schema import lossless, omitted
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import TooLong, fitting
-from lsmlake.schema.type_text import format_type_of
 from lsmlake.schema.years import check_years
+from lsmlake.types import types
+from lsmlake.types.sized_text import TooLong, fitting
+from lsmlake.types.type_text import format_type_of
 
 _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema, LakeError
-from lsmlake.schema import lossless, types
-from lsmlake.schema.sized_text import fitting
-from lsmlake.schema.type_text import format_type_of
+from lsmlake.schema import lossless
 from lsmlake.schema.years import has_outside
+from lsmlake.types import types
+from lsmlake.types.sized_text import fitting
+from lsmlake.types.type_text import format_type_of
 
 INITIAL, WRITE = DEFAULTS = types.DEFAULTS
 

@@ -11,10 +11,10 @@ from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.schema import RESERVED, Schema
-from lsmlake.schema.sized_text import widens_text
-from lsmlake.schema.type_text import format_type_of
-from lsmlake.schema.types import FIELD_ID, field_id, inner_fields, with_inner_fields
-from lsmlake.schema.widening import widens
+from lsmlake.types.sized_text import widens_text
+from lsmlake.types.type_text import format_type_of
+from lsmlake.types.types import FIELD_ID, field_id, inner_fields, with_inner_fields
+from lsmlake.types.widening import widens
 
 UNWRITTEN = -1
 """The id of a schema that `through` returns."""

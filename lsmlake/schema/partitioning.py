@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidSchema
-from lsmlake.schema.shape import RESTORE, TEXT, Kind, check, integer, listing, shown
 from lsmlake.schema.transform import BUCKET, IDENTITY, TRUNCATE, Transform
-from lsmlake.schema.type_text import PLAIN_NAME, backticked
+from lsmlake.types.json_shape import RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types.type_text import PLAIN_NAME, backticked
 
 FIRST_ID = 1000
 """The id of the first partition field of a table, as in Iceberg."""

@@ -14,11 +14,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema import types
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type, format_type_of
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type, format_type_of
 
 _CURE = "write DROP TABLE, then CREATE TABLE: the older snapshots then go with the table"
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, RowPlace, Wording
-from lsmlake.schema import lossless, types
+from lsmlake.schema import lossless
 from lsmlake.schema.conform import shown
+from lsmlake.types import types
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
 from lsmlake.options.table_options import Options
-from lsmlake.schema import envelope, types
+from lsmlake.schema import envelope
 from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options
 from lsmlake.schema.defaults import WRITE, check_defaults, default_of
 from lsmlake.schema.partitioning import (
@@ -26,9 +26,10 @@ from lsmlake.schema.partitioning import (
     to_json,
 )
 from lsmlake.schema.row_text import value_text
-from lsmlake.schema.shape import FLAG, NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
-from lsmlake.schema.sized_text import has_sized_text
 from lsmlake.schema.transform import IDENTITY, Transform
+from lsmlake.types import types
+from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.types.sized_text import has_sized_text
 
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import transforms as kernel
 from lsmlake.kernels.keys import is_text
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.type_text import format_type
 
 IDENTITY, BUCKET, TRUNCATE = "identity", "bucket", "truncate"
 _TIMES = (kernel.YEAR, kernel.MONTH, kernel.DAY, kernel.HOUR)

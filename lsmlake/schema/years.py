@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
-from lsmlake.schema.types import has_times, is_time
+from lsmlake.types.types import has_times, is_time
 
 _FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
 _DAYS, _MICROSECONDS = (_FIRST_DAY, _LAST_DAY), (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)

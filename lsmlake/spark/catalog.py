@@ -19,13 +19,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.sized_text import has_sized_text
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark.datasource.options import PATH, table_options
 from lsmlake.spark.datasource.portable import portable_source
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import shipped
 from lsmlake.spark.types import to_spark
+from lsmlake.types.sized_text import has_sized_text
+from lsmlake.types.type_text import backticked
 
 _CATALOG = "spark_catalog"
 _FILE = "file:"

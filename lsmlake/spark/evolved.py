@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked, format_type
-from lsmlake.schema.types import field_id, inner_fields, plain
+from lsmlake.types.type_text import backticked, format_type
+from lsmlake.types.types import field_id, inner_fields, plain
 
 
 class Reading(NamedTuple):

@@ -10,8 +10,8 @@ from lsmlake.format.manifest import has_order
 from lsmlake.read.measure import ColumnMeasure, Measured, has_lengths
 from lsmlake.read.measure import measure as measure_here
 from lsmlake.read.plan import Plan
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark.read import AUTO, frame
+from lsmlake.types.type_text import backticked
 
 _LOG2_REGISTERS = 14  # a sketch of 16 KiB with a standard error of 0.8 %
 

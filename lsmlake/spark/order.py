@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked
+from lsmlake.types.type_text import backticked
 from lsmlake.undo import pass_interruption
 from lsmlake.write.order import commit_columns_in, order_in
 from lsmlake.write.order_by import OrderBy

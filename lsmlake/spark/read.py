@@ -25,11 +25,11 @@ from lsmlake.format.files import DataFile
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark import arrow, connector, mask, settings
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import to_spark
 from lsmlake.tables.metadata import Metadata
+from lsmlake.types.type_text import backticked
 
 _POSITIONS = "_metadata"
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"

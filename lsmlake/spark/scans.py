@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import has_sized_text
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark.evolved import Reading, reading
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import lengths, to_spark
 from lsmlake.tables.metadata import Metadata
+from lsmlake.types.sized_text import has_sized_text
+from lsmlake.types.type_text import backticked
 
 Place = tuple[Bucket, DataFile]
 

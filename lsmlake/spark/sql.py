@@ -37,7 +37,6 @@ from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.spark.statements.clauses import converted
 from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.types import is_connect, lengths
@@ -46,6 +45,7 @@ from lsmlake.sql.files import is_file
 from lsmlake.statements.part import Part, Replacement, spliced
 from lsmlake.statements.statement import Queries, Reader
 from lsmlake.tables.version import Version
+from lsmlake.types.type_text import backticked, format_type
 
 _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 

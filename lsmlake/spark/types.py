@@ -7,9 +7,9 @@ from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.schema.sized_text import CHAR, VARCHAR, SizedText, has_sized_text, with_sized_text
-from lsmlake.schema.type_text import format_type_of
-from lsmlake.schema.types import COMMENT, plain, with_lengths, with_lengths_of
+from lsmlake.types.sized_text import CHAR, VARCHAR, SizedText, has_sized_text, with_sized_text
+from lsmlake.types.type_text import format_type_of
+from lsmlake.types.types import COMMENT, plain, with_lengths, with_lengths_of
 
 LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata of a column whose type has a VARCHAR(n) or CHAR(n): the type in DDL. To Spark the values are strings, of which it pads
@@ -63,7 +63,7 @@ def _arrow_field(field: st.StructField, column: str) -> pa.Field:
 
 def _declared(words: str, field: st.StructField, column: str) -> pa.Field | None:
     """A field with the lengths of texts that its metadata say; None if these do not say its type."""
-    from lsmlake.schema.ddl import parse_columns  # loads sqlglot
+    from lsmlake.types.ddl import parse_columns  # loads sqlglot
 
     try:
         found = parse_columns(f"c {words}").field(0)

@@ -30,8 +30,6 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import CHAR, SizedText, sized_text
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import ERROR, cast_rows, raise_error
 from lsmlake.spark.order import FrameOrder
@@ -39,6 +37,8 @@ from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.shuffles import shuffled
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
 from lsmlake.tables.version import Version
+from lsmlake.types.sized_text import CHAR, SizedText, sized_text
+from lsmlake.types.type_text import backticked
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import base_states, write_alone, write_onto

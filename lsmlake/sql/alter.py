@@ -10,7 +10,6 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists
-from lsmlake.schema import ddl
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.attributes import ChangeType, SetComment, SetDefault, SetNullable
 from lsmlake.schema.alterations.columns import AddColumn, DropColumn, MoveColumn, RenameColumn
@@ -18,11 +17,12 @@ from lsmlake.schema.alterations.options import SetOption, SetTableComment
 from lsmlake.schema.alterations.partition_fields import AddPartitionField, DropPartitionField, ReplacePartitionField
 from lsmlake.schema.fields import field_at, resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked, format_type_of
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.names import full_name
 from lsmlake.sql.token_reader import Words
 from lsmlake.tables.views import Views
+from lsmlake.types import ddl
+from lsmlake.types.type_text import backticked, format_type_of
 
 Action = Callable[[], object]
 _ACTIONS = (

@@ -21,16 +21,16 @@ from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed
 from lsmlake.read.travel import Moment, resolve
-from lsmlake.schema import types
 from lsmlake.schema.conform import Cast
-from lsmlake.schema.ddl import type_of
-from lsmlake.schema.intervals import result_field
 from lsmlake.sql import information_schema
 from lsmlake.sql.files import is_file, opened
 from lsmlake.sql.names import cure_of, name_of
 from lsmlake.sql.views import columns_of
 from lsmlake.tables.version import Version
 from lsmlake.tables.views import Views
+from lsmlake.types import types
+from lsmlake.types.ddl import type_of
+from lsmlake.types.intervals import result_field
 
 _VERSION = re.compile(r"[vV]\d+", re.ASCII)
 Rows = pa.Table | Version | Readable | ViewUse

@@ -20,18 +20,18 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.maintain.replace_table import replace_table
-from lsmlake.schema import ddl
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import TEXT_TYPE
-from lsmlake.schema.spelling import spelled
-from lsmlake.schema.type_text import backticked
-from lsmlake.schema.types import COMMENT
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.insert import write_rows
 from lsmlake.sql.names import name_of
 from lsmlake.sql.row_order import order_of_rows
+from lsmlake.types import ddl
+from lsmlake.types.sized_text import TEXT_TYPE
+from lsmlake.types.spelling import spelled
+from lsmlake.types.type_text import backticked
+from lsmlake.types.types import COMMENT
 from lsmlake.write.arrival import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")

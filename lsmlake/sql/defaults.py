@@ -15,9 +15,9 @@ from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
-from lsmlake.schema.spelling import spelled
 from lsmlake.schema.years import has_outside
 from lsmlake.statements.assignments import default_of_column, is_default
+from lsmlake.types.spelling import spelled
 
 
 def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | None = None) -> object:

@@ -14,10 +14,7 @@ from lsmlake.api.table import Table
 from lsmlake.format.paths import database_dir
 from lsmlake.format.view import View
 from lsmlake.schema.fields import field_at, resolve
-from lsmlake.schema.intervals import sql_type
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
-from lsmlake.schema.types import COMMENT, plain
 from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import texts, type_of
 from lsmlake.sql.names import full_name
@@ -27,6 +24,9 @@ from lsmlake.sql.views import Analyse, columns_of
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.version import Version
 from lsmlake.tables.views import Views
+from lsmlake.types.intervals import sql_type
+from lsmlake.types.type_text import format_type
+from lsmlake.types.types import COMMENT, plain
 
 _COLUMNS = ("col_name", "data_type", "comment")
 _INFO = ("info_name", "info_value")

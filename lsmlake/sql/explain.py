@@ -13,10 +13,10 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.read.explained import ANALYZE, FORMATTED, PLAIN, contents, pruned
 from lsmlake.read.native import source_of
 from lsmlake.read.plan import Plan
-from lsmlake.schema.spelling import spelled
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.token_reader import first_word
+from lsmlake.types.spelling import spelled
 
 _OF_SPARK = ("EXTENDED", "CODEGEN", "COST")
 

@@ -24,9 +24,9 @@ from lsmlake.inputs import input_files, json_files, json_text, text_files
 from lsmlake.inputs.csv_files import CsvFile
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.input_files import InputFile, ParquetFile
-from lsmlake.schema import types
 from lsmlake.schema.from_data import schema_from
-from lsmlake.schema.type_text import format_type
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type
 
 FORMATS = "parquet", "csv", "json"
 _OTHERS = "avro", "binaryfile", "delta", "iceberg", "orc", "text", "xml"

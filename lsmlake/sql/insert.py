@@ -14,7 +14,6 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.api.writes import write
 from lsmlake.commit.identity import Identity
 from lsmlake.dialect.cast import assign
-from lsmlake.dialect.computed import predicate_from
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
@@ -23,12 +22,11 @@ from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.predicate.computed import predicate_from
 from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import plan
-from lsmlake.schema import types
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import format_type
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.engine import Engine
@@ -37,6 +35,8 @@ from lsmlake.sql.row_order import order_of_rows
 from lsmlake.sql.select import Prepared, run
 from lsmlake.statements.explained import changed_table
 from lsmlake.tables.version import Version
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type
 from lsmlake.write.arrival import Ordered
 from lsmlake.write.prepare import Request
 from lsmlake.write.replace import Replacement, publish

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
-from lsmlake.schema.type_text import format_type_of
 from lsmlake.sql.token_reader import Words
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.views import Views
+from lsmlake.types.type_text import format_type_of
 
 Fits = Callable[[str], bool]
 

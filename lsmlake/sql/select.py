@@ -19,7 +19,7 @@ from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.predicate.binding import from_sqlglot
 from lsmlake.predicate.tree import and_
 from lsmlake.read.in_duckdb import relation
 from lsmlake.read.limit import limited

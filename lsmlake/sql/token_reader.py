@@ -16,7 +16,7 @@ from sqlglot.tokens import Token, TokenType
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.text import shown
 from lsmlake.errors import InvalidQuery
-from lsmlake.schema.ddl import requoted
+from lsmlake.types.ddl import requoted
 
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 _BEFORE = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)

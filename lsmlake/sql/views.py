@@ -12,12 +12,12 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.paths import table_dir
 from lsmlake.format.view import View, ViewColumn
-from lsmlake.schema import ddl
-from lsmlake.schema.type_text import format_type_of
 from lsmlake.sql.names import full_name
 from lsmlake.sql.token_reader import Words
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.views import Views
+from lsmlake.types import ddl
+from lsmlake.types.type_text import format_type_of
 
 
 @dataclass(frozen=True)

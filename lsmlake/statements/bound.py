@@ -12,13 +12,13 @@ from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition
 from lsmlake.dialect.scope import Column, Scope
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
-from lsmlake.schema import types
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import char_length, sized_text, with_sized_text
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.clause import DELETE, MATCHED, Clause
 from lsmlake.statements.part import Part
 from lsmlake.statements.statement import SOURCE, TARGET, Reader, Statement
+from lsmlake.types import types
+from lsmlake.types.sized_text import char_length, sized_text, with_sized_text
 
 
 @dataclass(frozen=True)

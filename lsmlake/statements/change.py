@@ -16,7 +16,7 @@ from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition
 from lsmlake.dialect.table_use import conditions
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate, and_
-from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.predicate.binding import from_sqlglot
 from lsmlake.read.plan import plan
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport

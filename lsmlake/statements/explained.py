@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.spelling import spelled
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
 from lsmlake.statements.part import Part
 from lsmlake.tables.version import Version
+from lsmlake.types.spelling import spelled
 from lsmlake.write.changeable import check_deletable, check_updatable
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.text import Text
-from lsmlake.schema.type_text import backticked
+from lsmlake.types.type_text import backticked
 
 TARGET_SIDE, SOURCE_SIDE = "#target", "#source"
 """The qualifiers of columns that no text names, such as those that `*` stands for."""

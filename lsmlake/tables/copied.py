@@ -13,9 +13,9 @@ from lsmlake import undo
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import envelope
-from lsmlake.schema.shape import TEXT, check, integer, listing, pair
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.metadata import Metadata
+from lsmlake.types.json_shape import TEXT, check, integer, listing, pair
 
 WRITER = "copy-into"
 _KINDS = {"files": listing(TEXT), "before": listing(pair(TEXT, integer()))}

@@ -22,8 +22,8 @@ from lsmlake.format.paths import (
     table_dir,
     views_dir,
 )
-from lsmlake.schema.shape import RESTORE, TEXT, check, mapping
 from lsmlake.storage.storage import Storage, read_bytes
+from lsmlake.types.json_shape import RESTORE, TEXT, check, mapping
 
 _KINDS = {"comment": TEXT, "properties": mapping(TEXT)}
 

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema
-from lsmlake.schema import types
 from lsmlake.schema.commit_columns import CHANGE_ORDINAL, COMMIT_COLUMNS, COMMIT_SNAPSHOT
 from lsmlake.schema.schema import Schema
+from lsmlake.types import types
 from lsmlake.write.order_by import OrderBy
 
 

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
-from lsmlake.dialect.where import predicate_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, LakeError, RowPlace, Wording
 from lsmlake.format.files import Bucket, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.predicate import Predicate, evaluate
+from lsmlake.predicate.where import predicate_of
 from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema

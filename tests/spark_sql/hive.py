@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.schema.intervals import SIZES, interval_of, is_calendar
+from lsmlake.types.intervals import SIZES, interval_of, is_calendar
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _CYCLE_DAYS, _CYCLE = 146_097, 146_097 * 86_400_000_000

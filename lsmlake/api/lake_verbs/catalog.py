@@ -259,7 +259,7 @@ class Catalog:
 
 def _columns(runtime: Runtime, schema: TableSchema) -> pa.Schema:
     if isinstance(schema, str):
-        from lsmlake.schema import ddl  # loads sqlglot
+        from lsmlake.types import ddl  # loads sqlglot
 
         return ddl.parse_columns(schema)
     columns = schema if isinstance(schema, pa.Schema) else runtime.columns_of(schema)

@@ -13,9 +13,9 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.border import verbs_of
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows, offered
-from lsmlake.schema.type_text import format_type_of
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
+from lsmlake.types.type_text import format_type_of
 
 Handled = TypeVar("Handled", bound="Handle")
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterator, Sequence
 import pyarrow as pa
 
 from lsmlake.kernels import nested
-from lsmlake.schema import types
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.columns import AddColumn
 from lsmlake.schema.fields import Siblings, shown
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import sized_text, with_sized_text
+from lsmlake.types import types
+from lsmlake.types.sized_text import sized_text, with_sized_text
 
 
 def additions(found: pa.Schema, schema: Schema, ignored: Collection[str] = ()) -> list[Alteration]:

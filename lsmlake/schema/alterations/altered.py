@@ -8,12 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption
-from lsmlake.schema import types
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.columns import needs_default
 from lsmlake.schema.alterations.draft import Draft
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.schema import Schema
+from lsmlake.types import types
 
 
 def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms: int, where: str) -> Schema:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema, Wording
-from lsmlake.schema import types
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.draft import Draft
 from lsmlake.schema.alterations.given_type import field_of
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.fields import Path, shown
-from lsmlake.schema.sized_text import widens_text
-from lsmlake.schema.type_text import format_type_of
-from lsmlake.schema.widening import widens
+from lsmlake.types import types
+from lsmlake.types.sized_text import widens_text
+from lsmlake.types.type_text import format_type_of
+from lsmlake.types.widening import widens
 
 _RETYPE = "add a column of the new type, copy the values by an upsert, and drop this one"
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema, Wording
 from lsmlake.options.renaming import Renaming, columns_in, renamed
-from lsmlake.schema import types
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.draft import Draft, Place
 from lsmlake.schema.alterations.given_type import field_of
 from lsmlake.schema.defaults import INITIAL, WRITE, scalar_of, with_default
 from lsmlake.schema.fields import Path, Siblings, names_of, shown
-from lsmlake.schema.type_text import format_type
+from lsmlake.types import types
+from lsmlake.types.type_text import format_type
 
 
 @dataclass(frozen=True)

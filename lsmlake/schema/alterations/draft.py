@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema import types
 from lsmlake.schema.fields import Path, Siblings, edited, field_at, resolve, shown
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
+from lsmlake.types import types
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def field_of(name: str, type_: object, where: str) -> pa.Field:
         raise InvalidSchema(
             "not a type", where=where, expected="the text of a type, a pyarrow.DataType or a Spark type", found=repr(type_)
         )
-    from lsmlake.schema import ddl  # loads sqlglot
+    from lsmlake.types import ddl  # loads sqlglot
 
     found = ddl.parse_columns(f"c {text}")
     if len(found) != 1:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema import types
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.draft import Draft
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Term
+from lsmlake.types import types
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from lsmlake.maintain.alter import evolve
 from lsmlake.read.plan import Projection
 from lsmlake.read.travel import resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.widening import widens
 from lsmlake.spark.datasource.options import START, Given
 from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, StreamReader
 from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
@@ -33,6 +32,7 @@ from lsmlake.spark.ship import Package
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.statements.attempts import moment_of
 from lsmlake.tables.version import Version
+from lsmlake.types.widening import widens
 from lsmlake.write.order import commit_columns_in
 from lsmlake.write.prepare import Request
 

@@ -11,13 +11,13 @@ from pyspark.sql import functions as F
 from lsmlake.commit.identity import Identity
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark import read, write
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.statements.statement import Statement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import DELETE, INSERT, UPDATE
+from lsmlake.types.type_text import backticked
 from lsmlake.write.prepare import Request, delete_columns
 from lsmlake.write.replace import Check
 from lsmlake.write.write_conflicts import KeysWritten

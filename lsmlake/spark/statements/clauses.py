@@ -20,14 +20,14 @@ from lsmlake.dialect.cast import assign
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.kernels import nested
 from lsmlake.options.merge import PARTIAL_UPDATE
-from lsmlake.schema import types
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked, format_type
 from lsmlake.spark.statements.row_edit import ACTION, column
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.types import types
+from lsmlake.types.type_text import backticked, format_type
 from lsmlake.write.changeable import OLDER
 
 IS_TARGET, IS_SOURCE = "_lsmlake_is_target", "_lsmlake_is_source"

@@ -19,7 +19,6 @@ from lsmlake.errors import InvalidData
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark.statements import by_key, by_position
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.errors import translated
@@ -36,6 +35,7 @@ from lsmlake.statements.delete import delete
 from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
 from lsmlake.statements.statement import Statement
 from lsmlake.tables.version import Version
+from lsmlake.types.type_text import backticked
 from lsmlake.write.candidates import candidates
 from lsmlake.write.changeable import check_deletable, check_updatable
 

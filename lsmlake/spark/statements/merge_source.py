@@ -22,11 +22,11 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
 from lsmlake.schema.schema import Schema
-from lsmlake.schema.sized_text import char_length
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected
 from lsmlake.spark.statements.target import Target
 from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.types.sized_text import char_length
+from lsmlake.types.type_text import backticked
 
 
 class MergeSource:

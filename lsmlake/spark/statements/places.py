@@ -18,11 +18,11 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.positions import Matched
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark import arrow, mask, settings, tasks
 from lsmlake.spark.read import refuses_native, shared
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import to_spark
+from lsmlake.types.type_text import backticked
 
 FILE, POSITION = "_lsmlake_file", "_lsmlake_position"
 

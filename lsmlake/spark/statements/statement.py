@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from lsmlake.options.isolation import SERIALIZABLE
-from lsmlake.schema.type_text import backticked
 from lsmlake.spark import collected
 from lsmlake.spark.statements.clauses import IS_SOURCE, IS_TARGET, Clauses
 from lsmlake.spark.statements.errors import REPEATED
@@ -19,6 +18,7 @@ from lsmlake.spark.statements.row_edit import ACTION
 from lsmlake.spark.statements.target import Target
 from lsmlake.statements.bound import repeats_allowed
 from lsmlake.statements.clause import BY_SOURCE, MATCHED, NOT_MATCHED
+from lsmlake.types.type_text import backticked
 from lsmlake.write.read_set import Wanted
 
 _PLACE = "_lsmlake_place"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.kernels.text import TEXT, joined
-from lsmlake.schema.intervals import SIZES, Interval, has_result_interval, interval_of
+from lsmlake.types.intervals import SIZES, Interval, has_result_interval, interval_of
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 _LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])

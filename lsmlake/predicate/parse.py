@@ -13,6 +13,6 @@ def parse(text: str, schema: pa.Schema, *, zone: str = "UTC") -> Predicate:
     `zone` is the session's time zone, for timestamps that name none. Raises InvalidQuery, with position, for text that is not
     SQL, columns that do not exist, literals that do not fit, and Unsupported for everything outside `translate.SUPPORTED`.
     """
-    from lsmlake.predicate.spark_sql.translate import read
+    from lsmlake.predicate.binding import read
 
     return read(text, schema, zone)

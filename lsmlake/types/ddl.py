@@ -18,11 +18,11 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import TokenType
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema import types
-from lsmlake.schema.dialect import SparkTypes
-from lsmlake.schema.intervals import KINDS, interval_in
-from lsmlake.schema.sized_text import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
-from lsmlake.schema.spelling import spelled
+from lsmlake.types import types
+from lsmlake.types.intervals import KINDS, interval_in
+from lsmlake.types.sized_text import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
+from lsmlake.types.spark_types import SparkTypes
+from lsmlake.types.spelling import spelled
 
 DECIMAL_PRECISION_MAX = 38
 _TEXT_SHOWN_MAX = 200

@@ -11,13 +11,13 @@ from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.table_use import conditions
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
-from lsmlake.predicate.spark_sql.translate import from_sqlglot
+from lsmlake.predicate.binding import from_sqlglot
 from lsmlake.predicate.tree import Column, Computed, Predicate, Unsupported, and_
-from lsmlake.schema import types
+from lsmlake.types import types
 
 
 def computed(where: str, columns: pa.Schema, zone: str, now: str | None) -> Predicate:
-    """A condition that `predicate.spark_sql.parse` does not support. The predicates among its parts choose the files to read.
+    """A condition that `predicate.parse` does not support. The predicates among its parts choose the files to read.
 
     Args:
         where: The text.

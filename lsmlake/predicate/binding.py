@@ -17,16 +17,16 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from lsmlake.errors import InvalidQuery, InvalidSchema
+from lsmlake.predicate.comparison import compare, compare_padded, fold, is_in, like
 from lsmlake.predicate.order import common_type
-from lsmlake.predicate.spark_sql.comparison import compare, compare_padded, fold, is_in, like
-from lsmlake.predicate.spark_sql.literal import cast, number, show, zone_named
 from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, never, not_, or_
-from lsmlake.schema import types
-from lsmlake.schema.ddl import requoted, type_of
-from lsmlake.schema.dialect import SparkTypes
-from lsmlake.schema.sized_text import char_length
-from lsmlake.schema.spelling import spelled
-from lsmlake.schema.type_text import format_type
+from lsmlake.types import types
+from lsmlake.types.ddl import requoted, type_of
+from lsmlake.types.literal import cast, number, show, zone_named
+from lsmlake.types.sized_text import char_length
+from lsmlake.types.spark_types import SparkTypes
+from lsmlake.types.spelling import spelled
+from lsmlake.types.type_text import format_type
 
 SUPPORTED = (
     "AND, OR, NOT, IS [NOT] NULL|TRUE|FALSE, [NOT] IN (literals), [NOT] BETWEEN, [NOT] LIKE, and = <> < <= > >= <=> between a "

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidSchema
-from lsmlake.schema.shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
-from lsmlake.schema.sized_text import TEXT_TYPE, SizedText, sized_text, with_sized_text
+from lsmlake.types.json_shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types.sized_text import TEXT_TYPE, SizedText, sized_text, with_sized_text
 
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"

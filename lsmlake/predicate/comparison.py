@@ -24,9 +24,9 @@ from math import ceil, floor, isnan
 import pyarrow as pa
 
 from lsmlake.predicate.order import is_exact, is_ordered
-from lsmlake.predicate.spark_sql.literal import cast, show
 from lsmlake.predicate.tree import Column, Compare, Constant, In, Like, Literal, Predicate, always, and_, never, not_, or_
-from lsmlake.schema.type_text import format_type
+from lsmlake.types.literal import cast, show
+from lsmlake.types.type_text import format_type
 
 _OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _DAYS = date.min.toordinal() - 1, date.max.toordinal() + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.spark_sql.parse import parse
+from lsmlake.predicate.parse import parse
 from lsmlake.predicate.tree import Unsupported
 
 
@@ -27,6 +27,6 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | No
     try:
         return parse(where, columns, zone=zone)
     except Unsupported:
-        from lsmlake.dialect.computed import computed  # loads sqlglot
+        from lsmlake.predicate.computed import computed  # loads sqlglot
 
         return computed(where, columns, zone, now)

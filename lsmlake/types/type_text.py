@@ -6,9 +6,9 @@ import re
 
 import pyarrow as pa
 
-from lsmlake.schema import types
-from lsmlake.schema.intervals import interval_of
-from lsmlake.schema.sized_text import sized_text
+from lsmlake.types import types
+from lsmlake.types.intervals import interval_of
+from lsmlake.types.sized_text import sized_text
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A name that needs no quotes, unless it is a keyword."""
@@ -53,6 +53,6 @@ def _format_field(field: pa.Field, colon: str) -> str:
 
 
 def _is_keyword(name: str) -> bool:
-    from lsmlake.schema.ddl import KEYWORDS  # loads sqlglot
+    from lsmlake.types.ddl import KEYWORDS  # loads sqlglot
 
     return name.upper() in KEYWORDS

@@ -1,1 +1,0 @@
-"""Parses SQL text into predicates, with Spark's dialect and semantics."""
