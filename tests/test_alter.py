@@ -205,11 +205,13 @@ def test_a_writer_that_began_before_an_alteration_fails():
     late = lake_on(storage, "late-").table("d.t")
     put = late.meta.paths.snapshot(3)
     version = late.version
+    from direct_writes import upsert_rows
+
     from lsmlake.commit.identity import Identity
     from lsmlake.write.prepare import prepare
-    from lsmlake.write.upsert import inline_picker, upsert_rows
+    from lsmlake.write.write import picker
 
-    rows, choose = prepare(at_rows(table), version.schema)[0], inline_picker(version, None)
+    rows, choose = prepare(at_rows(table), version.schema)[0], picker(version, None)
     table.alter(set_option("deletion-vectors.enabled", False))
     with pytest.raises(CommitConflict, match=r"altered while the commit was prepared.*schema 0.*schema 1.*run it again"):
         upsert_rows(version, rows, Identity("late"), choose)

@@ -13,7 +13,7 @@ from history import Plan, Player, Step, World, histories, play, played
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from lsmlake.commit import commit
+from lsmlake.commit import attempt
 from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.compact import bucket, changelog
 from lsmlake.compact.compaction_state import Work
@@ -25,7 +25,7 @@ from lsmlake.maintain import alter
 from lsmlake.read import plan, scan
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.write import bucket as write_bucket
-from lsmlake.write import upsert_tables
+from lsmlake.write import write
 
 
 def changed(module: object, name: str, change: Callable) -> AbstractContextManager:
@@ -37,7 +37,7 @@ def changed(module: object, name: str, change: Callable) -> AbstractContextManag
 @contextmanager
 def never_replayed() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (commit, upsert_tables):
+        for module in (attempt, write):
             stack.enter_context(patch.object(module, "replayed", lambda *args: None))
         yield
 

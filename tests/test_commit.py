@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from direct_writes import upsert_rows
 from faults import FaultStorage
 from naive import unreferenced
 from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of
@@ -17,6 +18,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.invariants import apply, check_edits, violations
 from lsmlake.commit.rebase import rebase
+from lsmlake.commit.request import Request
 from lsmlake.commit.requirements import BucketAsRead, FilesAsRead
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
@@ -25,7 +27,6 @@ from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.metadata import Metadata
 from lsmlake.write.prepare import prepare
-from lsmlake.write.upsert import upsert_rows
 
 SHAPE = Shape.of("bigint")
 
@@ -397,7 +398,7 @@ def test_a_commit_that_violates_an_invariant_is_not_published():
     overlapping = base.files[0]._replace(name="data-x.parquet")
     message = CommitMessage(base.bucket, compact=BucketEdit(base.bucket, 1, added=(overlapping,), base=base))
     with pytest.raises(Corrupt, match=r"d\.db/t: the commit violates invariants of the table.*not published.*I1: .*overlap"):
-        commit(table.version, [message], Identity("w"))
+        commit(table.version, Request(Identity("w"), [message]))
     assert contents(table.meta.env.storage) == before
 
 

@@ -19,11 +19,12 @@ from strategies import new_lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.write.bucket import split, write_bucket
 from lsmlake.write.prepare import prepare
-from lsmlake.write.upsert import inline_picker
+from lsmlake.write.write import picker
 
 PARTIAL, AGGREGATION, FIRST_ROW, DEDUPLICATE = "partial-update", "aggregation", "first-row", "deduplicate"
 NULL = None
@@ -733,11 +734,11 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         rows = prepare(batch(table, [(1, 5, late)]).drop_columns(["op"]), table.version.schema)[0]
         ((bucket, part),) = split(rows, table.version.schema, 1)
         state = table.states()[bucket]
-        choose = inline_picker(table.version, None)
+        choose = picker(table.version, None)
         message = write_bucket(BucketFiles.of(table.version, bucket), [part], state, choose)  # has looked up and merged
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")
-        commit(table.version, [message], Identity("late"))
+        commit(table.version, Request(Identity("late"), [message]))
         assert scanned(table) == [expected]
         table.compact()
         assert scanned(table, "raw") == [expected]

@@ -33,7 +33,8 @@ from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.write.bucket import split, write_bucket
-from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.prepare import prepare
+from lsmlake.write.request import WriteRequest
 
 DAY = orphans.DAY_MS
 START = 1_700_000_000_000
@@ -286,7 +287,7 @@ class AtCall(HookedStorage):
 def written(table: Table, seed: int) -> list[CommitMessage]:
     """The files of an upsert that has not committed yet."""
     schema, version = table.version.schema, table.version
-    parts = split(prepare(rows(seed), schema, Request(cast=Cast("UTC")))[0], schema, 2)
+    parts = split(prepare(rows(seed), schema, WriteRequest(cast=Cast("UTC")))[0], schema, 2)
     return [write_bucket(BucketFiles.of(version, bucket), [part], None, None) for bucket, part in parts]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 import pytest
+from direct_writes import upsert_rows
 from naive import unreferenced
 from strategies import new_lake
 
@@ -16,7 +17,7 @@ from lsmlake.commit.identity import Identity
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.write.replace import Replacement
-from lsmlake.write.upsert import inline_picker, upsert_rows
+from lsmlake.write.write import picker
 
 DAYS = [dt.date(2026, 1, 1) + dt.timedelta(days=number) for number in range(4)]
 
@@ -195,7 +196,7 @@ def test_a_writer_that_comes_later_keeps_its_rows_without_its_compaction():
     stale = table.version
     table.overwrite(rows([(5, DAYS[0], 5)]))
 
-    upsert_rows(stale, rows([(2, DAYS[0], 99)]).cast(stale.schema.row_columns), Identity("late"), inline_picker(stale, True))
+    upsert_rows(stale, rows([(2, DAYS[0], 99)]).cast(stale.schema.row_columns), Identity("late"), picker(stale, True))
     assert found(table) == REST | of(DAYS[0], (5, 5), (2, 99))
     assert table.verify() == []
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from direct_writes import upsert_rows
 from naive import unreferenced
 from strategies import fake_env, new_lake
 
@@ -24,7 +25,6 @@ from lsmlake.retention.partition_time import time_of_partition
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.transform import Transform
 from lsmlake.storage.memory import MemoryStorage
-from lsmlake.write.upsert import upsert_rows
 
 UTC = dt.timezone.utc
 NOW = dt.datetime(2026, 1, 31, 12, tzinfo=UTC)

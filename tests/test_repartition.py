@@ -6,6 +6,7 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
+from direct_writes import publish
 from naive import unreferenced
 from strategies import contents as files_in
 from strategies import holding, lake_on, new_lake, rows_of
@@ -22,8 +23,9 @@ from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
 from lsmlake.write.append import LEVEL, append_files
-from lsmlake.write.prepare import Request, prepare
-from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.prepare import prepare
+from lsmlake.write.replace import Replacement
+from lsmlake.write.request import WriteRequest
 
 UTC = dt.timezone.utc
 COLUMNS = "id BIGINT, ts TIMESTAMP, v STRING"
@@ -145,7 +147,7 @@ def test_writers_from_before_an_alteration():
     table = table_by("days(ts)")
     table.append([row(1, at(1))])
     before = table.version
-    rows = prepare(pa.Table.from_pylist([row(2, at(1))], schema=table.schema), before.schema, Request())[0]
+    rows = prepare(pa.Table.from_pylist([row(2, at(1))], schema=table.schema), before.schema, WriteRequest())[0]
     table.alter(lsmlake.replace_partition_field("days(ts)", "hours(ts)"))
     table.append([row(3, at(1))])
     publish(before, append_files(before, [rows]), Identity("w"), None)
@@ -331,7 +333,7 @@ def test_verify_names_a_file_in_another_partition(day):
     table = table_by("days(ts)")
     bucket = Bucket((day,), 0)
     files = BucketFiles.of(table.version, bucket)
-    rows = prepare(pa.Table.from_pylist([row(1, at(1))], schema=table.schema), table.version.schema, Request())[0]
+    rows = prepare(pa.Table.from_pylist([row(1, at(1))], schema=table.schema), table.version.schema, WriteRequest())[0]
     added = files.write([rows], Origin(LEVEL, APPEND))
     message = CommitMessage(bucket, BucketEdit(bucket, 1, added=added), rows=1, written=files.paths(added))
     publish(table.version, [message], Identity("w"), None)

@@ -18,7 +18,7 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import Source
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.intake import Intake
-from lsmlake.write.prepare import Request
+from lsmlake.write.request import WriteRequest
 
 TINY = {"write-buffer-size": "100 kb"}
 
@@ -47,15 +47,15 @@ def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, codes, se
 def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | None, spilled: bool) -> dict[Bucket, list]:
     """What an intake makes of the batches, and whether it used the disk."""
     schema, start, result = table.version.schema, 0, {}
-    with Intake(schema, Request(Source.of(row_kind))) as intake:
+    with Intake(schema, WriteRequest(row_kind=Source.of(row_kind))) as intake:
         for batch in batches:
             numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.layout.buckets)
             place = order[start : (start := start + batch.num_rows)]
-            intake.add(batch, pa.chunked_array([pa.array(numbers)]), Arrival(np.asarray(place)))
+            intake.add(batch, Arrival(np.asarray(place)), pa.chunked_array([pa.array(numbers)]))
         for bucket, tables, given_tables in intake.sorted():
             result[bucket] = [row for part in list(tables) for row in part.to_pylist()]
             result[bucket, "given"] = [row for part in list(given_tables) for row in part.to_pylist()]
-        assert (intake.spill is not None) is spilled
+        assert intake.in_memory is not (spilled and len(batches) > 1), "a single batch is in memory already"
     return result
 
 

@@ -22,6 +22,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.key_order import in_key_order
 from lsmlake.format.files import BucketEdit, CommitMessage
@@ -125,7 +126,7 @@ def test_verify_finds_wrong_key_bounds_and_keys_that_live_twice(table):
     with storage.read(paths.data(first)) as source, storage.write(paths.data(twin)) as sink:
         sink.write(source.read())
     edit = BucketEdit(state.bucket, state.total_buckets, (twin,), tuple(others[:1]), dict(state.vectors), state)
-    commit(version, [CommitMessage(state.bucket, compact=edit)], Identity("test"))
+    commit(version, Request(Identity("test"), [CommitMessage(state.bucket, compact=edit)]))
     found = [finding.what for finding in table.verify()]
     assert any("the first key differs" in what for what in found)
     assert not any("ascending" in what for what in found)

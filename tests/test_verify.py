@@ -21,6 +21,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
 from lsmlake.format.deletion_vector import DeletionVector
@@ -49,7 +50,7 @@ def only(table: Table) -> BucketState:
 
 def published(table: Table, change: BucketEdit) -> list[str]:
     """Commit this change as if it were a compaction; what `verify` then finds."""
-    commit(table.version, [CommitMessage(change.bucket, compact=change)], Identity("vandal"))
+    commit(table.version, Request(Identity("vandal"), [CommitMessage(change.bucket, compact=change)]))
     return [f"{one.where}: {one.what}" for one in table.verify()]
 
 

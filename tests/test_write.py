@@ -26,7 +26,8 @@ from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import split
-from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.prepare import prepare
+from lsmlake.write.request import WriteRequest
 
 QUICK = examples(60)
 HERE = Bucket((), 0)
@@ -85,7 +86,9 @@ def test_prepare_gives_every_row_its_kind(codes, options, option_names_the_colum
         data = data.set_column(shape.names.index("s"), "s", pa.array(kinds))
         prepared, kept = prepare(data, table.version.schema)
     else:
-        prepared, kept = prepare(data.append_column("op", pa.array(kinds)), table.version.schema, Request(Source("op")))
+        prepared, kept = prepare(
+            data.append_column("op", pa.array(kinds)), table.version.schema, WriteRequest(row_kind=Source("op"))
+        )
     ignored = {"-U", "-D"} if "ignore_delete" in options else {"-U"} if options else set()
     staying = [i for i, kind in enumerate(kinds) if kind not in ignored]
     assert (list(range(len(rows))) if kept is None else kept.tolist()) == staying

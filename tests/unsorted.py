@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import IMPORT, BucketEdit, BucketState, CommitMessage, DataFile
@@ -27,7 +28,7 @@ def shuffle(table: Table, chance: random.Random, files: int = 3) -> bool:
     compacted = [state for state in states if not state.vectors and all(file.level for file in state.files)]
     messages = [_shuffled(version, state, chance, files) for state in compacted]
     if messages:
-        commit(version, messages, Identity(table.meta.env.ids()))
+        commit(version, Request(Identity(table.meta.env.ids()), messages))
     return bool(messages)
 
 

@@ -24,7 +24,6 @@ from lsmlake.api.types import (
 )
 from lsmlake.cdc.changes import Piece
 from lsmlake.cdc.commits import Feed
-from lsmlake.commit.identity import Identity
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
@@ -40,7 +39,7 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.live import Selection
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.write.prepare import Request
+from lsmlake.write.request import WriteRequest
 
 
 class Runtime:
@@ -71,15 +70,7 @@ class Runtime:
         """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
 
-    def upsert(
-        self,
-        version: Version,
-        data: SparkDataFrame,
-        identity: Identity,
-        *,
-        request: Request,
-        compact: bool | None,
-    ) -> Snapshot | None:
+    def upsert(self, version: Version, data: SparkDataFrame, request: WriteRequest) -> Snapshot | None:
         """Write a data set that this runtime `owns`, as `request` describes."""
         _needs_spark("upsert of a distributed data set")
 
@@ -196,7 +187,7 @@ class Runtime:
         self,
         table: object,
         writer_id: str | None,
-        request: Request,
+        request: WriteRequest,
         checkpoint: str | None,
         replaces: str | None,
     ) -> BatchFunction:
@@ -209,7 +200,7 @@ class Runtime:
         data: SparkDataFrame,
         checkpoint: str | Path,
         trigger: Trigger,
-        request: Request,
+        request: WriteRequest,
         query_name: str | None,
         writer_id: str | None,
     ) -> StreamingQuery:

@@ -1,18 +1,21 @@
-"""The requirements of a commit on the snapshot it follows, as data, so that every attempt can check them again. Pure.
+"""The requirements of a commit on the version it follows. Each is a value that every attempt can check again.
 
-An append requires only that its rows fit the schema in effect. A compaction requires its bucket unchanged since
-it was read; otherwise `commit.rebase` falls back to the plain append of the same message, or drops the compaction.
+A requirement of the whole commit (`Requirement`) raises if it is not met: CommitConflict if no retry can meet it, Overtaken if
+the statement must be evaluated again. A requirement of one edit (`BucketAsRead`, `FilesAsRead`) decides in `commit.rebase`
+whether a compaction is published or falls back to the append of its message.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lsmlake.errors import CommitConflict
-from lsmlake.format.files import BucketState
+from lsmlake.format.files import BucketState, CommitMessage
 from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema
+from lsmlake.tables.version import Version
 
 
 class Overtaken(Exception):
@@ -20,11 +23,12 @@ class Overtaken(Exception):
 
 
 class Requirement(ABC):
-    """A requirement of the whole commit. Once it is not met, no retry can meet it, so the commit fails."""
+    """A requirement of the whole commit."""
 
     @abstractmethod
-    def check(self, number: int, schema: Schema, where: str) -> None:
-        """Raises CommitConflict if snapshot `number` (0: none), with `schema` in effect, does not meet the requirement."""
+    def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
+        """Raises CommitConflict or Overtaken if `now`, the version to follow, does not meet the requirement. `messages`: those of
+        the commit."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,9 @@ class Follows(Requirement):
 
     number: int
 
-    def check(self, number: int, schema: Schema, where: str) -> None:
-        if number != self.number:
+    def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
+        if now.number != self.number:
+            where = now.meta.paths.root
             raise CommitConflict("another commit came first", where=where, cure="alter the table again, or pause its writers")
 
 
@@ -45,13 +50,13 @@ class Fits(Requirement):
 
     schema: Schema
 
-    def check(self, number: int, schema: Schema, where: str) -> None:
-        if (reason := unfit(self.schema, schema)) is not None:
+    def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
+        if (reason := unfit(self.schema, now.schema)) is not None:
             raise CommitConflict(
                 "the table was altered while the commit was prepared",
-                where=where,
+                where=now.meta.paths.root,
                 expected=f"schema {self.schema.id}",
-                found=f"schema {schema.id}, {reason}",
+                found=f"schema {now.schema.id}, {reason}",
                 cure="run it again",
             )
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from lsmlake.commit.identity import Identity
 from lsmlake.commit.invariants import apply
+from lsmlake.commit.request import Request
 from lsmlake.commit.tiers import full_tail
 from lsmlake.format import live_set, manifest
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, VectorRef
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
@@ -30,24 +30,15 @@ _Written = TypeVar("_Written", Named, ManifestMeta)
 
 
 class SnapshotBuilder:
-    """Builds one snapshot per attempt to commit `messages`, written for `schema`. `remade`: visible rows may change or
-    go without a newer row of their key. `statistics`: of an analysis; without them, those of the snapshot before stay."""
+    """Builds one snapshot per attempt to commit `request`, whose messages were written for `schema`. Statistics of the snapshot
+    before stay if the request has none."""
 
-    def __init__(
-        self,
-        meta: Metadata,
-        schema: Schema,
-        messages: Sequence[CommitMessage],
-        identity: Identity,
-        properties: Mapping[str, str],
-        remade: bool,
-        statistics: Named | None,
-    ) -> None:
-        self.meta, self.schema, self.messages, self.identity = meta, schema, messages, identity
+    def __init__(self, meta: Metadata, schema: Schema, request: Request) -> None:
+        self.meta, self.schema, self.request = meta, schema, request
         self.files = meta.files.gathering()
         self.stored = Manifests(self.files)
-        self.properties, self.remade, self.statistics = properties, remade, statistics
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
+        self.edits: list[tuple[BucketEdit, ...]] = []  # of `manifests`: while they live, no other has their identity
         self.written: list[str] = []  # metadata of the current attempt
         self.withdrawn: list[str] = []  # metadata of the attempts before, to be deleted at the end
         self.taken = 0  # the last number that is known to be taken without a snapshot
@@ -66,12 +57,12 @@ class SnapshotBuilder:
         changelog = [self._changelog(edits)._replace(sequence=number)] if any(c.changelog for c in edits) else []
         index = self._index(latest, edits)
         changelog_list = self._tracked(self.stored.put_list(changelog)) if changelog else None
-        rows = sum(message.rows for message in self.messages)
+        rows, identity = sum(message.rows for message in self.request.messages), self.request.identity
         writers, queries = (dict(latest.writers), dict(latest.queries)) if latest else ({}, {})
-        if self.identity.commit_id is not None:
-            writers[self.identity.writer_id] = self.identity.commit_id
-            if self.identity.query or (self.identity.query == "" and self.identity.writer_id not in queries):
-                queries[self.identity.writer_id] = self.identity.query
+        if identity.commit_id is not None:
+            writers[identity.writer_id] = identity.commit_id
+            if identity.query or (identity.query == "" and identity.writer_id not in queries):
+                queries[identity.writer_id] = identity.query
         self.files.write_gathered()
         return Snapshot(
             id=number,
@@ -80,18 +71,18 @@ class SnapshotBuilder:
             base_manifest_list=base_list,
             delta_manifest_list=delta_list,
             index_manifest=index,
-            writer_id=self.identity.writer_id,
-            commit_id=self.identity.commit_id,
+            writer_id=self.request.identity.writer_id,
+            commit_id=self.request.identity.commit_id,
             kind=self._kind(rows),
             time_ms=self._time_ms(latest),
             total_rows=(latest.total_rows if latest else 0) + sum(_growth(edit, states) for edit in edits),
             delta_rows=rows,
             changelog_manifest_list=changelog_list,
             changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
-            statistics=self.statistics or (latest.statistics if latest else None),
+            statistics=self.request.statistics or (latest.statistics if latest else None),
             writers=writers,
             queries=queries,
-            properties=dict(self.properties),
+            properties=dict(self.request.properties),
             last_rollback=latest.newest_rollback if latest else None,
         )
 
@@ -108,8 +99,8 @@ class SnapshotBuilder:
             base_manifest_list=base_list,
             delta_manifest_list=delta_list,
             index_manifest=target.index_manifest,
-            writer_id=self.identity.writer_id,
-            commit_id=self.identity.commit_id,
+            writer_id=self.request.identity.writer_id,
+            commit_id=self.request.identity.commit_id,
             kind=OVERWRITE,
             time_ms=self._time_ms(latest),
             total_rows=target.total_rows,
@@ -118,15 +109,15 @@ class SnapshotBuilder:
             statistics=target.statistics,
             writers=dict(latest.writers),
             queries=dict(latest.queries),
-            properties=dict(self.properties),
+            properties=dict(self.request.properties),
             restores=target.id,
             last_rollback=latest.newest_rollback,
         )
 
     def _kind(self, rows: int) -> str:
-        if self.remade:
+        if self.request.remade:
             return OVERWRITE
-        return APPEND if rows else COMPACT if self.statistics is None else ANALYZE
+        return APPEND if rows else COMPACT if self.request.statistics is None else ANALYZE
 
     def _number(self, latest: Snapshot | None) -> int:
         return 1 + max(latest.id if latest else 0, self.taken)
@@ -142,14 +133,16 @@ class SnapshotBuilder:
         return now_ms if latest_is_wrong else latest.time_ms
 
     def _manifest(self, edits: tuple[BucketEdit, ...]) -> ManifestMeta:
-        return self._once((*_identities(edits), "data"), _entries(edits))
+        return self._once(edits, "data", _entries(edits))
 
     def _changelog(self, edits: tuple[BucketEdit, ...]) -> ManifestMeta:
         entries = [ManifestEntry(ADD, c.bucket, c.total_buckets, file) for c in edits for file in c.changelog]
-        return self._once((*_identities(edits), "changelog"), entries)
+        return self._once(edits, "changelog", entries)
 
-    def _once(self, key: tuple, entries: list[ManifestEntry]) -> ManifestMeta:
+    def _once(self, edits: tuple[BucketEdit, ...], what: str, entries: list[ManifestEntry]) -> ManifestMeta:
+        key = (*map(id, edits), what)
         if key not in self.manifests:
+            self.edits.append(edits)
             self.manifests[key] = self.stored.put(manifest.to_table(entries, self.schema), self.schema, 0)
         return self.manifests[key]
 

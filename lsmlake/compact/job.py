@@ -8,7 +8,7 @@ from functools import partial
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
-from lsmlake.commit.outcome import Committed
+from lsmlake.commit.request import Committed, Request
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.compact.retain import has_expired
@@ -120,7 +120,7 @@ def compact_table(
             continue
         if not messages:
             return report
-        committed = commit(version, messages, Identity(meta.env.ids()))
+        committed = commit(version, Request(Identity(meta.env.ids()), messages))
         report = _add(report, committed)
         remaining = committed.overtaken
         if not remaining:

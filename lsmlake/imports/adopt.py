@@ -54,8 +54,8 @@ from lsmlake.storage.outside import Outside
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.types import types
-from lsmlake.write.append import LEVEL, append_files
-from lsmlake.write.upsert_tables import sorted_files
+from lsmlake.write.append import LEVEL
+from lsmlake.write.write import new_files
 
 _OTHER_YEARS = "replace those values there, or import without that file"
 _DEAD_KEY = "a deleted row has no key"
@@ -274,7 +274,7 @@ class _Adoption:
             return []
         version, names = Version(self.meta, None, self.schema), self.schema.columns.names
         tables = (self._with_keys(rows, one) for one in files for rows in self._live(one, names, dead))
-        made = append_files(version, tables) if self.schema.append_only else sorted_files(version, tables)
+        made = new_files(version, tables)
         self.written += [path for message in made for path in message.written]
         return made
 

@@ -20,7 +20,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.commit import Succession
+from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
+from lsmlake.commit.requirements import Follows
 from lsmlake.compact.bucket import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import InvalidOption, InvalidSchema, SnapshotNotFound
@@ -61,9 +63,7 @@ def alter(
         compactions: returns the function that compacts buckets by a schema.
         only_if: returns further alterations, given the schema in effect; called again after a conflict.
     """
-    attempts = versions(meta, name, "alter")
-    while True:
-        version = next(attempts)
+    for version in versions(meta, name, "alter"):
         old = version.schema
         wanted = [*alterations, *(only_if(old) if only_if else ())]
         new = altered(old, wanted, meta.schemas.ids()[-1] + 1, meta.env.clock(), name)
@@ -78,9 +78,11 @@ def alter(
                 messages = compactions(old)(list(version.states().values()), Goal(True, settling.becoming)) if settling else []
         except SnapshotNotFound:  # other commits have expired it
             continue
-        succession = Succession(new, version.number, settling is not None and settling.remade)
-        if published := succeed(version, messages, succession):
+        remade = settling is not None and settling.remade
+        request = Request(Identity(meta.env.ids()), messages, (Follows(version.number),), remade=remade, schema=new)
+        if published := succeed(version, request):
             return published
+    raise AssertionError("versions ends with an error")
 
 
 def evolve(

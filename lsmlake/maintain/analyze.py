@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.statistics import ColumnStatistics, TableStatistics
 from lsmlake.format.stats import bounds
@@ -40,7 +41,7 @@ def analyze(
     found = tuple(_column(ids[name], column, measured.rows) for name, column in measured.columns.items())
     statistics = TableStatistics(version.snapshot.id, schema.id, measured.rows, stored, found)
     named = put_statistics(meta, statistics)
-    return commit(version, (), Identity(meta.env.ids()), statistics=named).snapshot
+    return commit(version, Request(Identity(meta.env.ids()), requires=(), statistics=named)).snapshot
 
 
 def _stored(version: Version, rows: int) -> int:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import Chunk, live_rows
@@ -96,7 +97,7 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
                 return report
             bad = [(bucket, rows) for bucket, rows in found.items() if rows]
             messages = [_rewritten(BucketFiles.of(version, bucket), states[bucket], rows, action) for bucket, rows in bad]
-        committed = commit(version, messages, Identity(meta.env.ids()), properties={"repair": action})
+        committed = commit(version, Request(Identity(meta.env.ids()), messages, properties={"repair": action}))
         if committed.snapshot and not committed.overtaken:
             return replace(report, snapshot_id=committed.snapshot.id)
         version = replace(version, snapshot=meta.snapshots.latest())

@@ -13,16 +13,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lsmlake.commit.commit import Succession
+from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
+from lsmlake.commit.requirements import Follows
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.maintain.succession import succeed, versions
 from lsmlake.schema.replaced import replaced
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
-from lsmlake.write.append import appended_files
 from lsmlake.write.arrival import Ordered
-from lsmlake.write.upsert_tables import sorted_files
+from lsmlake.write.replace import Overwrite
+from lsmlake.write.write import new_files
 
 
 def replace_table(
@@ -42,15 +44,15 @@ def replace_table(
         InvalidData: a row does not fit. Nothing has changed.
         CommitConflict: other commits came first on every attempt.
     """
-    attempts = versions(meta, name, "replace")
-    while True:
-        version = next(attempts)
+    for version in versions(meta, name, "replace"):
         time_ms = meta.env.clock()
         first = wanted(time_ms, version.schema.table_uuid)
         schema = replaced(version.schema, first, meta.schemas.ids()[-1] + 1, time_ms, name)
         check_new(schema, name)
         after = replace(version, schema=schema)
-        messages = appended_files(after, tables) if schema.append_only else sorted_files(after, tables, ordered)
-        succession = Succession(schema, version.number, remade=True)
-        if published := succeed(after, messages, succession, replaces=list):
+        messages = new_files(after, tables, ordered)
+        overwrite, requires = Overwrite(messages, choose=list), (Follows(version.number),)
+        request = Request(Identity(meta.env.ids()), messages, requires, overwrite.restate, remade=True, schema=schema)
+        if published := succeed(after, request):
             return published
+    raise AssertionError("versions ends with an error")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
-from lsmlake.commit.commit import Succession, commit
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.commit import commit
+from lsmlake.commit.request import Request
+from lsmlake.commit.retries import attempts
 from lsmlake.errors import CommitConflict
-from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
@@ -21,31 +21,24 @@ def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
     Raises:
         CommitConflict: other commits came first on every attempt. `doing` says what to do again, such as "alter".
     """
-    for _ in range(_ROUNDS):
+    cure = f"pause the writers of the table and {doing} it again"
+    for _ in attempts(meta.env, _ROUNDS, "other commits came first on every attempt", name, cure):
         yield Version.latest(meta)
-    raise CommitConflict(
-        "other commits came first on every attempt",
-        where=name,
-        found=f"{_ROUNDS} attempts",
-        cure=f"pause the writers of the table and {doing} it again",
-    )
 
 
-def succeed(
-    version: Version, messages: Sequence[CommitMessage], succession: Succession, replaces: Callable | None = None
-) -> Snapshot | None:
-    """Store the schema of `succession` and publish it with `messages`, which `replaces` treats as in `commit`. Returns None if
-    another commit or alteration came first; the files of `messages` are then deleted."""
+def succeed(version: Version, request: Request) -> Snapshot | None:
+    """Store the schema of a request and publish it. Returns None if another commit or alteration came first; the files of its
+    messages are then deleted."""
     meta, stored = version.meta, False
     try:
-        stored = meta.schemas.put(succession.schema)
+        stored = meta.schemas.put(request.schema)
     finally:
         if not stored:
-            meta.files.discard(messages)
+            meta.files.discard(request.messages)
     if not stored:
         return None
     try:
-        return commit(version, messages, Identity(meta.env.ids()), succession=succession, replaces=replaces).snapshot
+        return commit(version, request).snapshot
     except CommitConflict:
-        meta.files.delete_quietly([meta.paths.schema(succession.schema.id)])
+        meta.files.delete_quietly([meta.paths.schema(request.schema.id)])
         return None

@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lsmlake.commit.commit import Succession, commit
+from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
+from lsmlake.commit.requirements import Follows
 from lsmlake.errors import CommitConflict, CommitUnknown, InvalidQuery, LakeError, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
@@ -153,10 +155,16 @@ def _publish(version: Version, target: Snapshot) -> Snapshot:
     rule_of(schema, meta.paths.root)
     if schema.id != now.id and not meta.schemas.put(schema):
         raise CommitConflict("another alteration came first", where=meta.paths.root, cure="roll back again")
-    identity, properties = Identity(meta.env.ids()), {PROPERTY: str(target.id)}
-    succession = Succession(schema, version.number, remade=True, restores=target)
+    request = Request(
+        Identity(meta.env.ids()),
+        requires=(Follows(version.number),),
+        remade=True,
+        properties={PROPERTY: str(target.id)},
+        schema=schema,
+        restores=target,
+    )
     try:
-        return commit(version, [], identity, properties, succession).snapshot
+        return commit(version, request).snapshot
     except CommitUnknown:
         raise
     except LakeError:

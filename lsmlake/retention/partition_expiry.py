@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lsmlake.commit.commit import drop_buckets
+from lsmlake.commit.commit import commit
+from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
@@ -21,6 +23,7 @@ from lsmlake.schema.partitioning import human_values
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Follower
 from lsmlake.tables.version import Version
+from lsmlake.write.replace import Overwrite
 
 States = Mapping[Bucket, BucketState]
 _SET = Wording(
@@ -87,7 +90,8 @@ def expire_partitions(version: Version, *, dry_run: bool = False) -> PartitionEx
         dropped.append((states, due(schema, now_ms, states)))
         return dropped[-1][1]
 
-    snapshot = drop_buckets(version, choose)
+    request = Request(Identity(version.meta.env.ids()), restate=Overwrite((), choose).restate, remade=True)
+    snapshot = commit(version, request).snapshot
     return _report(schema, *dropped[-1], snapshot) if snapshot else PartitionExpiryReport()
 
 

@@ -12,7 +12,8 @@ from lsmlake.types.type_text import backticked
 from lsmlake.undo import pass_interruption
 from lsmlake.write.order import commit_columns_in, order_in
 from lsmlake.write.order_by import OrderBy
-from lsmlake.write.prepare import Request, row_kind_source
+from lsmlake.write.prepare import row_kind_source
+from lsmlake.write.request import WriteRequest
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class FrameOrder:
     any: bool = False
 
     @staticmethod
-    def of(found: pa.Schema, schema: Schema, request: Request) -> FrameOrder:
+    def of(found: pa.Schema, schema: Schema, request: WriteRequest) -> FrameOrder:
         """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery."""
         if request.deletes:
             return FrameOrder(any=True)  # the deletes of a key are equal

@@ -17,7 +17,6 @@ from lsmlake.api.scan import Scan
 from lsmlake.api.types import Statement
 from lsmlake.cdc.changes import Piece
 from lsmlake.cdc.commits import Feed
-from lsmlake.commit.identity import Identity
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
@@ -35,7 +34,7 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.live import Selection
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.write.prepare import Request
+from lsmlake.write.request import WriteRequest
 
 _SETTINGS = {
     # lsmlake passes every file by name; a listing job costs twenty times as much as the file status calls
@@ -82,16 +81,8 @@ class SparkRuntime(Runtime):
     def columns_of(self, schema: object) -> pa.Schema | None:
         return to_arrow(schema) if isinstance(schema, StructType) else None
 
-    def upsert(
-        self,
-        version: Version,
-        data: object,
-        identity: Identity,
-        *,
-        request: Request,
-        compact: bool | None,
-    ) -> Snapshot | None:
-        return write.upsert(version, data, identity, request=request, compact=compact, uneven=self.uneven)
+    def upsert(self, version: Version, data: object, request: WriteRequest) -> Snapshot | None:
+        return write.upsert(version, data, request, self.uneven)
 
     def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot
@@ -177,7 +168,7 @@ class SparkRuntime(Runtime):
         self,
         table: object,
         writer_id: str | None,
-        request: Request,
+        request: WriteRequest,
         checkpoint: str | None,
         replaces: str | None,
     ) -> stream.Sink:
@@ -189,7 +180,7 @@ class SparkRuntime(Runtime):
         data: object,
         checkpoint: str,
         trigger: Mapping[str, object],
-        request: Request,
+        request: WriteRequest,
         query_name: str | None,
         writer_id: str | None,
     ):

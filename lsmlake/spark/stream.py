@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial, wraps
 
 from pyspark.errors import PySparkException
@@ -32,7 +32,8 @@ from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
 from lsmlake.tables.metadata import Metadata
 from lsmlake.undo import is_interruption
-from lsmlake.write.prepare import Request, unstored
+from lsmlake.write.prepare import unstored
+from lsmlake.write.request import WriteRequest
 
 _WRITTEN = Batches()
 _OBSERVED = "lsmlake"
@@ -68,7 +69,7 @@ class Sink:
 
     table: Table
     writer_id: str | None
-    request: Request
+    request: WriteRequest
     checkpoint: str | None
     replaces: str | None
     arrival: Arrival | None = None
@@ -93,7 +94,7 @@ class Sink:
                 version = evolve(version, table.name, found, unstored(found, version.schema, self.request), compactions)
             clock = table.meta.env.clock
             began_ms = clock()
-            snapshot = table.runtime.upsert(version, df, identity, request=self.request, compact=None)
+            snapshot = table.runtime.upsert(version, df, replace(self.request, identity=identity))
             if snapshot is not None:
                 told = table.name, batch_id, snapshot.id, snapshot.delta_rows, (clock() - began_ms) / 1000
                 _log.info("%s: batch %d is in snapshot %d, %d rows written, %.2f s", *told)
@@ -110,7 +111,7 @@ def _arrived(*values: object) -> Sink:
 def sink(
     table: Table,
     writer_id: str | None,
-    request: Request,
+    request: WriteRequest,
     checkpoint: str | None,
     replaces: str | None,
     connect: bool,
@@ -137,7 +138,7 @@ def write_stream(
     df,
     checkpoint: str,
     trigger: Mapping[str, object],
-    request: Request,
+    request: WriteRequest,
     query_name: str | None,
     writer_id: str | None,
 ):

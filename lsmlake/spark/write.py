@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity, replayed
+from lsmlake.commit.identity import replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage
@@ -41,11 +41,10 @@ from lsmlake.types.sized_text import CHAR, SizedText, sized_text
 from lsmlake.types.type_text import backticked
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import Arrival, Ordered
-from lsmlake.write.bucket import base_states, write_alone, write_onto
 from lsmlake.write.intake import Intake
-from lsmlake.write.prepare import Request, check_sequence, delete_columns, optional_columns, prepare
-from lsmlake.write.replace import publish
-from lsmlake.write.upsert import inline_picker, upsert_rows
+from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import Part, bucket_messages, picker, publish, write_parts
 
 _BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
 
@@ -59,42 +58,32 @@ class _Write:
 
     base: Version
     columns: Sequence[str]
-    request: Request
+    request: WriteRequest
     compact: bool
     order: FrameOrder
     ordered: Ordered
 
 
-def upsert(
-    version: Version,
-    df,
-    identity: Identity,
-    *,
-    request: Request,
-    compact: bool | None,
-    uneven: set[str],
-) -> Snapshot | None:
+def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Snapshot | None:
     """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
     the driver; kept up to date."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
-    if done := replayed(version, identity):  # before the columns are checked: the table may have been altered since
+    if done := replayed(version, request.identity):  # before the columns are checked: the table may have been altered since
         return done
     schema, found = version.schema, _columns_of(df)
     order = FrameOrder.of(found, schema, request)
     columns = columns_for(schema, found, request, order.own)
-    if schema.append_only:
-        compact = False
-    pick = inline_picker(version, compact)
+    pick = None if schema.append_only else picker(version, request.compact)
     limit = collected.row_limit(version, pick, df, uneven)
     write = _Write(version, columns, request, pick is not None, order, _ordered(df, schema, order))
     collects = limit and not (order.expressions and request.cast is not None)  # the order is that of the converted values
     rows = collected.placed_rows(df, [*_values(columns), *_order_values(df, write)], limit) if collects else None
     if rows is not None:
         given, arrival = _arrived(rows, write)
-        return upsert_collected(version, given, identity, request, pick, arrival)
+        return upsert_collected(version, given, request, pick, arrival)
     parallelism = schema.parsed_options.layout.buckets if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
-    snapshot = _by_tasks(write, df, identity, parallelism)
+    snapshot = _by_tasks(write, df, parallelism)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(version.meta.paths.root)
     return snapshot
@@ -107,27 +96,25 @@ def _ordered(df, schema: Schema, order: FrameOrder) -> Ordered:
 
 
 def upsert_collected(
-    version: Version, rows: pa.Table, identity: Identity, request: Request, pick: Picker | None, arrival: Arrival | None = None
+    version: Version, rows: pa.Table, request: WriteRequest, pick: Picker | None, arrival: Arrival | None = None
 ) -> Snapshot | None:
-    """Writes rows that are in the driver, in process. `arrival`: see `upsert_rows`."""
+    """Writes rows that are in the driver, in process. `arrival`: their order; None: that of the table."""
     prepared, kept = prepare(rows, version.schema, request, None)
     if arrival is not None and kept is not None:
         arrival = arrival.take(kept)
-    if version.schema.append_only:
-        return publish(version, append_files(version, [prepared]), identity, request.replaces, request.check)
-    pick = collected.modest(pick, version.meta.env.limits.driver_merge_bytes)
-    return upsert_rows(version, prepared, identity, pick, request.replaces, request.check, arrival=arrival)
+    part = Part.of(prepared) if arrival is None else Part(prepared, arrival)
+    return write_parts(version, [part], request, collected.modest(pick, version.meta.env.limits.driver_merge_bytes))
 
 
-def _by_tasks(write: _Write, df, identity: Identity, parallelism: int) -> Snapshot | None:
+def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     placed = _placed(df, write, parallelism)
-    sent = replace(write, request=replace(write.request, check=None))  # only the driver commits
+    sent = replace(write, request=replace(write.request, requires=None))  # only the driver commits
     results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, sent), tasks.RESULT))
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    return publish(write.base, _one_per_bucket(write.base, messages), identity, write.request.replaces, write.request.check)
+    return publish(write.base, _one_per_bucket(write.base, messages), write.request)
 
 
 def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:
@@ -135,7 +122,7 @@ def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[Commit
     return joined(messages) if base.schema.append_only else messages
 
 
-def columns_for(schema: Schema, found: pa.Schema, request: Request, own: Collection[str] = ()) -> list[str]:
+def columns_for(schema: Schema, found: pa.Schema, request: WriteRequest, own: Collection[str] = ()) -> list[str]:
     """The columns that a write takes from data with the columns `found`. `own`: those that only the order of the rows reads.
     Raises InvalidData."""
     row_kind = request.row_kind and request.row_kind.column
@@ -226,16 +213,10 @@ def _numbered(column: int) -> str:
 
 
 def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    messages: list[CommitMessage] = []
-    outcome: object = messages
     try:
-        messages.extend(_messages(write, _unplaced(write, batches)))
+        outcome: object = _messages(write, _unplaced(write, batches))
     except LakeError as error:
-        write.base.meta.files.discard(messages)
         outcome = error
-    except BaseException:
-        write.base.meta.files.discard(messages)
-        raise
     yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the messages
 
 
@@ -254,38 +235,21 @@ def _arrived(rows: pa.Table, write: _Write) -> tuple[pa.Table, Arrival]:
     return rows.drop_columns([_ORDER, *by]).rename_columns(write.columns), arrival
 
 
-def write_here(
-    base: Version, columns: Sequence[str], placed: Iterator[Placed], identity: Identity, request: Request
-) -> Snapshot | None:
-    """Writes rows in this process, without a session, and commits once. If `identity` has committed before, `placed` is not
-    read."""
-    if done := replayed(base, identity):
+def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], request: WriteRequest) -> Snapshot | None:
+    """Writes rows in this process, without a session, and commits once. If `request.identity` has committed before, `placed` is
+    not read."""
+    if done := replayed(base, request.identity):
         return done
-    write = _Write(base, columns, request, inline_picker(base, None) is not None, FrameOrder(), Ordered.ALL)
-    messages: list[CommitMessage] = []
-    try:
-        messages.extend(_messages(write, placed))
-    except BaseException:
-        base.meta.files.discard(messages)
-        raise
-    return publish(base, messages, identity, request.replaces)
+    write = _Write(base, columns, request, picker(base, None) is not None, FrameOrder(), Ordered.ALL)
+    return publish(base, _messages(write, placed), request)
 
 
-def _messages(write: _Write, placed: Iterator[Placed]) -> Iterator[CommitMessage]:
+def _messages(write: _Write, placed: Iterator[Placed]) -> list[CommitMessage]:
     base = write.base
     if base.schema.append_only:
-        yield from append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed))
-        return
+        return append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed))
     pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
-    replaces = write.request.replaces is not None
-    with Intake(base.schema, write.request, changelog=not replaces) as intake:
+    with Intake(base.schema, write.request) as intake:
         for rows, numbers, arrival in placed:
-            intake.add(rows, numbers, arrival)
-        for bucket, rows, given in intake.sorted():
-            if replaces:
-                message = write_alone(base, bucket, rows)
-            else:
-                state = base_states(base, [bucket]).get(bucket) if pick else None
-                message = write_onto(base, bucket, rows, state, pick, given)
-            if message:
-                yield message
+            intake.add(rows, arrival, numbers)
+        return bucket_messages(base, intake, pick)

@@ -27,10 +27,8 @@ from lsmlake.sql.names import full_name
 from lsmlake.sql.token_reader import Words
 from lsmlake.tables.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
 from lsmlake.tables.version import Version
-from lsmlake.write.append import append_tables
-from lsmlake.write.prepare import Request
-from lsmlake.write.upsert import inline_picker
-from lsmlake.write.upsert_tables import upsert_tables
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import write_tables
 
 _ROUNDS = 5
 _FORM = (
@@ -215,10 +213,7 @@ class Counted:
 
 
 def _written(table: Table, version: Version, rows: Counted, identity: Identity) -> Snapshot | None:
-    request = Request(cast=Cast(table.runtime.zone))
-    if version.schema.append_only:
-        return append_tables(version, rows, request, identity)
-    return upsert_tables(version, rows, request, identity, inline_picker(version, None))
+    return write_tables(version, rows, WriteRequest(identity, cast=Cast(table.runtime.zone)))
 
 
 def _report(rows: int, files: int, skipped: int, snapshot: Snapshot | None) -> pa.Table:

@@ -38,8 +38,9 @@ from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type
 from lsmlake.write.arrival import Ordered
-from lsmlake.write.prepare import Request
-from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.replace import Replacement
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import publish
 
 Prepare = Callable[[exp.Expression], Prepared]
 
@@ -137,8 +138,8 @@ class Inserts:
         table, version = self.catalog.table(target), self.catalog.newest(target)
         condition = _condition(_static(node if node.args.get("partition") else target, self.text))
         if condition is None:
-            identity = Identity(version.meta.env.ids())
-            return lambda: publish(version, [], identity, Replacement(everything=True))
+            request = WriteRequest(Identity(version.meta.env.ids()), replaces=Replacement(everything=True))
+            return lambda: publish(version, [], request)
         replaces = self._replacement(table, version, condition)
         return lambda: write_rows(table, version, version.schema.row_columns.empty_table(), replaces)
 
@@ -197,10 +198,10 @@ def _replaced(made: _Insertion, mode: str) -> Iterator[str]:
 def write_rows(
     table: Table, version: Version, rows: object, replaces: Replacement | None, ordered: Ordered = Ordered.ALL
 ) -> Snapshot | None:
-    """Adds rows to a table, or replaces some by them, as one commit. `ordered`: see `Request`."""
+    """Adds rows to a table, or replaces some by them, as one commit. `ordered`: see `WriteRequest`."""
     compact = None if replaces is None and not version.schema.append_only else False
-    identity, request = Identity(version.meta.env.ids()), Request(replaces=replaces, ordered=ordered)
-    return write(version, table.runtime, table.name, rows, request, identity, compact)
+    request = WriteRequest(Identity(version.meta.env.ids()), ordered=ordered, compact=compact, replaces=replaces)
+    return write(version, table.runtime, table.name, rows, request)
 
 
 def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expression:

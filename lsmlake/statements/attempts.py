@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsmlake.commit.requirements import Overtaken
-from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound
+from lsmlake.commit.retries import Waits, attempts
+from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.isolation import ISOLATIONS
@@ -16,7 +17,7 @@ from lsmlake.storage.env import Env
 from lsmlake.tables.version import Version
 
 _ROUNDS = 100
-_WAIT_MAX_MS = 500
+_WAITS = Waits(first_ms=5, longest_ms=500)
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,17 @@ def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> Dml
     Raises:
         CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
     """
-    meta, env, wait_ms = version.meta, version.meta.env, 10
-    for attempt in range(_ROUNDS):
+    meta = version.meta
+    failed, cure = (
+        "other commits changed the rows of the statement on every attempt",
+        "run it again, or run fewer statements on the same rows at a time",
+    )
+    for attempt in attempts(meta.env, _ROUNDS, failed, meta.paths.root, cure, _WAITS):
         if attempt:
-            env.sleep(wait_ms * env.random() / 1000)
-            wait_ms = min(2 * wait_ms, _WAIT_MAX_MS)
             version = Version.latest(meta)
         try:
             with version.unless_expired():
                 return evaluate(version)
         except (Overtaken, SnapshotNotFound):  # the rows that it read have changed, or are gone
             continue
-    raise CommitConflict(
-        "other commits changed the rows of the statement on every attempt",
-        where=meta.paths.root,
-        found=f"{_ROUNDS} attempts",
-        cure="run it again, or run fewer statements on the same rows at a time",
-    )
+    raise AssertionError("attempts ends with an error")

@@ -15,12 +15,12 @@ from lsmlake.read.scan import read_plan
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.version import Version
 from lsmlake.write.changeable import check_deletable
-from lsmlake.write.prepare import Request, delete_columns
+from lsmlake.write.prepare import delete_columns
 from lsmlake.write.read_set import Wanted
+from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.upsert import inline_picker
-from lsmlake.write.upsert_tables import upsert_tables
-from lsmlake.write.write_conflicts import KeysWritten
+from lsmlake.write.write import write_tables
+from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
@@ -39,7 +39,7 @@ def _by_position(version: Version, predicate: Predicate | None, wanted: Wanted |
 
 def _by_key(version: Version, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     check_deletable(version.schema, version.meta.paths.root)
-    columns, deleted = delete_columns(version.schema, Request(deletes=True)), 0
+    columns, deleted = delete_columns(version.schema, WriteRequest(deletes=True)), 0
 
     def keys() -> Iterator[pa.Table]:
         nonlocal deleted
@@ -47,6 +47,7 @@ def _by_key(version: Version, predicate: Predicate | None, wanted: Wanted | None
             deleted += table.num_rows
             yield table
 
-    request = Request(deletes=True, of_rows=True, check=KeysWritten(version, wanted).check)
-    snapshot = upsert_tables(version, keys(), request, Identity(version.meta.env.ids()), inline_picker(version, None))
+    identity = Identity(version.meta.env.ids())
+    request = WriteRequest(identity, deletes=True, of_rows=True, requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_tables(version, keys(), request)
     return DmlReport(snapshot, deleted=deleted)

@@ -35,12 +35,12 @@ from lsmlake.write.append import append_files
 from lsmlake.write.arrival import Arrival
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
-from lsmlake.write.prepare import Request, delete_columns, prepare
+from lsmlake.write.prepare import delete_columns, prepare
 from lsmlake.write.read_set import Wanted
+from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.upsert import inline_picker
-from lsmlake.write.upsert_tables import Part, upsert_parts
-from lsmlake.write.write_conflicts import KeysWritten
+from lsmlake.write.write import Part, picker, write_parts
+from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:
@@ -103,12 +103,12 @@ def _by_position(version: Version, join: Join, predicate: Predicate | None, want
                 removed.setdefault(number, []).append(positions)
                 if kept:
                     old = target.fetch(number, positions, kept)
-                    yield prepare(_updated(old, rows, schema), schema, Request(), None)[0]
+                    yield prepare(_updated(old, rows, schema), schema, WriteRequest(), None)[0]
             if not kept:
-                yield prepare(_updated(None, table, schema), schema, Request(), None)[0]
+                yield prepare(_updated(None, table, schema), schema, WriteRequest(), None)[0]
         for rows in join.inserts():
             counts["inserted"] += rows.num_rows
-            yield prepare(_complete(rows, schema), schema, Request(), None)[0]
+            yield prepare(_complete(rows, schema), schema, WriteRequest(), None)[0]
 
     added = append_files(version, new_rows())
     try:
@@ -160,7 +160,7 @@ def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Tabl
 
 def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
     schema, statement = version.schema, join.statement
-    deleting = Request(deletes=True, of_rows=True)
+    deleting = WriteRequest(deletes=True, of_rows=True)
     own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
     target = Target(_planned(version, predicate), list(dict.fromkeys([*own, *statement.needs(TARGET)])))
     merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
@@ -180,21 +180,19 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: W
                     old = _beside(old, target.fetch(number, rows[POSITION].to_numpy(), missing))
                 new = _updated(old, rows, schema)
                 check_replaces(schema, old, new, schema.columns.names)
-                yield _part(new, Request())
+                yield _part(new, WriteRequest())
         for table in join.deletes([TARGET + name for name in own]):
             counts["deleted"] += table.num_rows
             yield _part(_own(table, schema, delete_columns(schema, deleting)), deleting)
         for rows in join.inserts():
             counts["inserted"] += rows.num_rows
-            yield _part(_complete(rows, schema), Request())
+            yield _part(_complete(rows, schema), WriteRequest())
 
-    def _part(rows: pa.Table, request: Request) -> Part:
-        prepared = prepare(rows, schema, request, None)[0]
-        return Part(prepared, Arrival(np.arange(prepared.num_rows)))
+    def _part(rows: pa.Table, request: WriteRequest) -> Part:
+        return Part.of(prepare(rows, schema, request, None)[0])
 
-    request = Request(check=KeysWritten(version, wanted).check)
-    identity = Identity(version.meta.env.ids())
-    snapshot = upsert_parts(version, _in_sequence(parts()), request, identity, inline_picker(version, None))
+    request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_parts(version, _in_sequence(parts()), request, picker(version, None))
     return DmlReport(snapshot, **counts)
 
 

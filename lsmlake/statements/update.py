@@ -19,12 +19,12 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_replaces, check_updatable
-from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.prepare import prepare
 from lsmlake.write.read_set import Wanted
+from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
-from lsmlake.write.upsert import inline_picker
-from lsmlake.write.upsert_tables import upsert_tables
-from lsmlake.write.write_conflicts import KeysWritten
+from lsmlake.write.write import write_tables
+from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
@@ -55,7 +55,7 @@ def _by_position(version: Version, assigned: Columns, predicate: Predicate | Non
     if not removed:
         return DmlReport()
     old = (rows for one in removed for rows in rows_at(version, one, schema.columns.names))
-    new = (prepare(_replaced(rows, assigned), schema, Request(), None)[0] for rows in old)
+    new = (prepare(_replaced(rows, assigned), schema, WriteRequest(), None)[0] for rows in old)
     snapshot = replace_rows(version, removed, append_files(version, new), wanted, rewritten)
     return DmlReport(snapshot, updated=sum(one.rows for one in removed))
 
@@ -78,8 +78,8 @@ def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, wa
             updated += new.num_rows
             yield new.select(written)
 
-    request = Request(check=KeysWritten(version, wanted).check)
-    snapshot = upsert_tables(version, replaced(), request, Identity(version.meta.env.ids()), inline_picker(version, None))
+    request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_tables(version, replaced(), request)
     return DmlReport(snapshot, updated=updated)
 
 

@@ -9,19 +9,15 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity, replayed
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Version
 from lsmlake.write.bucket import bucket_codes
-from lsmlake.write.prepare import Request, prepare
-from lsmlake.write.replace import publish
 
 LEVEL = 1
 """The level of all files of append-only tables."""
@@ -49,32 +45,6 @@ def check_keyed(schema: Schema, name: str, verb: str, cure: str | Wording) -> No
             found="an append-only table",
             cure=cure,
         )
-
-
-def append_tables(version: Version, tables: Iterable[pa.Table], request: Request, identity: Identity) -> Snapshot | None:
-    """Writes all rows in one commit, buffering `write-buffer-size` at a time; `request.replaces` makes it an overwrite. If
-    `identity` has committed before, `tables` is not read.
-
-    Raises:
-        InvalidData: A row is invalid; row numbers count through all tables. Nothing is committed.
-    """
-    if done := replayed(version, identity):
-        return done
-    messages = append_files(version, _prepared(tables, version.schema, request))
-    return publish(version, messages, identity, request.replaces, properties=request.properties())
-
-
-def _prepared(tables: Iterable[pa.Table], schema: Schema, request: Request) -> Iterator[pa.Table]:
-    first = 0
-    for table in tables:
-        if table.num_rows:
-            yield prepare(table, schema, request, first)[0]
-        first += table.num_rows
-
-
-def appended_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
-    """Writes all rows to files, and returns one message per bucket. An error removes what was written. Raises InvalidData."""
-    return append_files(version, _prepared(tables, version.schema, Request()))
 
 
 def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:

@@ -61,11 +61,6 @@ class Arrival:
     by: pa.Table | None = None
     ordered: Ordered = Ordered.ALL
 
-    @property
-    def of_data(self) -> bool:
-        """Whether the order is that of the places of all rows."""
-        return self.by is None and self.ordered is Ordered.ALL
-
     @staticmethod
     def joined(parts: Sequence[Arrival]) -> Arrival:
         """The arrival of all rows of some tables."""
@@ -76,10 +71,10 @@ class Arrival:
         """The arrival of some of the rows."""
         return replace(self, places=self.places[rows], by=None if self.by is None else self.by.take(pa.array(rows)))
 
-    def ranks(self) -> np.ndarray:
-        """A number for each row; of two rows the greater one arrived later."""
+    def ranks(self) -> np.ndarray | None:
+        """A number for each row; of two rows the greater one arrived later. None: they arrived in the order of the rows."""
         if self.by is None:
-            return self.places
+            return None if (self.places[1:] > self.places[:-1]).all() else self.places
         found = np.empty(len(self.places), np.int64)
         found[np.lexsort((self.places, self._by_ranks()))] = np.arange(len(self.places))
         return found

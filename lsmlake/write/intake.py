@@ -28,7 +28,8 @@ from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import fold, in_replay_order, split, split_input, split_unfolded
-from lsmlake.write.prepare import Request, prepare, with_input_kinds, without_input_kinds
+from lsmlake.write.prepare import prepare, with_input_kinds, without_input_kinds
+from lsmlake.write.request import WriteRequest
 
 Numbers = "pa.ChunkedArray | np.ndarray"
 
@@ -46,18 +47,22 @@ class Intake:
     """Collects tables with `add`, then yields the rows of each bucket, sorted and combined. A context manager: it removes its
     spills at the end.
 
-    `request`: how to prepare the rows when they are sorted. None: the added rows are prepared already. `changelog`: whether the
-    write reports its rows where the input is the changelog.
+    `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
     """
 
-    def __init__(self, schema: Schema, request: Request | None, *, changelog: bool = True) -> None:
-        self.schema, self.request = schema, request
-        self.tables: list[tuple[pa.Table, Numbers, Arrival]] = []
+    def __init__(self, schema: Schema, request: WriteRequest, *, prepared: bool = False) -> None:
+        self.schema, self.request, self.prepared = schema, request, prepared
+        self.tables: list[tuple[pa.Table, Arrival, Numbers | None]] = []
         self.bytes = 0
         self.ordered = Ordered.ALL
         self.spill: Spill | None = None
         self.kinds = False  # whether any spilled row is not +I
-        self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and changelog
+        self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and request.replaces is None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether no row was spilled."""
+        return self.spill is None
 
     def __enter__(self) -> Intake:
         return self
@@ -66,12 +71,13 @@ class Intake:
         if self.spill is not None:
             self.spill.close()
 
-    def add(self, rows: pa.Table, numbers: Numbers, arrival: Arrival) -> None:
-        """Adds rows with their bucket numbers. Invalid rows raise InvalidData here or in `sorted`."""
-        self.tables.append((rows, numbers, arrival))
+    def add(self, rows: pa.Table, arrival: Arrival, numbers: Numbers | None = None) -> None:
+        """Adds rows. `numbers`: of their buckets, if known. Invalid rows raise InvalidData here or in `sorted`."""
+        self.tables.append((rows, arrival, numbers))
         self.ordered = arrival.ordered
         self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
-        if self.bytes >= self.schema.parsed_options.write.buffer_bytes:
+        several = len(self.tables) > 1 or self.spill is not None  # a single table is in memory already
+        if several and self.bytes >= self.schema.parsed_options.write.buffer_bytes:
             self.spill = self.spill or Spill()
             self.spill.write(self._unmerged())
 
@@ -91,19 +97,20 @@ class Intake:
         for bucket in sorted(self.spill.keys(), key=str):
             yield BucketRows(bucket, self._merged(bucket), self._changelog(bucket) if self.writes_changelog else ())
 
-    def _prepared(self) -> tuple[pa.Table, np.ndarray, Arrival]:
-        """Returns the rows in memory, prepared, with their bucket numbers and arrival. Empties the buffer."""
+    def _prepared(self) -> tuple[pa.Table, np.ndarray | None, Arrival]:
+        """Returns the rows in memory, prepared, with their bucket numbers, if known, and arrival. Empties the buffer."""
         buffered, self.tables, self.bytes = self.tables, [], 0
-        data = pa.concat_tables(
-            with_kinds([rows for rows, _, _ in buffered]) if self.request is None else [rows for rows, _, _ in buffered]
-        )
-        numbers = np.concatenate([np.asarray(n) for _, n, _ in buffered])
-        arrival = Arrival.joined([arrival for _, _, arrival in buffered])
+        tables, arrivals, known = zip(*buffered, strict=True)
         del buffered
-        if self.request is None:
+        data = pa.concat_tables(with_kinds(list(tables)) if self.prepared else tables)
+        numbers = None if known[0] is None else np.concatenate([np.asarray(one) for one in known])
+        arrival = Arrival.joined(arrivals)
+        if self.prepared:
             return data, numbers, arrival
         rows, kept = prepare(data, self.schema, self.request, None)
-        return (rows, numbers, arrival) if kept is None else (rows, numbers[kept], arrival.take(kept))
+        if kept is None:
+            return rows, numbers, arrival
+        return rows, None if numbers is None else numbers[kept], arrival.take(kept)
 
     def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
         """Yields the rows in memory by bucket, for a spill."""

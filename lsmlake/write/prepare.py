@@ -5,8 +5,7 @@ The writer in this process, the tasks of Spark and the spills of a large write a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,40 +16,18 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.row_kinds import with_kind
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema import rowkind
-from lsmlake.schema.conform import Cast, check_names, conform
+from lsmlake.schema.conform import check_names, conform
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.schema import RESERVED, Schema
-from lsmlake.write.arrival import Ordered
 from lsmlake.write.order import Order, commit_columns_in
-from lsmlake.write.order_by import OrderBy
-from lsmlake.write.replace import Check, Replacement
+from lsmlake.write.request import WriteRequest
 
 INPUT_KIND = f"{RESERVED}input_kind"
 """A column of prepared rows if the input is the table's changelog: the row kinds before `MergeRule.stored` changed them."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """The parameters of a write. `row_kind`: the column with row kinds. `deletes`: the rows are keys to delete;
-    `ignore_sequence`: delete rows whatever their sequence. `of_rows`: the keys to delete were read from
-    rows, so a null sequence is that of its row. `cast`: convert values. `replaces`: the write is an overwrite. `check`: what the
-    commit requires. `order_by`: the order of the rows of a key. `ordered`: whether those of data in this process have one without
-    it. `properties`: those of the snapshot, when all rows are written."""
-
-    row_kind: rowkind.Source | None = None
-    deletes: bool = False
-    ignore_sequence: bool = False
-    of_rows: bool = False
-    cast: Cast | None = None
-    replaces: Replacement | None = None
-    check: Check | None = None
-    properties: Callable[[], Mapping[str, str]] = dict
-    order_by: OrderBy | None = None
-    ordered: Ordered = Ordered.ALL
-
-
-def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
+def delete_columns(schema: Schema, request: WriteRequest) -> tuple[str, ...]:
     """Returns the columns of a delete by key: the primary key and, unless it ignores sequences, the columns of
     `sequence.field`."""
     sequence = () if request.ignore_sequence else schema.parsed_options.merge.sequence_field
@@ -58,7 +35,7 @@ def delete_columns(schema: Schema, request: Request) -> tuple[str, ...]:
 
 
 def prepare(
-    data: pa.Table, schema: Schema, request: Request = Request(), first_row: int | None = 0
+    data: pa.Table, schema: Schema, request: WriteRequest = WriteRequest(), first_row: int | None = 0
 ) -> tuple[pa.Table, np.ndarray | None]:
     """Returns the rows to store, and the numbers of the rows of `data` they come from, ascending (None: all rows are stored).
 
@@ -81,7 +58,7 @@ def prepare(
     return rows, kept
 
 
-def _given(data: pa.Table, schema: Schema, request: Request, first_row: int | None) -> tuple[pa.Table, np.ndarray | None]:
+def _given(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int | None) -> tuple[pa.Table, np.ndarray | None]:
     source, kinds = row_kind_source(schema, request), None
     if source is not None:
         kinds = rowkind.parse(data, source, first_row)
@@ -95,19 +72,19 @@ def _given(data: pa.Table, schema: Schema, request: Request, first_row: int | No
     return _with_kinds(rows, kinds, schema)
 
 
-def row_kind_source(schema: Schema, request: Request) -> rowkind.Source | None:
+def row_kind_source(schema: Schema, request: WriteRequest) -> rowkind.Source | None:
     """Returns the column with the row kinds of a write, None if there is none."""
     field = schema.parsed_options.write.rowkind_field
     return request.row_kind or (rowkind.Source(field) if field else None)
 
 
-def order_of(found: pa.Schema, schema: Schema, request: Request) -> Order:
+def order_of(found: pa.Schema, schema: Schema, request: WriteRequest) -> Order:
     """The order of the rows of a write from data with the columns `found`."""
     source = row_kind_source(schema, request)
     return Order() if request.deletes else Order.of(request.order_by, found, schema, source and source.column)
 
 
-def unstored(found: pa.Schema, schema: Schema, request: Request) -> tuple[str, ...]:
+def unstored(found: pa.Schema, schema: Schema, request: WriteRequest) -> tuple[str, ...]:
     """The columns of data that no write stores: the row kinds, and the order of a change feed."""
     kinds = () if request.row_kind is None else (request.row_kind.column,)
     return (*kinds, *commit_columns_in(found, schema))
@@ -136,7 +113,7 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
     return frozenset(field.name for field in schema.columns if field.nullable and field.name not in needed)
 
 
-def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | None) -> pa.Table:
+def _deletes(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int | None) -> pa.Table:
     """Returns delete rows; all columns except `delete_columns` are null."""
     names, options = delete_columns(schema, request), schema.parsed_options
     check_sequence(data.column_names, schema, request)
@@ -162,7 +139,7 @@ def _deletes(data: pa.Table, schema: Schema, request: Request, first_row: int | 
     return _stored(pa.table(columns, schema=schema.row_columns), np.full(keys.num_rows, kind, np.int8), schema)
 
 
-def check_sequence(found: Sequence[str], schema: Schema, request: Request) -> None:
+def check_sequence(found: Sequence[str], schema: Schema, request: WriteRequest) -> None:
     """Raises InvalidData if the columns `found` lack the sequence of a delete. Without it the delete would be older than any row
     with a sequence and delete nothing."""
     names = delete_columns(schema, request)

@@ -1,4 +1,4 @@
-"""What an overwrite replaces, and the publication of what a write made.
+"""What an overwrite replaces.
 
 A write to replace a bucket reads nothing of the bucket: it makes one run at the last level, and the commit removes the files that
 the bucket has when the snapshot is published. So it never conflicts with other writers: rows of commits before it are replaced,
@@ -7,33 +7,23 @@ rows of commits after it stay. The snapshot has no changelog; readers of changes
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, LakeError, RowPlace, Wording
-from lsmlake.format.files import Bucket, CommitMessage
-from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.levels import Levels
+from lsmlake.commit.rebase import replacing
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
+from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
-_log = logging.getLogger("lsmlake")
-
-Check = Callable[[Version, Sequence[CommitMessage]], None]
-"""Is given the version that a commit follows, in each attempt, and what was written. Raises Overtaken if the rows depend on
-another version."""
 _DIVIDED = Wording(
     "use the bounds of partitions, or delete the rows by delete(where) and append the new ones",
     command="use the bounds of partitions, or delete the rows by `lsmlake sql` and load the new ones",
@@ -110,6 +100,33 @@ class Replacement:
         )
 
 
+@dataclass
+class Overwrite:
+    """Restates the messages of an overwrite for each attempt to commit: they replace what the chosen buckets hold then, so rows
+    that other commits added before the publication are replaced, too.
+
+    Args:
+        messages: one per bucket with new rows; written as if the bucket was empty.
+        choose: those of the buckets that are replaced, which include those of `messages`.
+    """
+
+    messages: Sequence[CommitMessage]
+    choose: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]]
+    _planned: tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]] | None = field(default=None, init=False)
+
+    @staticmethod
+    def of(replaces: Replacement, schema: Schema, messages: Sequence[CommitMessage]) -> Overwrite:
+        """The overwrite of a `Replacement`."""
+        return Overwrite(messages, partial(replaces.chosen, schema, messages))
+
+    def restate(self, now: Version) -> Sequence[CommitMessage]:
+        there = now.states(statistics=False)
+        states = {bucket: there[bucket] for bucket in self.choose(there) if bucket in there}
+        if self._planned is None or self._planned[0] != states:  # otherwise the manifest of the last attempt still fits
+            self._planned = states, replacing(self.messages, states)
+        return self._planned[1]
+
+
 def _decided(found: bool | None, bucket: Bucket, schema: Schema) -> bool:
     """Raises InvalidQuery if the condition is true of some rows of the partition only."""
     if found is None:
@@ -153,46 +170,3 @@ def partition_predicate(schema: Schema, where: str | Predicate, zone: str, now: 
             cure="remove the other columns",
         )
     return predicate
-
-
-def publish(
-    version: Version,
-    messages: Sequence[CommitMessage],
-    identity: Identity,
-    replaces: Replacement | None,
-    check: Check | None = None,
-    properties: Mapping[str, str] = {},
-) -> Snapshot | None:
-    """Commits what a write made. Returns None if there was nothing to commit. `check`, `properties`: see `Request`."""
-
-    def restated(now: Version) -> Sequence[CommitMessage]:
-        check(now, messages)
-        return messages
-
-    if not messages and (replaces is None or check is not None):
-        return None
-    if check is not None:
-        committed = commit(version, messages, identity, properties, restated=restated)
-    elif replaces is not None:
-        chosen = partial(replaces.chosen, version.schema, messages)
-        committed = commit(version, messages, identity, properties, replaces=chosen)
-    else:
-        committed = commit(version, messages, identity, properties)
-    snapshot = committed.snapshot
-    if snapshot is not None and _log.isEnabledFor(logging.INFO):
-        _tell(version.meta, snapshot, messages)
-    return snapshot
-
-
-def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
-    """Says in the log what a write has made of its buckets, which it reads."""
-    compact_ms = [message.compact_ms for message in messages if message.compact is not None]
-    told = meta.paths.root, snapshot.id, snapshot.delta_rows, len(messages), len(compact_ms)
-    try:
-        states = Version.at(meta, snapshot).states([message.bucket for message in messages])
-    except LakeError as error:  # the write has succeeded; such as a snapshot that has expired already
-        _log.info("%s: snapshot %d, %d rows, %d buckets, %d of them compacted; their runs are not known: %s", *told, error)
-        return
-    runs = max((len(Levels.of(state.files).level0_runs) for state in states.values()), default=0)
-    line = "%s: snapshot %d, %d rows, %d buckets, %d of them compacted in %.2f s, at most %d runs at level 0"
-    _log.info(line, *told, sum(compact_ms) / 1000, runs)

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
-from lsmlake.commit.requirements import Overtaken
+from lsmlake.commit.request import Request
+from lsmlake.commit.requirements import Overtaken, Requirement
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
 from lsmlake.files.data_writer import Origin, nan_columns_of
@@ -41,8 +42,8 @@ class Rewritten(NamedTuple):
 
 
 @dataclass
-class RowEdit:
-    """Called in each attempt to commit, with the version to follow; returns the messages for it.
+class RowEdit(Requirement):
+    """Requires that the rows to remove are live, and restates the messages: the vectors of other commits are united with its own.
 
     Args:
         base: The version that the statement read.
@@ -68,13 +69,16 @@ class RowEdit:
         ]
         return [*self.added, *kept]
 
-    def __call__(self, now: Version) -> Sequence[CommitMessage]:
+    def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
         if now.schema.id != self.base.schema.id:
             raise Overtaken
-        buckets = {one.bucket for one in self.removed}
-        states = now.states(buckets, statistics=False) if buckets else {}
         if now.number != self.base.number and self.wanted is not None:
             check_no_new_rows(self.base, now, self.wanted)
+
+    def restate(self, now: Version) -> Sequence[CommitMessage]:
+        """The messages for a version. Raises Overtaken if one of the rows is gone."""
+        buckets = {one.bucket for one in self.removed}
+        states = now.states(buckets, statistics=False) if buckets else {}
         for one in self.removed:
             _check_live(one, states)
         refs = {one.file.name: states[one.bucket].vectors.get(one.file.name) for one in self.removed}
@@ -190,7 +194,8 @@ def replace_rows(
         version.meta.files.discard(added)
         raise
     edit = RowEdit(version, removed, files, added, wanted)
-    return commit(version, edit.first(), Identity(version.meta.env.ids()), restated=edit).snapshot
+    request = Request(Identity(version.meta.env.ids()), edit.first(), (edit,), edit.restate, remade=True)
+    return commit(version, request).snapshot
 
 
 def rewritten(version: Version, removed: Sequence[Matched]) -> list[Rewritten]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.requirements import Overtaken
+from lsmlake.commit.requirements import Overtaken, Requirement
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.files import BucketState, CommitMessage, DataFile
@@ -32,7 +32,7 @@ from lsmlake.write.read_set import Wanted
 
 
 @dataclass(frozen=True)
-class KeysWritten:
+class KeysUnchanged(Requirement):
     """`base`: the version that the statement read. `wanted`: rows that overtake it if they are new; None: none do."""
 
     base: Version

@@ -24,11 +24,11 @@ from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.attempts import moment_of
-from lsmlake.tables.version import Version
 from lsmlake.write.append import check_append_only, check_keyed
 from lsmlake.write.order_by import OrderBy
-from lsmlake.write.prepare import Request
-from lsmlake.write.replace import Replacement, publish
+from lsmlake.write.replace import Replacement
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import publish
 
 
 @verbs_of("Table")
@@ -78,9 +78,10 @@ class Writing(Handle):
         """
         version = self.version
         check_append_only(version.schema, self.name)
-        request = Request(cast=self._cast(cast))
         files = FileOptions.of(null_values, delimiter, encoding)
-        return self._write(data, request, self._identity(writer_id, commit_id), False, version, files, evolving=evolve)
+        identity = self._identity(writer_id, commit_id)
+        request = WriteRequest(identity, cast=self._cast(cast), files=files, evolve=evolve, compact=False)
+        return write(version, self.runtime, self.name, data, request)
 
     def upsert(
         self,
@@ -144,9 +145,16 @@ class Writing(Handle):
         """
         version = self.version
         check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
-        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), order_by=self._order(order_by))
-        files = FileOptions.of(null_values, delimiter, encoding)
-        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, files, evolving=evolve)
+        request = WriteRequest(
+            self._identity(writer_id, commit_id),
+            rowkind.Source.of(row_kind),
+            cast=self._cast(cast),
+            order_by=self._order(order_by),
+            files=FileOptions.of(null_values, delimiter, encoding),
+            evolve=evolve,
+            compact=compact,
+        )
+        return write(version, self.runtime, self.name, data, request)
 
     def delete_keys(
         self,
@@ -175,9 +183,15 @@ class Writing(Handle):
         """
         version = self.version
         check_keyed(version.schema, self.name, "delete_keys", "use delete(where=...)")
-        request = Request(deletes=True, ignore_sequence=ignore_sequence, cast=self._cast(cast))
-        files = FileOptions.of(null_values, delimiter, encoding)
-        return self._write(data, request, self._identity(writer_id, commit_id), compact, version, files)
+        request = WriteRequest(
+            self._identity(writer_id, commit_id),
+            deletes=True,
+            ignore_sequence=ignore_sequence,
+            cast=self._cast(cast),
+            files=FileOptions.of(null_values, delimiter, encoding),
+            compact=compact,
+        )
+        return write(version, self.runtime, self.name, data, request)
 
     def overwrite(
         self,
@@ -235,10 +249,16 @@ class Writing(Handle):
             check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
         if order_by is not None:
             check_keyed(version.schema, self.name, "order_by", "leave order_by out: no row replaces another one")
-        order = self._order(order_by)
-        request = Request(rowkind.Source.of(row_kind), cast=self._cast(cast), replaces=replaces, order_by=order)
-        files = FileOptions.of(null_values, delimiter, encoding)
-        return self._write(data, request, self._identity(writer_id, commit_id), False, version, files)
+        request = WriteRequest(
+            self._identity(writer_id, commit_id),
+            rowkind.Source.of(row_kind),
+            cast=self._cast(cast),
+            order_by=self._order(order_by),
+            files=FileOptions.of(null_values, delimiter, encoding),
+            compact=False,
+            replaces=replaces,
+        )
+        return write(version, self.runtime, self.name, data, request)
 
     def truncate(self) -> Snapshot | None:
         """Remove all rows, as one commit. Reads no data file; older snapshots keep the rows until they expire.
@@ -251,25 +271,14 @@ class Writing(Handle):
         Raises:
             CommitConflict: other commits won the race every time. Nothing was committed.
         """
-        return publish(self.version, [], Identity(self.meta.env.ids()), Replacement(everything=True))
+        request = WriteRequest(Identity(self.meta.env.ids()), replaces=Replacement(everything=True))
+        return publish(self.version, [], request)
 
     def _order(self, given: OrderKeys | None) -> OrderBy | None:
         return OrderBy.of(given, self.runtime.zone)
 
     def _cast(self, cast: bool) -> Cast | None:
         return Cast(self.runtime.zone) if cast else None
-
-    def _write(
-        self,
-        data: Data,
-        request: Request,
-        identity: Identity,
-        compact: bool | None,
-        version: Version,
-        files: FileOptions,
-        evolving: bool = False,
-    ) -> Snapshot | None:
-        return write(version, self.runtime, self.name, data, request, identity, compact, evolving, files)
 
     def _check_names(self, **names: str | Path | None) -> None:
         """Raises InvalidData if one of these arguments is an empty text, which is no name."""
@@ -352,7 +361,7 @@ class Writing(Handle):
         request = self._streamed(row_kind, order_by, cast)
         return self.runtime.write_stream(self, df, checkpoint, trigger or {}, request, query_name, writer_id)
 
-    def _streamed(self, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> Request:
+    def _streamed(self, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> WriteRequest:
         if order_by is not None:
             check_keyed(self.version.schema, self.name, "order_by", "leave order_by out: no row replaces another one")
-        return Request(rowkind.Source.of(row_kind), cast=self._cast(cast), order_by=self._order(order_by))
+        return WriteRequest(row_kind=rowkind.Source.of(row_kind), cast=self._cast(cast), order_by=self._order(order_by))

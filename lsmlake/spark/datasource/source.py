@@ -34,7 +34,7 @@ from lsmlake.statements.attempts import moment_of
 from lsmlake.tables.version import Version
 from lsmlake.types.widening import widens
 from lsmlake.write.order import commit_columns_in
-from lsmlake.write.prepare import Request
+from lsmlake.write.request import WriteRequest
 
 Writer = TypeVar("Writer", BatchWriter, StreamWriter)
 
@@ -119,7 +119,7 @@ class LakeSource(DataSource):
             unstored, compactions = commit_columns_in(found, version.schema), partial(table.runtime.compactions, table.meta)
             version = evolve(version, table.name, found, unstored, compactions)
         order_by = given.order_by(not version.schema.append_only)
-        return kind(self.package, table, version.schema, found, Request(replaces=replaces, order_by=order_by))
+        return kind(self.package, table, version.schema, found, WriteRequest(replaces=replaces, order_by=order_by))
 
 
 def _offered(given: Given, table: Table) -> Schema:

@@ -42,8 +42,9 @@ from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
 from lsmlake.write.order import Order
-from lsmlake.write.prepare import Request, order_of, prepare
-from lsmlake.write.replace import publish
+from lsmlake.write.prepare import order_of, prepare
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import publish
 
 _MESSAGE_BYTES = 1 << 20  # in memory; Spark collects the messages of all tasks on the driver
 _STAGED = "staged-rows"
@@ -68,7 +69,7 @@ class _Writer(WithPackage):
     """One write: Spark calls `write` in each task, and `commit` or `abort` once with the messages of all tasks, in order of their
     partitions."""
 
-    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, request: Request):
+    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, request: WriteRequest):
         """`schema`: of the table. Raises InvalidData if the columns do not fit."""
         self.package, self.table, self.schema, self.request = package, table, schema, request
         self.order = Order() if schema.append_only else order_of(columns, schema, request)
@@ -120,12 +121,12 @@ class _Writer(WithPackage):
         prepare(self.order.without_own(rows), self.schema, self.request, None)
 
     def _commit(self, messages: Messages, identity: Identity) -> None:
-        version, sent = self._version(), _sent(messages)
+        version, sent, request = self._version(), _sent(messages), replace(self.request, identity=identity)
         try:
             if self.schema.append_only:
-                publish(version, joined(_written(sent)), identity, self.request.replaces)
+                publish(version, joined(_written(sent)), request)
             else:
-                write.write_here(version, self.columns, self._placed(sent), identity, self.request)
+                write.write_here(version, self.columns, self._placed(sent), request)
         finally:
             self._remove_staged(sent)
 

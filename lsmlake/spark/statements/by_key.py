@@ -18,9 +18,9 @@ from lsmlake.spark.statements.statement import Statement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
-from lsmlake.write.prepare import Request, delete_columns
-from lsmlake.write.replace import Check
-from lsmlake.write.write_conflicts import KeysWritten
+from lsmlake.write.prepare import delete_columns
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_conflicts import KeysUnchanged
 
 _KIND = "_lsmlake_kind"
 
@@ -35,37 +35,34 @@ def run(statement: Statement) -> DmlReport:
     counts = Observation()
     numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
     rows = clauses.new_rows(rows, [], deleted=True)
-    request, columns = _request(clauses, KeysWritten(version, statement.wanted).check)
-    identity = Identity(version.meta.env.ids())
+    request, columns = _request(clauses, Identity(version.meta.env.ids()), KeysUnchanged(version, statement.wanted))
     found, limit = statement.collected(rows, [ACTION, *columns])
     if found is not None:
         action = found[ACTION].to_numpy()
         changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
-        return DmlReport(
-            write.upsert_collected(version, found.drop_columns([ACTION]), identity, request, target.picker), **changed
-        )
+        return DmlReport(write.upsert_collected(version, found.drop_columns([ACTION]), request, target.picker), **changed)
     rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
     by_tasks = {version.meta.paths.root}  # the driver was tried
-    snapshot = write.upsert(version, rows.selectExpr(*columns), identity, request=request, compact=None, uneven=by_tasks)
+    snapshot = write.upsert(version, rows.selectExpr(*columns), request, by_tasks)
     changed = {name: int(counts.get.get(name) or 0) for name in numbers}
     statement.note(sum(changed.values()), limit)
     return DmlReport(snapshot, **changed)
 
 
-def _request(clauses: Clauses, check: Check) -> tuple[Request, list[str]]:
+def _request(clauses: Clauses, identity: Identity, unchanged: KeysUnchanged) -> tuple[WriteRequest, list[str]]:
     """The upsert that carries out the changes, and its columns: keys to delete, rows, or both with row kinds."""
     schema = clauses.schema
     names, deleting = schema.columns.names, clauses.numbers(DELETE)
     if len(deleting) == len(clauses.clauses):
-        request = Request(deletes=True, of_rows=True, check=check)
+        request = WriteRequest(identity, deletes=True, of_rows=True, requires=(unchanged,))
         names = [name for name in names if name in delete_columns(schema, request)]
         return request, _renamed(schema.columns.names, names)
     if not deleting:
         if schema.parsed_options.merge.engine == PARTIAL_UPDATE and not clauses.numbers(INSERT):
             names = _written(clauses)
-        return Request(check=check), _renamed(schema.columns.names, names)
+        return WriteRequest(identity, requires=(unchanged,)), _renamed(schema.columns.names, names)
     kind = f"if({ACTION} in ({', '.join(map(str, deleting))}), '-D', '+I') as {_KIND}"
-    return Request(Source(_KIND), check=check), [*_renamed(names, names), kind]
+    return WriteRequest(identity, Source(_KIND), requires=(unchanged,)), [*_renamed(names, names), kind]
 
 
 def _written(clauses: Clauses) -> list[str]:

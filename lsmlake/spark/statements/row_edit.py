@@ -19,7 +19,8 @@ from lsmlake.spark import tasks
 from lsmlake.spark.statements.places import FILE, POSITION
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.prepare import Request, prepare
+from lsmlake.write.prepare import prepare
+from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import Rewritten, discard_rewritten, rewritten_file
 
 ACTION = "_lsmlake_action"
@@ -130,7 +131,7 @@ def _new_rows(
         rows = pa.Table.from_batches([batch]).filter(pa.array(np.isin(action, writing.writes)))
         if rows.num_rows:
             rows = rows.select([column(place) for place in range(len(names))]).rename_columns(names)
-            yield prepare(rows, schema, Request(), None)[0]
+            yield prepare(rows, schema, WriteRequest(), None)[0]
 
 
 def _places(noted: Sequence[tuple[np.ndarray, ...]]) -> dict[tuple[int, int], DeletionVector]:

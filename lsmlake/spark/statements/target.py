@@ -9,7 +9,7 @@ from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan, plan
 from lsmlake.tables.version import Version
-from lsmlake.write.upsert import inline_picker
+from lsmlake.write.write import picker
 
 
 @dataclass(frozen=True)
@@ -48,4 +48,4 @@ class Target:
     @property
     def picker(self) -> Picker | None:
         """What picks the compaction of the buckets that the statement writes."""
-        return None if self.version.schema.append_only else inline_picker(self.version, None)
+        return None if self.version.schema.append_only else picker(self.version, None)
