@@ -23,6 +23,7 @@ from bench.timing import Spent
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.format.files import Bucket, BucketEdit, CommitMessage, VectorRef
 
 NAME = "bench.growing"
@@ -98,4 +99,4 @@ def fill(table: Table, each: int, buckets: int = _BUCKETS, *, vectors: bool = Tr
             puffin = f"dv-{table.meta.env.ids()}.puffin"
             refs = {file.name: VectorRef(puffin, 4 + 50 * place, 50, 10) for place, file in enumerate(added) if vectors}
             messages.append(CommitMessage(bucket, BucketEdit(bucket, buckets, added, vectors=refs)))
-        commit(version, messages, Identity(f"day-{day}"))
+        commit(version, Request(Identity(f"day-{day}"), messages))

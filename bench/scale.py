@@ -26,6 +26,7 @@ from bench.session import session
 from bench.timing import clock
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.spark import tasks
 from lsmlake.tables.version import Version
@@ -193,7 +194,7 @@ def _returned(version: Version, buckets: int, number: int) -> list[bytes]:
 
 
 def _commit(version: Version, returned: list[bytes], number: int) -> None:
-    commit(version, list(map(pickle.loads, returned)), Identity(f"w{number}"))
+    commit(version, Request(Identity(f"w{number}"), list(map(pickle.loads, returned))))
 
 
 def _empty_tasks(spark, count: int) -> None:

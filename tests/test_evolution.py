@@ -21,6 +21,7 @@ import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.errors import CommitConflict, Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.schema.envelope import unwrap_json, wrap_json
@@ -321,7 +322,7 @@ def begun(table: Table, row: dict):
     rows, _ = prepare(pa.Table.from_pylist([row], version.schema.plain_columns), version.schema)
     ((bucket, part),) = split(rows, version.schema, version.options.layout.buckets)
     message = write_onto(version, bucket, [part], None, None, [])
-    return lambda: commit(version, [message], Identity("slow")).snapshot
+    return lambda: commit(version, Request(Identity("slow"), [message])).snapshot
 
 
 FITTING = {

@@ -22,6 +22,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.errors import Corrupt, LakeError, TableNotFound, UnsupportedFormat
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.files import CommitMessage
@@ -317,7 +318,7 @@ def test_a_writer_that_publishes_files_older_than_the_limit_keeps_them():
         world = aged(clock.storage)
         late = lake_on(world, "slow-").table("d.t")
         _, removed = remove(
-            world, place, lambda late=late: commit(Version.at(late.meta, version.snapshot), messages, Identity("s"))
+            world, place, lambda late=late: commit(Version.at(late.meta, version.snapshot), Request(Identity("s"), messages))
         )
         assert removed == orphan - slow, calls[place]
         assert late.verify() == []

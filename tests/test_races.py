@@ -23,6 +23,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.compact.bucket import compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound, TableExists
 from lsmlake.files.bucket_files import BucketFiles
@@ -288,7 +289,7 @@ def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessa
 
 def committing(messages: list[CommitMessage], writer: str, number: int | None = None) -> Program:
     def program(table: Table) -> object:
-        done = commit(table.version, messages, Identity(writer, number))
+        done = commit(table.version, Request(Identity(writer, number), messages))
         return done.snapshot.id if done.snapshot else None
 
     return program
@@ -380,7 +381,7 @@ def test_many_concurrent_writers_lose_no_rows():
     made = [(number, rows(2 * number, 2 * number + 9, 100 + number)) for number in range(10)]
     messages = [(number, data, written(world, f"w{number}-", data, inline=True)) for number, data in made]
     for number, data, message in messages:
-        commit(opened(world, f"c{number}-").version, message, Identity(str(number)))
+        commit(opened(world, f"c{number}-").version, Request(Identity(str(number)), message))
         expected |= {row[0]: row for row in rows_of(data)}
     table = lake_on(world, "end-").table("d.t")
     assert state(world) == multiset(list(expected.values()))

@@ -142,7 +142,7 @@ class Changes(Readable):
     def to_spark(self) -> SparkDataFrame:
         """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Rows are ordered only within a partition of
         the DataFrame."""
-        return self.runtime.changes_frame(self.meta, *self._planned())
+        return self.runtime.on_spark("to_spark()").changes_frame(self.meta, *self._planned())
 
     def count(self) -> int:
         """The number of changes. An update counts as two: -U and +U."""

@@ -71,7 +71,9 @@ class Merging:
         read_on, columns = self._read_on(version, given)
         statement, zone = self.statement, self.runtime.zone
         if not isinstance(given, Rows):
-            yield from self.runtime.explained_merge(read_on, given, statement, self.name, mode)
+            yield from self.runtime.on_spark("merge of a DataFrame").explained_merge(
+                read_on, given, statement, self.name, mode
+            )
             return
         made = bound(statement, read_on.schema, columns, zone, statement.reader(read_on))
         common = equal_columns(statement.on.node, statement.joined(read_on.schema.typed_columns, columns)[MATCHED], nulls=True)
@@ -124,7 +126,7 @@ class Merging:
         return evolve(version, self.name, columns, (), partial(self.runtime.compactions, version.meta))
 
     def _spread(self, read_on: Version, source: MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
-        read = self.runtime.merging(read_on, source, self.statement)
+        read = self.runtime.on_spark("merge of a DataFrame").merging(read_on, source, self.statement)
         return lambda own: nullcontext(partial(read, own=own))
 
     def _here(self, read_on: Version, source: Rows) -> Callable[[bool], AbstractContextManager[Evaluate]]:

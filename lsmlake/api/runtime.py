@@ -6,40 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 import pyarrow as pa
 
-from lsmlake.api.following import Following
 from lsmlake.api.types import (
-    BatchFunction,
     MergeSource,
-    SparkDataFrame,
     SparkSession,
-    SparkStrategy,
     Statement,
-    StreamingQuery,
-    Trigger,
 )
-from lsmlake.cdc.changes import Piece
-from lsmlake.cdc.commits import Feed
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
-from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.parse import parse
 from lsmlake.predicate.tree import Unsupported
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import Plan
-from lsmlake.read.top import KeyOrder
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.live import Selection
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.write.request import WriteRequest
 
 
 class Runtime:
@@ -69,10 +57,6 @@ class Runtime:
     def columns_of(self, schema: object) -> pa.Schema | None:
         """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
-
-    def upsert(self, version: Version, data: SparkDataFrame, request: WriteRequest) -> Snapshot | None:
-        """Write a data set that this runtime `owns`, as `request` describes."""
-        _needs_spark("upsert of a distributed data set")
 
     def parsed(
         self, where: str | None, schema: Schema, *, filters: bool, now: str | None = None
@@ -116,15 +100,6 @@ class Runtime:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
         return None
 
-    def merging(self, version: Version, source: MergeSource, statement: Statement) -> Callable[..., DmlReport]:
-        """Reads a MERGE on a version. The result evaluates it on any version; `own` says that the source is made of rows of that
-        version. It raises Overtaken."""
-        _needs_spark("merge of a distributed data set")
-
-    def explained_merge(self, version: Version, source: MergeSource, statement: Statement, name: str, mode: str) -> Iterator[str]:
-        """What EXPLAIN says of a MERGE into the table `name`."""
-        _needs_spark("merge of a distributed data set")
-
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         """A function that compacts buckets."""
         return compact_here(meta, schema)
@@ -138,37 +113,15 @@ class Runtime:
         `columns`, perhaps of others too."""
         return version.entries(selection)
 
-    def frame(self, plan: Plan, where: str | None, strategy: SparkStrategy) -> SparkDataFrame:
-        """The rows of a plan as a DataFrame of the runtime."""
-        _needs_spark("to_spark()")
-
-    def first_by_key(self, plan: Plan, where: str | None, strategy: SparkStrategy, limit: int, order: KeyOrder) -> SparkDataFrame:
-        """The first rows of a plan, in the order of the key, as a DataFrame of the runtime."""
-        _needs_spark("to_spark()")
-
-    def changes_frame(self, meta: Metadata, like: Feed, pieces: Sequence[Piece]) -> SparkDataFrame:
-        """The changes of `pieces` as a DataFrame of the runtime."""
-        _needs_spark("to_spark()")
-
-    def as_lists(self, changes: SparkDataFrame, key: Sequence[str]) -> SparkDataFrame:
-        """A `changes_frame` in the form of `cdc.binlog`: an update is one row, every column a list. `key`: the primary key."""
-        _needs_spark("to_spark()")
-
-    def read_stream(self, meta: Metadata, following: Following) -> SparkDataFrame:
-        """A streaming DataFrame of changes."""
-        _needs_spark("read_stream()")
+    def on_spark(self, what: str) -> Any:
+        """The runtime of the attached Spark session, which has further methods: `spark.runtime`. Raises InvalidQuery, which names
+        `what`, if there is none."""
+        need("pyspark", what)
+        raise InvalidQuery(f"{what} needs Spark", cure=_ATTACH)
 
     def attached(self, spark: SparkSession) -> Runtime:
         """The runtime of a Spark session."""
-        _needs_spark("register_views()")
-
-    def register_tables(self, lake: object, database: str | None) -> list[str]:
-        """`Lake.register_tables` in the attached session."""
-        _needs_spark("register_tables()")
-
-    def register_views(self, lake: object, database: str | None) -> list[str]:
-        """`Lake.register_views` in the attached session."""
-        _needs_spark("register_views()")
+        return self.on_spark("register_views()")
 
     def sql(
         self, lake: object, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
@@ -183,35 +136,6 @@ class Runtime:
             "to_polars, to_duckdb: checksums of footers checked, those of pages with verify=True",
         )
 
-    def sink(
-        self,
-        table: object,
-        writer_id: str | None,
-        request: WriteRequest,
-        checkpoint: str | None,
-        replaces: str | None,
-    ) -> BatchFunction:
-        """A function for `foreachBatch`."""
-        _needs_spark("sink()")
-
-    def write_stream(
-        self,
-        table: object,
-        data: SparkDataFrame,
-        checkpoint: str | Path,
-        trigger: Trigger,
-        request: WriteRequest,
-        query_name: str | None,
-        writer_id: str | None,
-    ) -> StreamingQuery:
-        """Start a streaming upsert."""
-        _needs_spark("write_stream()")
-
 
 _CONNECT = Wording("open it with lsmlake.connect", command="use `lsmlake sql`")
 _ATTACH = Wording('attach a session: lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session")
-
-
-def _needs_spark(what: str) -> NoReturn:
-    need("pyspark", what)
-    raise InvalidQuery(f"{what} needs Spark", cure=_ATTACH)

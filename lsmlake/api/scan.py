@@ -335,8 +335,8 @@ class Scan(Readable):
             raise InvalidQuery("the limit is too large for Spark", expected=expected, found=self.limit, cure="omit the limit")
         plan = self._plan(runtime_filters=True)[0]
         if self.order_by_key is not None:
-            return self.runtime.first_by_key(plan, self.where, strategy, self.limit, self.order_by_key)
-        frame = self.runtime.frame(plan, self.where, strategy)
+            return self.runtime.on_spark("to_spark()").first_by_key(plan, self.where, strategy, self.limit, self.order_by_key)
+        frame = self.runtime.on_spark("to_spark()").frame(plan, self.where, strategy)
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:

@@ -87,7 +87,7 @@ class Binlog(Readable):
         """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Raises as `to_batches`."""
         changes, runtime = self.changes.to_spark(), self.changes.runtime
         _check_columns(changes.columns[1:], self.changes.meta.paths.root)
-        return runtime.as_lists(changes, Version.latest(self.changes.meta).schema.primary_key)
+        return runtime.on_spark("to_spark()").as_lists(changes, Version.latest(self.changes.meta).schema.primary_key)
 
 
 class Asked(NamedTuple):

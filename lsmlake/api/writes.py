@@ -39,7 +39,9 @@ def write(version: Version, runtime: Runtime, name: str, data: object, request: 
     if runtime.owns(data):
         request.files.check((), name, "a DataFrame")
         found = runtime.columns_of(data.schema) if evolves else None
-        return runtime.upsert(version if found is None else evolved(found), data, request)
+        return runtime.on_spark("upsert of a distributed data set").upsert(
+            version if found is None else evolved(found), data, request
+        )
     given = as_input(data, version.schema.plain_columns, options=request.files)
     try:
         return _written(version, runtime, given, request, evolved if evolves else None)

@@ -66,6 +66,9 @@ class SparkRuntime(Runtime):
             if spark.conf.get(name) == default:
                 spark.conf.set(name, better)
 
+    def on_spark(self, what: str) -> SparkRuntime:
+        return self
+
     @property
     def package(self) -> Package | None:
         """The package for pickles to processes that may lack lsmlake."""
@@ -205,5 +208,6 @@ class _Detached(Runtime):
     def source(self, version: Version, data: object) -> MergeSource | None:
         return MergeSource(data) if self.owns(data) else None
 
+    on_spark = SparkRuntime.on_spark
     upsert = SparkRuntime.upsert
     merging = SparkRuntime.merging

@@ -72,7 +72,7 @@ class Sql(Catalog):
             >>> spark.sql("INSERT INTO sales.orders SELECT * FROM new_orders")
         """
         runtime = self.runtime.attached(spark)
-        return runtime.register_tables(self, database)
+        return runtime.on_spark("register_tables()").register_tables(self, database)
 
     def register_views(self, spark: SparkSession, database: str | None = None) -> list[str]:
         """Make a temporary view of each table in a Spark session, named as the table. A query of it reads the latest snapshot.
@@ -96,4 +96,4 @@ class Sql(Catalog):
             >>> spark.sql("SELECT count(*) FROM orders")
         """
         runtime = self.runtime.attached(spark)
-        return runtime.register_views(self, database)
+        return runtime.on_spark("register_views()").register_views(self, database)

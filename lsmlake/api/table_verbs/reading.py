@@ -233,7 +233,7 @@ class Reading(Handle):
         """
         limit = Limit(max_rows, max_bytes, max_files)
         following = Following(start, snapshot, timestamp, mode, where, columns, consumer, limit, commit_columns)
-        return self.runtime.read_stream(self.meta, following)
+        return self.runtime.on_spark("read_stream()").read_stream(self.meta, following)
 
     def follow(
         self,

@@ -327,7 +327,9 @@ class Writing(Handle):
             >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
         """
         self._check_names(writer_id=writer_id, checkpoint=checkpoint, replaces=replaces)
-        return self.runtime.sink(self, writer_id, self._streamed(row_kind, order_by, cast), checkpoint, replaces)
+        return self.runtime.on_spark("sink()").sink(
+            self, writer_id, self._streamed(row_kind, order_by, cast), checkpoint, replaces
+        )
 
     def write_stream(
         self,
@@ -359,7 +361,9 @@ class Writing(Handle):
         """
         self._check_names(query_name=query_name, writer_id=writer_id)
         request = self._streamed(row_kind, order_by, cast)
-        return self.runtime.write_stream(self, df, checkpoint, trigger or {}, request, query_name, writer_id)
+        return self.runtime.on_spark("write_stream()").write_stream(
+            self, df, checkpoint, trigger or {}, request, query_name, writer_id
+        )
 
     def _streamed(self, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> WriteRequest:
         if order_by is not None:
