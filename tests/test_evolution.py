@@ -574,7 +574,7 @@ def test_a_file_of_the_current_schema_must_have_every_column():
     damaged = replace(version.schema, columns=version.schema.columns.remove(2))
     (state,) = version.states().values()
     (file,) = state.files
-    again = replace(version, schema=damaged).files(state.bucket)
+    again = BucketFiles.of(replace(version, schema=damaged), state.bucket)
     with again.open(file) as reader:
         (written,) = again.write([reader.read([0], ["id", "a"])], _origin(file))
     with BucketFiles.of(version, state.bucket).open(written) as reader, pytest.raises(Corrupt, match="lacks a column"):
