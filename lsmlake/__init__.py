@@ -11,7 +11,7 @@ from lsmlake import errors
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ANY": "lsmlake.write.order_by",
+    "ANY": "lsmlake.write.order",
     "ChangeBatch": "lsmlake.api.following",
     "Changes": "lsmlake.api.changes",
     "CompactionReport": "lsmlake.compact.job",

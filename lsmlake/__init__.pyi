@@ -26,6 +26,6 @@ from lsmlake.statements.attempts import DmlReport as DmlReport
 from lsmlake.warehouse import connect as connect
 from lsmlake.warehouse import register as register
 from lsmlake.warehouse import ship as ship
-from lsmlake.write.order_by import ANY as ANY
+from lsmlake.write.order import ANY as ANY
 
 __version__: str

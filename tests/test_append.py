@@ -32,11 +32,11 @@ from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.compact.appends import pick_appends
+from lsmlake.compact.clustering import sorted_rows
 from lsmlake.errors import Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
-from lsmlake.files.external_sort import sorted_rows
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.lsm.difference import bag_difference
-from lsmlake.lsm.pick.appends import pick_appends
 from lsmlake.options.table_options import Options
 from lsmlake.schema.rowkind import DELETE
 from lsmlake.storage.memory import MemoryStorage

@@ -34,7 +34,7 @@ from lsmlake.cli.java import require_java
 from lsmlake.compact import job
 from lsmlake.errors import MissingDependency
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.options.reference import reference
+from lsmlake.maintain.listings import reference
 from lsmlake.options.table_options import OPTIONS
 from lsmlake.report.views import files_view
 

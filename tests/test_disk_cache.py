@@ -27,8 +27,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import Corrupt, InvalidOption
 from lsmlake.format.paths import is_unique
 from lsmlake.storage.address import address_of
-from lsmlake.storage.blocks import through
-from lsmlake.storage.disk_cache import DiskCache
+from lsmlake.storage.disk_cache import DiskCache, through
 from lsmlake.storage.objects import ObjectStorage
 from lsmlake.storage.ranges import Range
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import live_set, manifest, manifest_checks, manifest_codec, manifest_list, packed, vector_index
+from lsmlake.format import manifest, manifest_checks, manifest_codec, manifest_list, packed, vector_index
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, VectorIndex
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
+from lsmlake.tables import live as live_set
 
 QUICK = examples(60)
 

@@ -19,8 +19,7 @@ from lsmlake.lsm.merge import runs as merging
 from lsmlake.lsm.merge.deduplicate import Deduplicate
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.row_kinds import with_kinds, without_deletes
-from lsmlake.schema.rowkind import DELETE, INSERT
+from lsmlake.schema.rowkind import DELETE, INSERT, with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
 
 QUICK = examples(60)

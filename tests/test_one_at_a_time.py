@@ -22,8 +22,7 @@ from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped, merge_runs
-from lsmlake.lsm.row_kinds import kinds_of, with_kind, without_deletes
-from lsmlake.schema.rowkind import NAMES
+from lsmlake.schema.rowkind import NAMES, kinds_of, with_kind, without_deletes
 from lsmlake.schema.schema import Schema
 from lsmlake.write.bucket import fold, in_replay_order
 

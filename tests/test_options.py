@@ -15,9 +15,9 @@ from strategies import new_lake
 import lsmlake
 from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import InvalidOption
+from lsmlake.maintain.listings import OWN, reference
 from lsmlake.options import columns, rules
 from lsmlake.options.option import Change, Tables, When, options_of
-from lsmlake.options.reference import OWN, reference
 from lsmlake.options.table_options import OPTIONS, Options, group_of
 
 LIBRARY = Path(lsmlake.__file__).parent

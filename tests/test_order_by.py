@@ -20,9 +20,7 @@ from lsmlake.kernels.groups import group
 from lsmlake.lsm.merge.contested import contested
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.row_kinds import with_kind, without_deletes
-from lsmlake.schema.commit_columns import COMMIT_COLUMNS
-from lsmlake.schema.rowkind import DELETE, INSERT
+from lsmlake.schema.rowkind import COMMIT_COLUMNS, DELETE, INSERT, with_kind, without_deletes
 
 
 def made(columns: str = "k INT, v STRING, n INT", **options: object) -> Table:

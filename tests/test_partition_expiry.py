@@ -20,8 +20,7 @@ from lsmlake.commit.identity import Identity
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.options.partitions import PartitionOptions
 from lsmlake.retention import partition_expiry
-from lsmlake.retention.partition_expiry import expire_partitions
-from lsmlake.retention.partition_time import time_of_partition
+from lsmlake.retention.partition_expiry import expire_partitions, time_of_partition
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.transform import Transform
 from lsmlake.storage.memory import MemoryStorage

@@ -35,7 +35,7 @@ from strategies import (
 )
 
 import lsmlake
-from lsmlake.commit.tiers import full_tail
+from lsmlake.commit.snapshot_builder import full_tail
 from lsmlake.errors import InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.storage.memory import MemoryStorage

@@ -42,7 +42,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.page_reader import PageReader, _Source
 from lsmlake.format.thrift import read_struct
 from lsmlake.read import point
-from lsmlake.read.cost import Files, lookups_are_cheaper
+from lsmlake.read.point import Files, lookups_are_cheaper
 from lsmlake.storage.memory import MemoryStorage
 
 ALTERATIONS = [set_option("write-only", True), change_type("n", "BIGINT"), move_column("stamp", first=True)]

@@ -284,7 +284,7 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:
     table = opened(world, prefix)
     choose = in_full(table.version.schema, 0) if full else as_needed(table.version.schema.parsed_options.compaction, 0)
-    return [m for s in table.states().values() if (m := compact_bucket(table.version.files(s.bucket), s, choose))]
+    return [m for s in table.states().values() if (m := compact_bucket(BucketFiles.of(table.version, s.bucket), s, choose))]
 
 
 def committing(messages: list[CommitMessage], writer: str, number: int | None = None) -> Program:

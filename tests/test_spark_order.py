@@ -16,7 +16,7 @@ from strategies import UTC
 
 import lsmlake
 from lsmlake.errors import InvalidQuery
-from lsmlake.spark.shuffles import shuffled
+from lsmlake.spark.order import shuffled
 
 pytestmark = pytest.mark.spark
 AVAILABLE = {"availableNow": True}

@@ -21,7 +21,7 @@ from lsmlake import add_column, drop_column, rename_column
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.kernels.distinct import KEPT_MAX, DistinctSketch
+from lsmlake.read.measure import KEPT_MAX, DistinctSketch
 from lsmlake.schema.envelope import wrap_json
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.warehouse import connect

@@ -67,7 +67,6 @@ EDGE = {
     "storage/object_create.py",
     "storage/disk_cache.py",
     "files/spill.py",
-    "storage/scratch.py",
     "dialect/databases.py",
     "warehouse.py",
     "spark/ship.py",
@@ -211,7 +210,7 @@ def test_one_function_writes_parsed_sql():
 
 def test_no_way_into_the_jvm():
     for path in SOURCES:
-        if name_of(path).startswith(("spark/", "cli/")) and name_of(path) != "spark/shuffles.py":
+        if name_of(path).startswith(("spark/", "cli/")) and name_of(path) != "spark/order.py":
             names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
             assert not names & {"_jvm", "_jdf", "_jsc", "_jsparkSession", "_gateway"}, name_of(path)
 

@@ -132,5 +132,6 @@ def test_verify_finds_wrong_key_bounds_and_keys_that_live_twice(table):
     assert not any("ascending" in what for what in found)
     edit = replace(edit, added=(twin._replace(min_key=first.min_key, name=twin.name),), removed=(twin,), base=None, vectors={})
     state = next(iter(Version.latest(table.meta).states().values()))
-    commit(Version.latest(table.meta), [CommitMessage(state.bucket, compact=replace(edit, base=state))], Identity("test-2"))
+    message = CommitMessage(state.bucket, compact=replace(edit, base=state))
+    commit(Version.latest(table.meta), Request(Identity("test-2"), [message]))
     assert any("live in more than one file" in finding.what for finding in table.verify())

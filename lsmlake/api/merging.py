@@ -71,9 +71,7 @@ class Merging:
         read_on, columns = self._read_on(version, given)
         statement, zone = self.statement, self.runtime.zone
         if not isinstance(given, Rows):
-            yield from self.runtime.on_spark("merge of a DataFrame").explained_merge(
-                read_on, given, statement, self.name, mode
-            )
+            yield from self.runtime.on_spark("merge of a DataFrame").explained_merge(read_on, given, statement, self.name, mode)
             return
         made = bound(statement, read_on.schema, columns, zone, statement.reader(read_on))
         common = equal_columns(statement.on.node, statement.joined(read_on.schema.typed_columns, columns)[MATCHED], nulls=True)

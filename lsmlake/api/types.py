@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery as StreamingQuery
 
     from lsmlake.statements.statement import Statement as Statement
-    from lsmlake.write.order_by import AnyOrder
+    from lsmlake.write.order import AnyOrder
 
     class ArrowStream(Protocol):
         """Data with the Arrow stream interface: tables of PyArrow, pandas and Polars, record batch readers, Spark DataFrames."""

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.gather import joined
 from lsmlake.lsm.difference import KIND_FIELD, equal_rows
-from lsmlake.schema.commit_columns import COMMIT_COLUMNS
-from lsmlake.schema.rowkind import NAMES, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.schema.rowkind import COMMIT_COLUMNS, NAMES, UPDATE_AFTER, UPDATE_BEFORE
 
 ROWKIND = "rowkind"
 """The column with the row kind, as Apache Paimon calls it."""

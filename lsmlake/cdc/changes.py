@@ -29,14 +29,13 @@ from lsmlake.format.snapshot import COMPACT, OVERWRITE, Snapshot
 from lsmlake.lsm.difference import KIND_FIELD, as_changes
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.row_kinds import kinds_of, with_kind
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP, NONE
 from lsmlake.predicate import evaluate
 from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Projection, Split, plan, prune_by_key
 from lsmlake.read.scan import rows_of_split
 from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, lost_column, through, wider_column
-from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, plain
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, kinds_of, plain, with_kind
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version

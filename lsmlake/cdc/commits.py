@@ -13,7 +13,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Projection
-from lsmlake.schema.commit_columns import COMMIT_COLUMNS
+from lsmlake.schema.rowkind import COMMIT_COLUMNS
 from lsmlake.schema.schema import Schema
 
 _PIECE_BITS = 40

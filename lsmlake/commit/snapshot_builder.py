@@ -2,6 +2,11 @@
 
 A manifest of the same edits is written once for all attempts: a file inherits its sequence from the snapshot that adds it, so a
 retry after a conflict writes only the lists.
+
+The manifests of a table, and the index manifests of its vectors, are logs: a commit appends a part, and readers fold all parts.
+`full_tail` chooses the parts to merge, so that a commit costs the same however many commits and files there are. Parts are
+merged by size, as the runs of a size-tiered LSM tree: each tier holds parts up to eight times larger than the one before it,
+and a tier that is full becomes one part. So an entry is written once per tier, and n commits leave O(log n) parts.
 """
 
 from __future__ import annotations
@@ -12,14 +17,14 @@ from typing import TypeVar
 
 from lsmlake.commit.invariants import apply
 from lsmlake.commit.request import Request
-from lsmlake.commit.tiers import full_tail
-from lsmlake.format import live_set, manifest
+from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
 from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, merged
 from lsmlake.schema.schema import Schema
+from lsmlake.tables import live as live_set
 from lsmlake.tables.manifests import Manifests
 from lsmlake.tables.metadata import Metadata
 
@@ -241,3 +246,32 @@ def _growth(edit: BucketEdit, states: Mapping[Bucket, BucketState]) -> int:
 
 def _live(state: BucketState) -> int:
     return sum(file.rows for file in state.files) - sum(ref.cardinality for ref in state.vectors.values())
+
+
+_FIRST_TIER = 1_000  # entries; a part with fewer is cheap to write again
+_FAN = 8
+
+
+def full_tail(sizes: Sequence[int], most: int) -> int:
+    """Returns how many parts at the end of the log to merge into one; 0: none.
+
+    Args:
+        sizes: The entries of each part, in commit order.
+        most: The number of parts that fill the first tier. `_FAN` parts fill any other.
+    """
+    merged = tier = count = 0
+    for number, size in enumerate(reversed(sizes), start=1):
+        own = _tier(size)
+        if own > tier:
+            tier, count = own, 0
+        count += own == tier
+        if count >= (_FAN if tier else most):
+            merged = number
+    return merged
+
+
+def _tier(entries: int) -> int:
+    tier, end = 0, _FIRST_TIER
+    while entries >= end:
+        tier, end = tier + 1, end * _FAN
+    return tier

@@ -41,9 +41,8 @@ from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.lsm.row_expiry import RowExpiry
-from lsmlake.lsm.row_kinds import with_kind, with_kinds, without_deletes
 from lsmlake.lsm.sections import Section
-from lsmlake.schema.rowkind import DELETE, INSERT, plain
+from lsmlake.schema.rowkind import DELETE, INSERT, plain, with_kind, with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 
 _THREADS = 2

@@ -26,8 +26,8 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.runs import distinct, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick.compaction import last_level_of
-from lsmlake.lsm.row_kinds import with_kinds, without_deletes
 from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
+from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 
 _CACHED_ROWS = 1 << 18  # keys per chunk of cached rows

@@ -1,4 +1,7 @@
-"""The aggregate and window functions of Spark SQL that have an equal in DuckDB, by name."""
+"""The aggregate and window functions of Spark SQL that have an equal in DuckDB, by name.
+
+Aggregates of pairs of numbers, regr_slope and the like, and the skewness.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from lsmlake.dialect import regression, vectors
+from lsmlake.dialect import vectors
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, TIMESTAMP, array_of, duck_name, is_number
 from lsmlake.types.intervals import Interval, is_calendar, is_interval
@@ -22,8 +25,8 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
         return None
     if name in _OF_NUMBERS:
         arguments = [(cast(sql, kind, DOUBLE), DOUBLE) if kind == STRING else (sql, kind) for sql, kind in arguments]
-    if name in regression.NAMES:
-        return None if distinct else regression.aggregated(name, arguments, over)
+    if name in _PAIRS:
+        return None if distinct else aggregated(name, arguments, over)
     if name in vectors.AGGREGATES:
         return vectors.aggregated(name, arguments, over) if not distinct else None
     if name == "count":
@@ -182,9 +185,11 @@ def _as_double(argument: str, kind: pa.DataType) -> str:
     return argument if kind == DOUBLE else f"CAST({argument} AS DOUBLE)"
 
 
+_DOUBLES = tuple(f"regr_{what}" for what in ("avgx", "avgy", "intercept", "r2", "slope", "sxx", "sxy", "syy"))
+_PAIRS = ("regr_count", *_DOUBLES, "skewness")
 _OF_NUMBERS = {
     "sum", "avg", "mean", "try_sum", "try_avg", "median", "kurtosis", "corr", "covar_pop", "covar_samp", *_SPREADS,
-    *regression.NAMES,
+    *_PAIRS,
 } - {"regr_count"}  # fmt: skip
 """Aggregates for which text becomes a DOUBLE."""
 AGGREGATES = frozenset(
@@ -192,7 +197,7 @@ AGGREGATES = frozenset(
         "count", "sum", "avg", "mean", "min", "max", "first", "first_value", "last", "last_value", "any_value", "bool_and",
         "every", "bool_or", "some", "any", "count_if", "median", "collect_list", "array_agg", "max_by", "min_by", "corr",
         "covar_pop", "covar_samp", "collect_set", "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "mode", "kurtosis",
-        "string_agg", "listagg", "try_sum", "try_avg", *_PERCENTILES, *_SPREADS, *regression.NAMES, *vectors.AGGREGATES,
+        "string_agg", "listagg", "try_sum", "try_avg", *_PERCENTILES, *_SPREADS, *_PAIRS, *vectors.AGGREGATES,
     )
 )  # fmt: skip
 
@@ -206,3 +211,30 @@ UNORDERED = ("median", "percentile", "percentile_cont", "percentile_disc")
 RANKS = {"row_number": INT, "rank": INT, "dense_rank": INT, "percent_rank": DOUBLE, "cume_dist": DOUBLE}
 """Window functions without arguments -> the type of their result."""
 SHIFTS = ("lag", "lead")
+
+
+def aggregated(name: str, arguments: list[tuple[str, pa.DataType]], over: Callable[[str], str]) -> tuple[str, pa.DataType] | None:
+    """An aggregate of these (SQL, type) arguments; None for other types."""
+    if name == "regr_count" and len(arguments) == 2:
+        return over(f"regr_count({_pairs(arguments)})"), BIGINT
+    if not all(is_number(kind) or kind == NULL for _, kind in arguments):
+        return None
+    if name == "skewness" and len(arguments) == 1:
+        return _skewness(over(f"list(CAST({arguments[0][0]} AS DOUBLE))")), DOUBLE
+    return (over(f"{name}({_pairs(arguments)})"), DOUBLE) if name in _DOUBLES and len(arguments) == 2 else None
+
+
+def _pairs(arguments: list[tuple[str, pa.DataType]]) -> str:
+    """Both as DOUBLE; of other types, which only `regr_count` takes, whether they are null."""
+    return ", ".join(
+        f"CASE WHEN ({sql}) IS NOT NULL THEN CAST({'1' if kind != NULL and not is_number(kind) else sql} AS DOUBLE) END"
+        for sql, kind in arguments
+    )
+
+
+def _skewness(values: str) -> str:
+    """Of a list of all values: DuckDB's function is that of a sample."""
+    apart = "list_transform(v, lambda e: e - list_avg(v))"
+    squares, cubes = (f"list_sum(list_transform({apart}, lambda d: {power}))" for power in ("d * d", "d * d * d"))
+    skewed = f"sqrt(len(v)) * {cubes} / nullif(pow({squares}, 1.5), 0)"
+    return f"list_transform([list_filter({values}, lambda e: e IS NOT NULL)], lambda v: {skewed})[1]"

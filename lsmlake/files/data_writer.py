@@ -2,6 +2,7 @@
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
 `files.layout` chooses the encodings.
+The values of indexed columns are collected while a file is written, and make its index.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.files.checksum import SummingSink
-from lsmlake.files.index_writer import IndexWriter
 from lsmlake.files.layout import layout
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
-from lsmlake.format.file_index import NOTHING
+from lsmlake.format.bloom_filter import BloomFilter
+from lsmlake.format.file_index import NOTHING, FileIndex
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
 from lsmlake.format.stats import bounds
+from lsmlake.format.value_index import BITMAP, RANGE_BITMAP, ValueIndex, encoded
+from lsmlake.kernels.value_hash import value_hash
+from lsmlake.kernels.value_words import family
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
@@ -270,3 +275,35 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
         nulls = sum(one.null_count for one in found)
         result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
     return result
+
+
+class IndexWriter:
+    """Holds 8 bytes for each distinct value of a column with a Bloom filter; of one with a value index, each distinct value of a
+    row group, and 4 bytes for each row."""
+
+    def __init__(self, schema: Schema, *, indexed: bool) -> None:
+        """`indexed`: False for files without an index, whatever the options say."""
+        self.schema, options = schema, schema.parsed_options.index
+        self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in options.bloom_columns if indexed}
+        kinds = ((BITMAP, options.bitmap_columns), (RANGE_BITMAP, options.range_bitmap_columns))
+        self.kinds = {name: kind for kind, names in kinds for name in names if indexed}
+        self.encoded: dict[str, list[pa.ChunkedArray]] = {name: [] for name in self.kinds}
+
+    def add(self, rows: pa.Table) -> None:
+        """Takes the next rows of the file."""
+        for name, hashes in self.hashes.items():
+            hashes.append(np.unique(value_hash(rows[name])))
+        for name, parts in self.encoded.items():
+            parts.append(encoded(rows[name]))
+
+    def index(self) -> FileIndex:
+        """The index of all rows; without columns if none is indexed."""
+        ids, rate = self.schema.field_ids(), self.schema.parsed_options.index.bloom_rate
+        types = {name: family(self.schema.columns.field(name).type) for name in self.hashes.keys() | self.encoded.keys()}
+        filters = {
+            ids[name]: BloomFilter.of(types[name], groups[0] if len(groups) == 1 else np.unique(np.concatenate(groups)), rate)
+            for name, groups in self.hashes.items()
+        }
+        return FileIndex(
+            filters, {ids[name]: ValueIndex.of(self.kinds[name], types[name], parts) for name, parts in self.encoded.items()}
+        )

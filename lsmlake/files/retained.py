@@ -25,9 +25,8 @@ from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.retained import settle
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.runs import distinct, grouped
-from lsmlake.lsm.row_kinds import kinds_of
 from lsmlake.schema.partitioning import Partitioning
-from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, plain
+from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, kinds_of, plain
 from lsmlake.schema.schema import Schema
 from lsmlake.types.types import FIELD_ID
 

@@ -1,14 +1,21 @@
-"""Temporary sorted runs on local disk, for a writer whose input exceeds its memory limit. Deleted on close."""
+"""Temporary sorted runs on local disk, for a writer whose input exceeds its memory limit. Deleted on close.
+
+Temporary folders on local disk.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import uuid
+import weakref
 from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.storage.scratch import Scratch
+from lsmlake import undo
 from lsmlake.storage.storage import storage_errors
 
 _BATCH_ROWS = 1 << 16
@@ -63,3 +70,23 @@ def _tables(stretch: _Stretch) -> Iterator[pa.Table]:
         reader = pa.ipc.open_file(source)
         for number in range(stretch.first, stretch.last):
             yield pa.Table.from_batches([reader.get_batch(number)])
+
+
+class Scratch:
+    """A folder that `close` removes with its content. The end of a failed call, or of the object, removes it, too."""
+
+    def __init__(self) -> None:
+        self.path = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{uuid.uuid4().hex}")
+        undo.made(_remove, [self.path])
+        self._forget = weakref.finalize(self, _remove, [self.path])
+        os.mkdir(self.path, 0o700)
+
+    def close(self) -> None:
+        _remove([self.path])
+        undo.kept(_remove, [self.path])
+        self._forget.detach()
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)

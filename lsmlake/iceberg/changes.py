@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.format import live_set, manifest
+from lsmlake.format import manifest
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE
 from lsmlake.options.merge import DEDUPLICATE
 from lsmlake.schema.rowkind import INSERT, UPDATE_AFTER
 from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.tables import live as live_set
 from lsmlake.tables.live import Selection
 from lsmlake.tables.version import Version
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.gather import joined
 from lsmlake.kernels.keys import fixed_width, is_text, plain
 from lsmlake.kernels.murmur3 import hash_shortest, hash_text, hash_words, rounds_per_byte
 

@@ -1,4 +1,7 @@
-"""Gathers rows of Arrow tables by position, column by column."""
+"""Gathers rows of Arrow tables by position, column by column.
+
+Chunked columns are joined without their empty chunks: Arrow fails to join some empty chunks of its own casts (ArrowIndexError).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.beside import Threads
-from lsmlake.kernels.chunks import joined
 
 Column = TypeVar("Column")
 _ROWS_WORTH_A_TASK = 1 << 12
@@ -27,3 +29,16 @@ def gather(table: pa.Table, rows: np.ndarray, pool: Threads | None = None) -> pa
     indices = pa.array(rows)
     take = lambda column: pc.take(joined(column), indices, boundscheck=False)  # noqa: E731
     return pa.table(by_column(take, table.columns, len(rows), pool), schema=table.schema)
+
+
+def filled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns the column without empty chunks."""
+    if all(map(len, column.chunks)):
+        return column
+    return pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], column.type)
+
+
+def joined(column: pa.ChunkedArray) -> pa.Array:
+    """Returns the column as one array, without a copy if it has one chunk."""
+    column = filled(column)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -11,14 +11,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.kernels.chunks import joined
 from lsmlake.kernels.codes import identity
-from lsmlake.kernels.gather import gather
+from lsmlake.kernels.gather import gather, joined
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import lengths
-from lsmlake.lsm.row_kinds import kinds_of, with_kind
-from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE, plain
+from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE, kinds_of, plain, with_kind
 from lsmlake.schema.schema import ROW_KIND
 
 KIND_FIELD = pa.field(ROW_KIND, pa.string(), nullable=False)

@@ -1,11 +1,14 @@
 """Listings of what one version of a table holds, as Arrow tables: files, buckets, partitions, manifests and options.
 
 `maintain.named_files` lists what has a file with a name or number of its own, such as snapshots and tags.
+
+The reference of all table options, one row per option, generated from the declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,8 +16,10 @@ import pyarrow.compute as pc
 from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.format.manifest_list import ManifestMeta, partition_bounds
 from lsmlake.lsm.levels import recency
+from lsmlake.options import columns
 from lsmlake.options.columns import PREFIX
-from lsmlake.options.reference import COLUMNS, OptionFacts, column_facts, reference
+from lsmlake.options.option import Change, Only, Option
+from lsmlake.options.table_options import OPTIONS, group_of
 from lsmlake.schema.row_text import value_text
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version
@@ -170,3 +175,41 @@ def options(schema: Schema) -> pa.Table:
 def _option_rows(facts: Iterable[OptionFacts]) -> pa.Table:
     rows = list(facts)
     return pa.table({name: pa.array([getattr(row, name) for row in rows], pa.string()) for name in OptionFacts._fields})
+
+
+PAIMON, OWN = "Paimon", "lsmlake"
+COLUMNS = "columns"
+"""The group of the options of single columns."""
+
+
+class OptionFacts(NamedTuple):
+    """`default`: text as in SQL; None if the option is off. `only_with`: the conditions under which the option has an effect."""
+
+    name: str
+    group: str
+    type: str
+    takes: str
+    default: str | None
+    description: str
+    only_with: str | None
+    origin: str
+    change: str
+
+
+def reference() -> Iterator[OptionFacts]:
+    """All options, by group; options of single columns, with a placeholder for the column, come last."""
+    for name, option in OPTIONS.items():
+        yield _facts(name, group_of(name), option, option.only, option.change)
+    for name in columns.TEMPLATES:
+        yield column_facts(name)
+
+
+def column_facts(name: str) -> OptionFacts:
+    """The row of an option of single columns; `name` contains the columns or a placeholder."""
+    return _facts(name, COLUMNS, columns.described(name), columns.ONLY, columns.CHANGE)
+
+
+def _facts(name: str, group: str, option: Option, only: tuple[Only, ...], change: Change) -> OptionFacts:
+    needed = ", ".join(" or ".join(map(str, alternatives)) for alternatives in only) or None
+    kind, default, origin = option.type, option.type.text(option.default), OWN if option.own else PAIMON
+    return OptionFacts(name, group, kind.name, kind.takes, default, option.meaning, needed, origin, change.value)

@@ -38,9 +38,9 @@ from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.row_kinds import kinds_of, with_kinds
 from lsmlake.lsm.sections import sections
 from lsmlake.schema.row_text import row_text
+from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.tables.version import Version
 

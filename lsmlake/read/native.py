@@ -7,9 +7,14 @@
 3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.scan` as a
    stream.
 
-The engine checks no checksums. Those of footers are checked here, those of whole files on request (`read.sound`).
+The engine checks no checksums. Those of footers are checked here, those of whole files on request.
 
-A table handle keeps in its cache what was found for a plan, so that the next query of the same files begins at once.
+A table handle keeps in its cache what was found for a plan, and which files it has found sound, so that the next query of the
+same files begins at once.
+
+Footers are always checked, since a damaged one gives wrong rows or ends the process: one read of the end of each file, 0.05 ms.
+Whole files are checked on request only: a gigabyte takes a second, whatever few columns a query then reads. A file of another
+writer (`imports`) has no checksum of the whole; its columns are decoded instead, which checks those of its pages.
 """
 
 from __future__ import annotations
@@ -20,17 +25,20 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from lsmlake.errors import Corrupt
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.checksum import RESTORE, TAIL_BYTES, checksum_of, read_footer
+from lsmlake.files.data_reader import reading
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import DataFile
+from lsmlake.format.files import Bucket, DataFile
 from lsmlake.interruption import as_stream
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
-from lsmlake.read.sound import check_footers, check_whole
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.concurrency import ahead
+from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.storage.local import LocalStorage
+from lsmlake.tables.version import Version
 from lsmlake.types.types import field_id
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
@@ -205,3 +213,50 @@ def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> 
         and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
     )
     return None if split.level0 and len(found) < len(split.files) else found  # the stream would merge level 0 once more
+
+
+_KNOWN_BYTES = 64
+
+
+def check_footers(version: Version, files: Sequence[DataFile]) -> None:
+    """Raises Corrupt."""
+    storage = version.meta.env.storage
+
+    def check(file: DataFile, path: str) -> None:
+        with reading(path), storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES) as source:
+            read_footer(source, file, path)
+
+    _check(version, "footer", files, check)
+
+
+def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequence[DataFile], columns: Sequence[str]) -> None:
+    """Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: those of which the pages of a file without a
+    checksum are checked."""
+
+    def check(file: DataFile, path: str) -> None:
+        if file.checksum is None:
+            with BucketFiles.of(version, bucket_of[file.name]).open(file) as reader:
+                for _ in reader.chunks(columns):
+                    pass
+            return
+        with reading(path), version.meta.env.storage.read(path) as source:
+            found = checksum_of(source)
+        if found != file.checksum:
+            expected = f"checksum {file.checksum:#010x}"
+            raise Corrupt("data file is damaged", where=path, expected=expected, found=f"{found:#010x}", cure=RESTORE)
+
+    _check(version, "whole", files, check)
+
+
+def _check(version: Version, what: str, files: Sequence[DataFile], check: Callable[[DataFile, str], None]) -> None:
+    """Calls `check` with the files that were not found sound yet, and their paths."""
+    cache = version.meta.files.cache
+
+    def one(file: DataFile, path: str) -> None:
+        check(file, path)
+        cache.put((what, path), True, lambda _: _KNOWN_BYTES)
+
+    paths = map(version.meta.paths.data, files)
+    new = [(file, path) for file, path in zip(files, paths, strict=True) if cache.known((what, path)) is None]
+    with version.unless_expired():
+        side_by_side([lambda pair=pair: one(*pair) for pair in new], version.meta.env.workers)

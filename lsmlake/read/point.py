@@ -5,6 +5,8 @@
 2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
 3. The rows of another key, at level 0 and deeper, are merged as a scan merges them, whatever the engine. Without vectors, so are
    those of a key that several files hold.
+
+`lookups_are_cheaper` chooses between lookups and a scan, by estimates of their time: both work in as many threads.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, repeat
+from math import exp
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -27,8 +30,7 @@ from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
-from lsmlake.lsm.row_kinds import with_kinds, without_deletes
-from lsmlake.read.cost import Files, lookups_are_cheaper
+from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.concurrency import ahead
 from lsmlake.tables.version import Version
@@ -180,3 +182,37 @@ def _vector(files: BucketFiles, state: BucketState, file: DataFile) -> DeletionV
         return EMPTY
     key = files.meta.paths.puffin(ref.puffin), ref.offset
     return files.meta.files.cache.get(key, lambda: files.meta.vectors.get(ref, file), lambda vector: 512 + 4 * len(vector))
+
+
+_KEY_US = 15.0  # finds a key
+_PAGE_US = 70.0  # reads, decompresses and decodes a value of a page
+_PAGE_ROWS = 6_500  # of a wide column; narrow ones have more
+_PLAN_US = 8_000.0  # of a scan
+_VALUE_US = 0.012  # decodes a value in a scan
+_GROUP_ROWS = 1 << 17
+
+
+class Files(NamedTuple):
+    """The files that can hold the keys. `rows`: of all; `paged`: of those that are not kept in memory as a whole. `columns`: how
+    many the table has; `nested`: whether one of them is, so that row groups must be read."""
+
+    rows: int
+    paged: int
+    columns: int
+    nested: bool
+
+
+def lookups_are_cheaper(keys: int, files: Files) -> bool:
+    """Whether lookups of distinct keys take less time than a scan of the files that filters by them."""
+    return _lookups_us(keys, files) <= _PLAN_US + files.rows * files.columns * _VALUE_US
+
+
+def _lookups_us(keys: int, files: Files) -> float:
+    if not files.paged:
+        return keys * _KEY_US
+    paged_keys = keys * files.paged / files.rows
+    if files.nested:
+        decoded = min(paged_keys * _GROUP_ROWS, files.paged) * files.columns
+        return keys * _KEY_US + decoded * _VALUE_US
+    pages = files.paged / _PAGE_ROWS
+    return keys * _KEY_US + files.columns * pages * (1 - exp(-paged_keys / pages)) * _PAGE_US  # several keys share a page

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
-from lsmlake.kernels.chunks import filled
+from lsmlake.kernels.gather import filled
 from lsmlake.schema import lossless, omitted
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema

@@ -1,17 +1,23 @@
-"""The order of the rows of a DataFrame: `order_by` as expressions of Spark."""
+"""The order of the rows of a DataFrame: `order_by` as expressions of Spark.
+
+`shuffled` tells whether the rows of a DataFrame have passed a shuffle, after which their order in a task means nothing. This is
+the one module that asks the JVM of a classic session: PySpark tells the plan of a DataFrame to nobody else. Of a Connect
+session the client's own plan is read; what foreachBatch passes there has no plan.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.schema import Schema
+from lsmlake.spark.types import is_connect
 from lsmlake.types.type_text import backticked
 from lsmlake.undo import pass_interruption
-from lsmlake.write.order import commit_columns_in, order_in
-from lsmlake.write.order_by import OrderBy
+from lsmlake.write.order import OrderBy, commit_columns_in, order_in
 from lsmlake.write.prepare import row_kind_source
 from lsmlake.write.request import WriteRequest
 
@@ -76,3 +82,33 @@ def _read(order_by: OrderBy) -> set[str]:
     from lsmlake.dialect.sort_keys import columns_in  # loads sqlglot
 
     return {name for text in order_by.expressions for name in columns_in(text)}
+
+
+_EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
+_SHUFFLED_RDD = re.compile(r"\bShuffled(Row)?RDD\b")
+_ON_CONNECT = {
+    *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
+    *("GroupMap", "CoGroupMap", "SetOperation"),
+}
+"""The steps of a client's plan that move rows."""
+
+
+def shuffled(df) -> bool:
+    """Whether the plan of the DataFrame moves its rows between tasks. False if the plan is not known."""
+    try:
+        if is_connect(df):
+            return _on_connect(df._plan)
+        execution = df._jdf.queryExecution()
+        if _EXCHANGE.search(execution.executedPlan().toString()):
+            return True
+        leaves = execution.analyzed().collectLeaves()
+        found = (leaves.apply(number) for number in range(leaves.size()))
+        return any(_SHUFFLED_RDD.search(leaf.rdd().toDebugString()) for leaf in found if leaf.nodeName() == "LogicalRDD")
+    except Exception as unknown:  # an error of the plan, which the write reports
+        pass_interruption(unknown)
+        return False
+
+
+def _on_connect(plan) -> bool:
+    children = (getattr(plan, name, None) for name in ("_child", "left", "right", "_left", "_right"))
+    return type(plan).__name__ in _ON_CONNECT or any(_on_connect(child) for child in children if child is not None)

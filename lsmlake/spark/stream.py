@@ -25,7 +25,7 @@ from lsmlake.commit.identity import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
-from lsmlake.schema.commit_columns import COMMIT_TIME
+from lsmlake.schema.rowkind import COMMIT_TIME
 from lsmlake.spark.caller import Arrival, Batches, caller
 from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried

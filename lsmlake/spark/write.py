@@ -32,9 +32,8 @@ from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected, tasks
 from lsmlake.spark.cast import ERROR, cast_rows, raise_error
-from lsmlake.spark.order import FrameOrder
+from lsmlake.spark.order import FrameOrder, shuffled
 from lsmlake.spark.partitions import partition_values
-from lsmlake.spark.shuffles import shuffled
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
 from lsmlake.tables.version import Version
 from lsmlake.types.sized_text import CHAR, SizedText, sized_text

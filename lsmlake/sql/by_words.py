@@ -1,4 +1,7 @@
-"""Statements that are read word by word (`Words`): all but queries, changes of rows and CREATE TABLE."""
+"""Statements that are read word by word (`Words`): all but queries, changes of rows and CREATE TABLE.
+
+CREATE DATABASE and USE.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,66 @@ from lsmlake.dialect.literals import bind
 from lsmlake.dialect.query import QueryTranslator
 from lsmlake.dialect.reading import passed_on, peek
 from lsmlake.dialect.text import Text
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, TableExists
 from lsmlake.sql.alter import alter, comment_on
 from lsmlake.sql.call import call
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.copy_into import copy_into
-from lsmlake.sql.databases import KINDS, create_database, use
 from lsmlake.sql.describe import describe
 from lsmlake.sql.drop import drop
 from lsmlake.sql.engine import Engine
+from lsmlake.sql.information_schema import NAME as INFORMATION_SCHEMA
 from lsmlake.sql.show import show
 from lsmlake.sql.token_reader import Words
 from lsmlake.sql.views import Analysed, alter_view, create_view
 from lsmlake.statements.attempts import moment_of
+from lsmlake.tables.databases import Databases
+
+KINDS = "DATABASE", "SCHEMA", "NAMESPACE"
+
+
+def create_database(lake: Lake, words: Words) -> Callable[[], object]:
+    """CREATE DATABASE [IF NOT EXISTS] name [COMMENT 'text'] [WITH DBPROPERTIES ('name' = 'value', ...)]; the words after
+    DATABASE."""
+    exists = words.take("IF", "NOT", "EXISTS")
+    place = words.place
+    name = words.identifier("a database")
+    if name.lower() == INFORMATION_SCHEMA:
+        words.place = place
+        words.refuse(f"{name} describes the lake, and cannot be created", cure="choose another name")
+    facts: dict[str, object] = {}
+    while words.any_follow():
+        if words.follows("LOCATION") or words.follows("MANAGED"):
+            words.refuse("a database lies in the folder of the lake", cure="leave LOCATION out, or connect another lake there")
+        key = "comment" if words.follows("COMMENT") else "properties"
+        if key in facts:
+            words.refuse("this is given twice", cure="give it once")
+        if words.take("COMMENT"):
+            facts[key] = words.literal("a comment")
+        elif words.take("WITH", "DBPROPERTIES") or words.take("WITH", "PROPERTIES"):
+            facts[key] = words.pairs("a property")
+        else:
+            words.end()
+
+    def act() -> None:
+        if not Databases(lake.env.storage).create(name, facts) and not exists:
+            raise TableExists(f"database {name!r} exists", cure="choose another name, or write CREATE DATABASE IF NOT EXISTS")
+
+    return act
+
+
+def use(lake: Lake, words: Words) -> Callable[[], object]:
+    """USE [DATABASE | SCHEMA | NAMESPACE] name: where tables are that are named without a database."""
+    words.take_one(*KINDS)
+    name = words.identifier("a database")
+
+    def act() -> None:
+        if name.lower() != INFORMATION_SCHEMA:
+            Databases(lake.env.storage).need(name)
+        lake.session.database = name
+
+    return act
+
 
 Action = Callable[[], object]
 _READERS: dict[str, Callable[[Lake, Words], Action]] = {

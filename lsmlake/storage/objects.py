@@ -15,9 +15,8 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.paths import is_unique
 from lsmlake.storage.address import AZURE, Address, hadoop_url
-from lsmlake.storage.blocks import through
 from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.disk_cache import DiskCache
+from lsmlake.storage.disk_cache import DiskCache, through
 from lsmlake.storage.object_client import client_of
 from lsmlake.storage.object_create import create, prove
 from lsmlake.storage.object_errors import Refusal

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format import live_set, manifest, manifest_list, vector_index
+from lsmlake.format import manifest, manifest_list, vector_index
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.manifest_codec import Content, content, decode_under, encode
 from lsmlake.format.manifest_list import ManifestMeta, in_groups
@@ -20,6 +20,7 @@ from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.vector_index import IndexManifest, VectorIndex
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead
+from lsmlake.tables import live as live_set
 from lsmlake.tables.cache import Index
 from lsmlake.tables.live import Live, Selection
 from lsmlake.tables.table_files import TableFiles

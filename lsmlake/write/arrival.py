@@ -14,9 +14,8 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.contested import contested
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.lsm.row_kinds import kinds_of
 from lsmlake.schema.row_text import row_text
-from lsmlake.schema.rowkind import NAMES
+from lsmlake.schema.rowkind import NAMES, kinds_of
 from lsmlake.schema.schema import RESERVED, ROW_KIND
 
 PART_BITS = 33

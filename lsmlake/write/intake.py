@@ -22,9 +22,8 @@ from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.row_kinds import with_kind, with_kinds
 from lsmlake.options.changelog import INPUT
-from lsmlake.schema.rowkind import INSERT
+from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import fold, in_replay_order, split, split_input, split_unfolded

@@ -13,12 +13,12 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.row_kinds import with_kind
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import check_names, conform
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
+from lsmlake.schema.rowkind import with_kind
 from lsmlake.schema.schema import RESERVED, Schema
 from lsmlake.write.order import Order, commit_columns_in
 from lsmlake.write.request import WriteRequest

@@ -11,7 +11,7 @@ from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.write.arrival import Ordered
-from lsmlake.write.order_by import OrderBy
+from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
 
 

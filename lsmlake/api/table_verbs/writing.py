@@ -25,7 +25,7 @@ from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.attempts import moment_of
 from lsmlake.write.append import check_append_only, check_keyed
-from lsmlake.write.order_by import OrderBy
+from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidOption
 from lsmlake.kernels import segments
-from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.gather import joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
@@ -29,9 +29,8 @@ from lsmlake.lsm.merge.fold import Fold
 from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
-from lsmlake.lsm.row_kinds import retractions
 from lsmlake.options.columns import FUNCTION
-from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, retractions
 from lsmlake.schema.schema import Schema
 
 

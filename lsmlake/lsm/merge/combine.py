@@ -20,13 +20,11 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import segments
-from lsmlake.kernels.chunks import joined
-from lsmlake.kernels.gather import by_column, gather
+from lsmlake.kernels.gather import by_column, gather, joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.lsm.row_kinds import kinds_of, retractions, with_kind
-from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER
+from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, kinds_of, retractions, with_kind
 from lsmlake.schema.schema import ROW_KIND
 
 

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels import segments
-from lsmlake.kernels.chunks import joined
-from lsmlake.kernels.gather import gather
+from lsmlake.kernels.gather import gather, joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.difference import equal_rows
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.lsm.row_kinds import kinds_of, retractions
+from lsmlake.schema.rowkind import kinds_of, retractions
 
 
 class Decisive(Enum):

@@ -27,8 +27,7 @@ from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
-from lsmlake.lsm.row_kinds import kinds_of
-from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, kinds_of
 
 
 @dataclass(frozen=True)

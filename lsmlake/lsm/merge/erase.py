@@ -23,8 +23,7 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import numbers
 from lsmlake.lsm.merge.rule import MergeRule
-from lsmlake.lsm.row_kinds import kinds_of, with_kind
-from lsmlake.schema.rowkind import ERASE, ERASES, plain
+from lsmlake.schema.rowkind import ERASE, ERASES, kinds_of, plain, with_kind
 
 
 def merge(

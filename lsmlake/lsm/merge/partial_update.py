@@ -17,7 +17,7 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.kernels import segments
-from lsmlake.kernels.chunks import joined
+from lsmlake.kernels.gather import joined
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
@@ -29,9 +29,8 @@ from lsmlake.lsm.merge.late import from_first_add, last_removals, late_rows, on_
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.lsm.merge.sequence_group import GroupColumns, SequenceGroup
-from lsmlake.lsm.row_kinds import retractions
 from lsmlake.options.columns import FUNCTION
-from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, retractions
 from lsmlake.schema.schema import Schema
 
 

@@ -14,7 +14,7 @@ from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.erase import merge
 from lsmlake.lsm.merge.merge_errors import merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule
-from lsmlake.lsm.row_kinds import with_kinds
+from lsmlake.schema.rowkind import with_kinds
 from lsmlake.schema.schema import ROW_KIND
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.row_kinds import with_kinds
+from lsmlake.schema.rowkind import with_kinds
 
 
 @dataclass

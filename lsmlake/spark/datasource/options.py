@@ -15,7 +15,7 @@ from lsmlake.errors import InvalidOption
 from lsmlake.options.types import boolean
 from lsmlake.read.travel import Moment
 from lsmlake.schema.schema import Schema
-from lsmlake.write.order_by import ANY, OrderBy
+from lsmlake.write.order import ANY, OrderBy
 from lsmlake.write.replace import Replacement
 
 PATH, WHERE, COLUMNS, ZONE = "path", "where", "columns", "zone"
