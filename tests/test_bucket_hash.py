@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from naive import hash_row
 from test_keys import TYPES, array
 
-from lsmlake.kernels import murmur3
+from lsmlake.kernels import bucket_hash as murmur3
 from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
 
 thorough = examples(100)

@@ -18,8 +18,8 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.identity import Identity
 from lsmlake.errors import InvalidOption, InvalidQuery
+from lsmlake.maintain import followers
 from lsmlake.options.partitions import PartitionOptions
-from lsmlake.retention import partition_expiry
 from lsmlake.retention.partition_expiry import expire_partitions, time_of_partition
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.transform import Transform
@@ -133,7 +133,7 @@ def test_an_error_of_the_expiry_is_no_error_of_the_commit(caplog, monkeypatch):
         raise RuntimeError("no")
 
     world = World(**WEEK)
-    monkeypatch.setattr(partition_expiry, "expire_partitions", refuse)
+    monkeypatch.setattr(followers, "expire_partitions", refuse)
     with caplog.at_level(logging.WARNING, "lsmlake"):
         world.upsert(0, 9)
     assert world.days() == [0, 9]

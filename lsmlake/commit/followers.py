@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.env import Follower
+from lsmlake.storage.env import CommitFollower
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.undo import pass_interruption
@@ -40,7 +40,7 @@ def references(meta: Metadata) -> list[Callable[[], Iterable[str]]]:
     return [named for follower in meta.env.followers if (named := follower.references(meta)) is not None]
 
 
-def _try(meta: Metadata, follower: Follower, work: Callable[[Follower], None], when: str) -> None:
+def _try(meta: Metadata, follower: CommitFollower, work: Callable[[CommitFollower], None], when: str) -> None:
     try:
         work(follower)
     except Exception as failed:

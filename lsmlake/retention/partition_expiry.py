@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.request import Request
-from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.partitions import VALUES_TIME, PartitionOptions, directives
-from lsmlake.retention.due import looks_after
 from lsmlake.schema.partitioning import PartitionColumn, human_values
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.env import Follower
 from lsmlake.tables.version import Version
 from lsmlake.write.replace import Overwrite
 
@@ -55,23 +53,6 @@ class PartitionExpiryReport(Shown):
     rows: int = 0
     files: int = 0
     snapshot_id: int | None = None
-
-
-class PartitionExpiry(Follower):
-    """Expires partitions after the first commit of an interval."""
-
-    failed = "partitions were not expired"
-
-    def after_commit(self, version: Version, snapshot: Snapshot) -> None:
-        meta, options = version.meta, version.options
-        if options.partitions.expiration_ms is None or not looks_after(options, snapshot):
-            return
-        try:
-            before_ms = meta.snapshots.get(snapshot.id - 1).time_ms if snapshot.id > 1 else None
-        except SnapshotNotFound:
-            before_ms = None
-        if is_check_due(snapshot, before_ms, options.partitions.check_ms):
-            expire_partitions(Version.latest(meta))
 
 
 def expire_partitions(version: Version, *, dry_run: bool = False) -> PartitionExpiryReport:

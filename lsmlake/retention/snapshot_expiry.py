@@ -33,12 +33,9 @@ from lsmlake.options.table_options import Options
 from lsmlake.refs.file_references import Held, delete, manifests_of, paths_of
 from lsmlake.refs.pinned import remove_old_pins
 from lsmlake.refs.reachability import changelog_of
-from lsmlake.retention.due import expires
-from lsmlake.retention.retention import Retention, changelog_retention, first_kept, held, plausible_times, snapshot_retention
-from lsmlake.storage.env import Follower
+from lsmlake.retention.retention import Retention, changelog_retention, first_kept, held, plausible_times
 from lsmlake.tables.consumers import consumers, remove_consumer
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
 
 _BATCH = 50  # snapshots
 
@@ -58,18 +55,6 @@ class ExpireReport(Shown):
     changelogs: int = 0
     files: int = 0
     held: Mapping[str, int] = field(default_factory=dict)
-
-
-class SnapshotExpiry(Follower):
-    """Expires a bounded number of snapshots, after every tenth commit."""
-
-    failed = "snapshots were not expired"
-
-    def after_commit(self, version: Version, snapshot: Snapshot) -> None:
-        if expires(version.options, snapshot):
-            meta = version.meta
-            retention = snapshot_retention(version.options, meta.env.clock(), None, None, None, None)
-            expire(meta.with_cache_aside(), retention, explain=False)  # so old metadata displaces nothing in the cache
 
 
 def expire(

@@ -8,34 +8,9 @@ from lsmlake.format.tag import Tag
 from lsmlake.options.tags import NONE, TagOptions
 from lsmlake.refs.tag_calendar import TagCalendar
 from lsmlake.refs.tags import TagReport, create_tag, delete_tags
-from lsmlake.retention.due import expires, looks_after
-from lsmlake.storage.env import Follower
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
 
 _AT_ONCE = 50  # tags that one commit deletes
-
-
-class AutomaticTags(Follower):
-    """Creates the automatic tag that is due."""
-
-    failed = "no automatic tag was created"
-
-    def after_commit(self, version: Version, snapshot: Snapshot) -> None:
-        if looks_after(version.options, snapshot):
-            create_due_tag(version.meta, snapshot, version.options.tags)
-
-
-class TagExpiry(Follower):
-    """Deletes tags whose time is over, after every tenth commit."""
-
-    failed = "tags were not expired"
-
-    def after_commit(self, version: Version, snapshot: Snapshot) -> None:
-        if expires(version.options, snapshot):
-            meta = version.meta
-            meta.tags.all()  # now the cache of the handle holds them, so the next time they are only listed
-            expire_tags(meta.with_cache_aside(), limit=version.options.retention.expire_limit)
 
 
 def expire_tags(

@@ -73,7 +73,7 @@ class Limits:
     merge_ahead: bool = True
 
 
-class Follower:
+class CommitFollower:
     """Work that follows commits and precedes deletions; `commit.followers` calls it. A subclass overrides what it needs.
 
     `meta` is the `Metadata` of a table or of a branch, `version` a `Version` of it, `snapshot` a `Snapshot`: values of rooms that
@@ -111,7 +111,7 @@ class Env:
     sleep: Callable[[float], None] = time.sleep
     workers: int = 1
     limits: Limits = Limits()
-    followers: tuple[Follower, ...] = ()
+    followers: tuple[CommitFollower, ...] = ()
 
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
         """The results of calls that read or write independent files: at once, where each waits for a network."""
