@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, partial, wraps
 from operator import index
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple, TypeVar, Union
@@ -107,12 +107,11 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
         except TypeError:
             return function(*args, **kwargs)  # raises Python's own error about the missing or unknown argument
         _check(function, given)
-
-        def step() -> object:
-            with _ours(where):
-                return function(*given.args, **given.kwargs)
-
-        result = step() if undo.current() else undo.Call().run(step)
+        with _ours(where):
+            if undo.current():
+                result = function(*given.args, **given.kwargs)
+            else:
+                result = undo.Call().run(partial(function, *given.args, **given.kwargs))
         return through(result, where) if isinstance(result, types.GeneratorType) else result
 
     return guarded

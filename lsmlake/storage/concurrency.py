@@ -59,7 +59,10 @@ def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Re
     """The results of calls, up to `workers` at once, the first in this thread. With one worker, they are made in order, and no
     thread is started. After an error, the other calls finish, and the first error is raised."""
     if workers == 1 or len(calls) < _STEP:
-        return [call() for call in calls]
+        results = []
+        for call in calls:
+            results.append(call())
+        return results
     first, *others = calls
     with Threads(min(workers, len(others))) as threads:
         running = [threads.submit(call) for call in others]

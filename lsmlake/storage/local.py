@@ -63,9 +63,10 @@ class LocalStorage(Storage):
         return f"LocalStorage({self.root!r})"
 
     def read(self, path: str) -> pa.NativeFile:
-        located = self._locate(path)
-        if self.size(path) is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", located)
+        located = self._guarded(path)
+        with storage_errors("look up", located):
+            if _size(located) is None:
+                raise FileNotFoundError(errno.ENOENT, "no such file", located)
         with storage_errors("read", located):
             return pa.OSFile(located, "rb")
 
@@ -100,11 +101,7 @@ class LocalStorage(Storage):
     def size(self, path: str) -> int | None:
         located = self._guarded(path)
         with storage_errors("look up", located):
-            try:
-                status = os.lstat(located)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-            return status.st_size if stat.S_ISREG(status.st_mode) else None
+            return _size(located)
 
     def delete(self, path: str) -> None:
         located = self._guarded(path)
@@ -213,7 +210,7 @@ class LocalStorage(Storage):
 
     def _guarded(self, path: str) -> str:
         """The absolute path, after a check that none of its directories is a symbolic link. Raises StorageFailed."""
-        located, at = self._locate(path), len(self.root) + 1
+        located, at = f"{self.root}/{checked(path)}", len(self.root) + 1
         while (at := located.find("/", at)) >= 0:
             _refuse_link(located[:at])
             at += 1
@@ -224,6 +221,15 @@ class LocalStorage(Storage):
         if prefix:
             _refuse_link(directory)
         return directory
+
+
+def _size(located: str) -> int | None:
+    """The size of a file; None if there is none."""
+    try:
+        status = os.lstat(located)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _refuse_link(path: str) -> None:
