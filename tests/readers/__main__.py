@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--readers", type=lambda text: text.split(","), default=possible, metavar="NAME,...")
     parser.add_argument("--tables", default="", help="only tables with this text in their names")
     parser.add_argument("--histories", type=int, default=6, help="so many random histories")
-    parser.add_argument("--seconds", type=float, default=60, help="so long at least readers read beside a writer that expires snapshots")
+    parser.add_argument("--seconds", type=float, default=60, help="of reading beside a writer that expires snapshots, at least")
     parser.add_argument("--home", type=Path, default=HOME, help=f"of environments and jars; default {HOME}")
     parser.add_argument("--keep", action="store_true", help="keep the tables and the answers")
     given = parser.parse_args(arguments)
