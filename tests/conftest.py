@@ -12,10 +12,12 @@ import gc
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from effort import kinds_of_session
+from object_servers import Server, s3_bucket, s3_server
 from spark_support import JVM_OPTIONS, classic_session, connect_session, on_connect
 
 import lsmlake
@@ -36,6 +38,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what is there now is there at the end: collections of garbage need not look at it
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -59,6 +66,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
     session = connect_session(folder) if on_connect() else classic_session(folder)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """One server for the whole run."""
+    with s3_server() as server:
+        yield server.endpoint
+
+
+@pytest.fixture(scope="module")
+def s3(s3_endpoint: str, request: pytest.FixtureRequest) -> Server:
+    """A bucket of its own for each file of tests."""
+    return s3_bucket(s3_endpoint, request.path.stem.replace("_", "-"))
 
 
 @pytest.fixture
