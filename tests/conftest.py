@@ -12,7 +12,7 @@ import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from object_servers import Server, s3_bucket, s3_server
 from spark_support import COMPILED, JVM_OPTIONS, classic_session, connect_session, on_connect
 
 import lsmlake
+from lsmlake import Lake
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -95,6 +96,18 @@ def lake(tmp_path: Path):
     made = lsmlake.connect(tmp_path / "warehouse")
     made.create_database("d")
     return made
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Callable[[Path], Lake]:
+    """Gives a warehouse like the one in a folder, by links to its files: to make the tables again takes longer than most tests.
+    No file of a table changes once it is written."""
+
+    def linked(folder: Path) -> Lake:
+        shutil.copytree(folder, tmp_path / "warehouse", copy_function=os.link)
+        return lsmlake.connect(tmp_path / "warehouse")
+
+    return linked
 
 
 @pytest.fixture
