@@ -12,13 +12,16 @@ import gc
 import os
 import shutil
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from effort import kinds_of_session
-from spark_support import JVM_OPTIONS, classic_session, connect_session, on_connect
+from object_servers import Server, s3_bucket, s3_server
+from spark_support import COMPILED, JVM_OPTIONS, classic_session, connect_session, on_connect
 
 import lsmlake
+from lsmlake import Lake
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +39,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what is there now is there at the end: collections of garbage need not look at it
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -57,8 +65,23 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
     """The session of the run: two cores; a task that fails is tried again, twice."""
     folder = tmp_path_factory.mktemp("spark")
     session = connect_session(folder) if on_connect() else classic_session(folder)
+    for name, value in () if on_connect() else COMPILED.items():
+        session.conf.set(name, value)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """One server for the whole run."""
+    with s3_server() as server:
+        yield server.endpoint
+
+
+@pytest.fixture(scope="module")
+def s3(s3_endpoint: str, request: pytest.FixtureRequest) -> Server:
+    """A bucket of its own for each file of tests."""
+    return s3_bucket(s3_endpoint, request.path.stem.replace("_", "-"))
 
 
 @pytest.fixture
@@ -73,6 +96,18 @@ def lake(tmp_path: Path):
     made = lsmlake.connect(tmp_path / "warehouse")
     made.create_database("d")
     return made
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Callable[[Path], Lake]:
+    """Gives a warehouse like the one in a folder, by links to its files: to make the tables again takes longer than most tests.
+    No file of a table changes once it is written."""
+
+    def linked(folder: Path) -> Lake:
+        shutil.copytree(folder, tmp_path / "warehouse", copy_function=os.link)
+        return lsmlake.connect(tmp_path / "warehouse")
+
+    return linked
 
 
 @pytest.fixture

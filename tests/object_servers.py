@@ -49,8 +49,13 @@ class Server(NamedTuple):
 @contextmanager
 def s3_server() -> Iterator[Server]:
     with _moto("-m", "moto.server") as endpoint:
-        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
-        yield Server(endpoint, f"s3://{BUCKET}", s3_options(endpoint))
+        yield s3_bucket(endpoint, BUCKET)
+
+
+def s3_bucket(endpoint: str, name: str) -> Server:
+    """A new bucket of a running server, which lists the objects of a bucket in linear time."""
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).close()
+    return Server(endpoint, f"s3://{name}", s3_options(endpoint))
 
 
 def s3_options(endpoint: str) -> dict[str, object]:

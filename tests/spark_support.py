@@ -19,8 +19,14 @@ CONNECT = "LSMLAKE_TEST_CONNECT"
 """Environment variable: set in the process that runs the tests on Spark Connect."""
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """Compile fast, not well: data is small. This much compiled code fits where all of it does by default."""
-JVM_OPTIONS = f"{QUICK_JVM} -Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2"
-"""Options of every JVM that a test starts, also through a program or a command."""
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark evaluates expressions as they are. To compile them takes a program a fifth of its processor time."""
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Spark compiles queries to Java classes, as it does by default."""
+_PROPERTIES = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **INTERPRETED}
+JVM_OPTIONS = " ".join([QUICK_JVM, *(f"-D{name}={value}" for name, value in _PROPERTIES.items())])
+"""Options of every JVM that a test starts, also through a program or a command. The classic session of the tests compiles its
+queries; the one on Spark Connect and those of programs interpret them, so that both ways are tried."""
 
 # --- sessions ---
 

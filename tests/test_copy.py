@@ -14,7 +14,7 @@ from effort import one_in
 from faults import Crash, FaultStorage, every_fault
 from golden.make import answer
 from naive import naive
-from object_servers import Server, s3_server
+from object_servers import Server
 from storage_contract import put
 from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units
 from test_cli import call, complaint
@@ -72,12 +72,6 @@ def copy_to(target: Storage, source: Storage | None = None, name: str = "d.t", *
 def files_of(storage: Storage) -> dict[str, bytes]:
     """All files of a copy but those that are made anew: schemas, snapshots and the mark of the database."""
     return {path: data for path, data in contents(storage, "d.db/t").items() if path.split("/")[2] not in ("schema", "snapshot")}
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Server]:
-    with s3_server() as server:
-        yield server
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

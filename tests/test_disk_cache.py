@@ -19,7 +19,7 @@ from history import Publishing, histories, play
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_setups import SETUPS
-from object_servers import Server, s3_server
+from object_servers import Server
 from test_object_tables import ObjectPlayer
 
 import lsmlake
@@ -186,9 +186,9 @@ def test_ranges_through_blocks_are_those_of_the_file(tmp_path_factory: pytest.Te
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[Server, FaultProxy]]:
-    with s3_server() as server, fault_proxy(server.endpoint) as proxy:
-        yield server, proxy
+def world(s3: Server) -> Iterator[tuple[Server, FaultProxy]]:
+    with fault_proxy(s3.endpoint) as proxy:
+        yield s3, proxy
 
 
 def opened(world: tuple[Server, FaultProxy], url: str, cache: Path | None) -> Lake:

@@ -10,7 +10,7 @@ from threading import Barrier, Thread
 import pyarrow as pa
 import pytest
 from iceberg_reader import IcebergReader
-from object_servers import SECRET, Server, azure_server, s3_server
+from object_servers import SECRET, Server, azure_server
 from pyarrow import fs
 
 import lsmlake
@@ -20,9 +20,8 @@ ON = {"bucket": "1", "metadata.iceberg": "true", "snapshot.expire.on-commit": "f
 
 
 @pytest.fixture(scope="module")
-def server():
-    with s3_server() as found:
-        yield found
+def server(s3: Server) -> Server:
+    return s3
 
 
 @pytest.fixture(scope="module")

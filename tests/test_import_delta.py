@@ -15,7 +15,7 @@ import deltalake
 import numpy as np
 import pyarrow as pa
 import pytest
-from object_servers import SECRET, Server, s3_server
+from object_servers import SECRET, Server
 from strategies import multiset
 from test_import_iceberg import check_readers, rows_of
 
@@ -304,28 +304,27 @@ def test_a_vector_beyond_the_end_of_its_file(lake, tmp_path, monkeypatch):
                 lake.import_delta(tmp_path / "t", "d.u")
 
 
-def test_a_table_in_an_object_store():
+def test_a_table_in_an_object_store(s3):
     """deltalake gets the settings of our client. No error shows a secret."""
-    with s3_server() as server:
-        url = f"{server.url}/delta lake/ta=ble"
-        address, settings = Outside(server.options).foreign(url)
-        deltalake.write_deltalake(address, pa.table(VALUES), partition_by=["p"], storage_options=settings)
-        made = lsmlake.connect(server.warehouse(), storage_options=server.options)
-        made.create_database("d")
-        assert made.import_delta(url, "d.t", storage_options=server.options).rows == 6
-        check_readers(made.table("d.t"))
-        with pytest.raises(InvalidQuery, match="no Delta table found"):
-            made.import_delta(f"{server.url}/nothing", "d.u", storage_options=server.options)
-        for wrong in ({"endpoint": "http://127.0.0.1:1", "max_retries": 0}, {"nonsense": SECRET}):
-            with pytest.raises(LakeError) as caught:
-                made.import_delta(url, "d.u", storage_options={**server.options, **wrong})
-            assert SECRET not in "".join(traceback.format_exception(caught.value))
-        log = placed(server, "broken/_delta_log/00000000000000000000.json")
-        with log.storage.write(log.path) as sink:
-            sink.write(b"{" + SECRET.encode())
-        with pytest.raises(StorageFailed, match="the Delta table cannot be read") as caught:
-            made.import_delta(f"{server.url}/broken", "d.u", storage_options=server.options)
+    url = f"{s3.url}/delta lake/ta=ble"
+    address, settings = Outside(s3.options).foreign(url)
+    deltalake.write_deltalake(address, pa.table(VALUES), partition_by=["p"], storage_options=settings)
+    made = lsmlake.connect(s3.warehouse(), storage_options=s3.options)
+    made.create_database("d")
+    assert made.import_delta(url, "d.t", storage_options=s3.options).rows == 6
+    check_readers(made.table("d.t"))
+    with pytest.raises(InvalidQuery, match="no Delta table found"):
+        made.import_delta(f"{s3.url}/nothing", "d.u", storage_options=s3.options)
+    for wrong in ({"endpoint": "http://127.0.0.1:1", "max_retries": 0}, {"nonsense": SECRET}):
+        with pytest.raises(LakeError) as caught:
+            made.import_delta(url, "d.u", storage_options={**s3.options, **wrong})
         assert SECRET not in "".join(traceback.format_exception(caught.value))
+    log = placed(s3, "broken/_delta_log/00000000000000000000.json")
+    with log.storage.write(log.path) as sink:
+        sink.write(b"{" + SECRET.encode())
+    with pytest.raises(StorageFailed, match="the Delta table cannot be read") as caught:
+        made.import_delta(f"{s3.url}/broken", "d.u", storage_options=s3.options)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def placed(server: Server, path: str) -> Place:

@@ -7,8 +7,6 @@ import datetime as dt
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -27,9 +25,11 @@ from pyiceberg.table import StaticTable
 from strategies import multiset
 from test_iceberg_histories import hashable
 from test_import_iceberg import check_readers, rows_of
+from typer.testing import CliRunner, Result
 
 import lsmlake
 from lsmlake import connect
+from lsmlake.cli.app import app
 from lsmlake.errors import Corrupt, InvalidData, InvalidQuery, InvalidSchema, LakeError
 from lsmlake.storage import memory
 
@@ -321,15 +321,14 @@ def test_readers_of_iceberg_find_columns_by_name(lake, tmp_path):
 
 
 def test_imports_on_the_command_line(tmp_path):
-    def call(*arguments: object) -> subprocess.CompletedProcess:
-        words = [sys.executable, "-c", "from lsmlake.cli.main import run; run()", "adopt", *map(str, arguments)]
-        return subprocess.run([*words, "-w", tmp_path / "lake"], capture_output=True, text=True, check=False)
+    def call(*arguments: object) -> Result:
+        return CliRunner().invoke(app, ["adopt", *map(str, arguments), "-w", str(tmp_path / "lake")])
 
     written(tmp_path / "files" / "n=5" / "a.parquet", {"k": [1, 2]})
     written(tmp_path / "files" / "n=6" / "b.parquet", {"k": [3], "n": [6]})
     (tmp_path / "lake").mkdir()
     refused = call(tmp_path / "nothing", "d.t")
-    assert (refused.returncode > 0, refused.stdout) == (True, "")
+    assert (refused.exit_code > 0, refused.stdout) == (True, "")
     assert "no input file found" in refused.stderr
     assert lsmlake.connect(tmp_path / "lake").databases() == []
     assert call(tmp_path / "files", "d.t", "--format", "csv").stderr.count("expected iceberg, delta or parquet, found 'csv'")

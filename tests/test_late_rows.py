@@ -6,16 +6,11 @@ Each step is a commit of its own that stays at level 0 (`write-only`). A full co
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 from strategies import new_lake
 
 from lsmlake.api.table import Table
-from lsmlake.compact import supersede
-from lsmlake.lsm.merge.rule import OldRow
-from lsmlake.read import plan
 
 Step = Callable[[Table], object]
 
@@ -82,31 +77,3 @@ def check(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_the_rows_of_a_key_come_to_the_same_wherever_they_lie(name: str):
     check(name)
-
-
-BUGS = {
-    "rows of level 0 are looked up newest first": lambda: patch.object(
-        supersede, "sorted", lambda files, key, reverse=False: sorted(files, key=key), create=True
-    ),
-    "files of level 0 with late rows are pruned": lambda: patch.object(
-        plan,
-        "rule_of",
-        lambda *given, real=plan.rule_of: (
-            found
-            if (found := real(*given)).old_row is OldRow.MERGED
-            else SimpleNamespace(old_row=OldRow.REPLACED, retains=found.retains)
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_caught(bug: str):
-    with BUGS[bug]():
-        caught = []
-        for name in CASES:
-            try:
-                check(name)
-            except AssertionError:
-                caught.append(name)
-    assert caught

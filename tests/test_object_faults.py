@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from effort import sampled
 from fault_proxy import FAULTS, FaultProxy, fault_proxy
-from object_servers import SECRET, Server, s3_server
+from object_servers import SECRET, Server
 from storage_contract import paths, put
 from strategies import rows_of
 
@@ -21,12 +21,6 @@ from lsmlake.storage.location import storage_at
 from lsmlake.storage.storage import Storage, read_bytes
 
 SMALL, LARGE = b"content " * 100, bytes(range(256)) * 50_000
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

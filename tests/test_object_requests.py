@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 from fault_proxy import FaultProxy, Request, fault_proxy
-from object_servers import Server, s3_server
+from object_servers import Server
 from rounds import THREADS
 from test_storage_calls import kind_of, plus
 
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[tuple[Server, FaultProxy]]:
-    with s3_server() as server, fault_proxy(server.endpoint) as proxy:
-        yield server, proxy
+def world(s3: Server) -> Iterator[tuple[Server, FaultProxy]]:
+    with fault_proxy(s3.endpoint) as proxy:
+        yield s3, proxy
 
 
 def opened(server: Server, proxy: FaultProxy, url: str) -> Lake:

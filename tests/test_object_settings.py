@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from object_servers import SECRET, Server, s3_options, s3_server
+from object_servers import SECRET, Server, s3_options
 
 import lsmlake
 from lsmlake.errors import InvalidOption, InvalidQuery, LakeError, StorageFailed
@@ -19,12 +19,6 @@ from lsmlake.storage.location import storage_at
 from lsmlake.storage.objects import ObjectStorage
 
 AT_ONCE = {"max_retries": 0}
-
-
-@pytest.fixture(scope="module")
-def s3():
-    with s3_server() as server:
-        yield server
 
 
 @pytest.mark.parametrize(

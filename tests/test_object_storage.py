@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from object_servers import Server, azure_server, s3_server
+from object_servers import Server, azure_server
 from storage_contract import StorageContract, paths, put
 
 from lsmlake.errors import InvalidQuery
@@ -46,12 +46,6 @@ class ObjectStorageContract(StorageContract):
         put(storage, "f", b"x")
         again = pickle.loads(pickle.dumps(storage))
         assert (again.root, read_bytes(again, "f")) == (storage.root, b"x")
-
-
-@pytest.fixture(scope="module")
-def s3():
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

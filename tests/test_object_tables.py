@@ -11,7 +11,7 @@ from history import Player, Publishing, histories, play
 from hypothesis import given
 from hypothesis import strategies as st
 from merge_setups import SETUPS
-from object_servers import Server, s3_server
+from object_servers import Server
 from strategies import rows_of
 
 import lsmlake
@@ -21,12 +21,6 @@ from lsmlake.storage.address import address_of
 from lsmlake.storage.objects import ObjectStorage
 
 MANY = 3_000
-
-
-@pytest.fixture(scope="module")
-def s3():
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["s3", "memory", "file"])

@@ -6,11 +6,13 @@ import itertools
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from sized_text_cases import CONDITIONS, KEPT, QUERIES, ROWS, STORED, TABLES, TOO_LONG
 
+import lsmlake
 from lsmlake import add_column, change_type, set_default, set_option
 from lsmlake.errors import InvalidData, InvalidOption, InvalidSchema, UnsupportedFormat
 from lsmlake.schema.evolution import unfit
@@ -21,14 +23,24 @@ from lsmlake.types.sized_text import TooLong, fitting
 DDL = "k CHAR(3), v VARCHAR(3), n INT"
 
 
-@pytest.fixture
-def filled(lake):
-    """The tables of the cases."""
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with the tables of the cases."""
+    folder = tmp_path_factory.mktemp("cases")
+    lake = lsmlake.connect(folder)
+    lake.create_database("d")
     lake.sql("USE d")
     for name, columns in TABLES.items():
         lake.sql(f"CREATE TABLE {name} ({columns})")
         for row in ROWS[name]:
             lake.sql(f"INSERT INTO {name} VALUES {row}")
+    return folder
+
+
+@pytest.fixture
+def filled(planted, cases):
+    lake = planted(cases)
+    lake.sql("USE d")
     return lake
 
 

@@ -28,12 +28,6 @@ NO_CONNECTOR = "the session has no Hadoop connector for s3a://"
 JARS = os.environ.get("LSMLAKE_HADOOP_AWS", "")
 
 
-@pytest.fixture(scope="module")
-def s3():
-    with s3_server() as server:
-        yield server
-
-
 def connector(server: Server, other: Mapping[str, str] = {}) -> dict[str, str]:
     """Settings of a session that reaches the server by s3a, except for the `other`."""
     given = {

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lsmlake
+from lsmlake import Lake
 from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, TableNotFound
 
@@ -41,9 +43,12 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def filled(request, lake):
-    """Tables t (rows compacted, dead, at level 0 and, at last, of an older schema) and u, partitioned."""
+@pytest.fixture(scope="module", params=KINDS)
+def made(request, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with the tables t (rows compacted, dead, at level 0 and, at last, of an older schema) and u, partitioned."""
+    folder = tmp_path_factory.mktemp("made")
+    lake = lsmlake.connect(folder)
+    lake.create_database("d")
     t = lake.create_table("d.t", SCHEMA, primary_key=["id"], options=KINDS[request.param])
     t.upsert(rows(range(1000)), compact=request.param != "merging")
     t.upsert(rows(range(0, 1000, 3), 1), compact=request.param != "merging")
@@ -55,7 +60,12 @@ def filled(request, lake):
     u.upsert(
         {"k": [1, 2, 3, 4], "p": [dt.date(2026, 1, 1 + i % 2) for i in range(4)], "x": ["1.50", "2.25", None, "9.99"]}, cast=True
     )
-    return lake
+    return folder
+
+
+@pytest.fixture
+def filled(planted, made) -> Lake:
+    return planted(made)
 
 
 QUERIES = [

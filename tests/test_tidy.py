@@ -133,6 +133,11 @@ def imports_of(path: Path) -> list[tuple[str, bool]]:
     return found
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(parsed(path)))
+
+
 def test_the_top_level_holds_the_package_its_benches_and_its_tests():
     """Of the files that git tracks: nothing that a trial has left behind."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
@@ -186,7 +191,7 @@ def test_side_effects_stay_at_the_edge():
             continue
         ambient = {module.split(".")[0] for module, _ in imports_of(path)} & AMBIENT
         assert not ambient, f"{name_of(path)} imports {ambient}: take storage, clock, ids and chance from Env"
-        calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"]
+        calls = [node for node in nodes_of(path) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "open"]
         assert not calls, f"{name_of(path)} opens files: go through Storage"
 
 
@@ -198,7 +203,7 @@ def test_only_the_spark_room_imports_pyspark():
 
 def test_one_module_holds_the_types_of_other_packages():
     """Elsewhere an import for type checkers would hide a circle."""
-    found = {name_of(path) for path in SOURCES if any(map(for_type_checkers, ast.walk(parsed(path))))}
+    found = {name_of(path) for path in SOURCES if any(map(for_type_checkers, nodes_of(path)))}
     assert found == {"api/types.py"}
 
 
@@ -211,7 +216,7 @@ def test_one_function_writes_parsed_sql():
 def test_no_way_into_the_jvm():
     for path in SOURCES:
         if name_of(path).startswith(("spark/", "cli/")) and name_of(path) != "spark/order.py":
-            names = {node.attr for node in ast.walk(parsed(path)) if isinstance(node, ast.Attribute)}
+            names = {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute)}
             assert not names & {"_jvm", "_jdf", "_jsc", "_jsparkSession", "_gateway"}, name_of(path)
 
 
@@ -221,7 +226,7 @@ def test_an_error_that_names_a_call_has_words_for_the_command_line():
         f"{name_of(path)}:{node.lineno}": " ".join(spoken(node))
         for path in SOURCES
         if not name_of(path).startswith("spark/")
-        for node in ast.walk(parsed(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Call)
     }
     meant_for_all = {place: text for place, text in texts.items() if not any(word in text for word in PROGRAMS_ONLY)}
@@ -248,7 +253,7 @@ def spoken(call: ast.Call) -> list[str]:
 
 def named_imports_of(path: Path) -> set[str]:
     """The modules that `import_module("...")` loads."""
-    calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call) and node.args]
+    calls = [node for node in nodes_of(path) if isinstance(node, ast.Call) and node.args]
     named = [node.args[0] for node in calls if ast.unparse(node.func).endswith("import_module")]
     return {name.value for name in named if isinstance(name, ast.Constant)}
 
@@ -288,7 +293,7 @@ def test_modules_say_what_they_are():
 
 
 def test_docstrings_list_arguments_that_exist():
-    for name, node in ((name_of(path), node) for path in SOURCES for node in ast.walk(parsed(path))):
+    for name, node in ((name_of(path), node) for path in SOURCES for node in nodes_of(path)):
         if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
             has = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, [node.args.vararg])]
             listed = re.findall(r"^    (\w+):", (re.findall(r"^Args:\n((?: +.*\n?|\n)+)", text, re.M) or [""])[0], re.M)
@@ -370,7 +375,7 @@ def test_no_handler_of_all_errors_swallows_what_an_interruption_became():
 
 def test_no_context_swallows_an_interruption():
     for path in SOURCES:
-        for node in ast.walk(parsed(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
                 names = {getattr(part, "attr", getattr(part, "id", "")) for given in node.args for part in ast.walk(given)}
                 assert not names & INTERRUPTIONS, f"{name_of(path)}:{node.lineno}"

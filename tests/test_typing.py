@@ -56,21 +56,13 @@ def by_pyright(cache: Path) -> Iterator[tuple[str, int, str]]:
 CHECKERS: Mapping[str, Callable[[Path], Iterator[tuple[str, int, str]]]] = {"mypy": by_mypy, "pyright": by_pyright}
 
 
-@pytest.fixture(scope="module", params=CHECKERS)
-def reported(request, tmp_path_factory) -> tuple[str, Reports]:
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_the_program_passes_and_wrong_calls_are_refused(checker: str, tmp_path: Path):
+    """One test: a checker runs once, also where the tests of a file are spread over processes."""
     reports: Reports = {}
-    for path, line, text in CHECKERS[request.param](tmp_path_factory.mktemp("cache")):
+    for path, line, text in CHECKERS[checker](tmp_path):
         reports.setdefault((Path(path).name, line), []).append(text)
-    return request.param, reports
-
-
-def test_a_program_that_uses_the_whole_api_passes(reported):
-    _, reports = reported
     assert {place: texts for place, texts in reports.items() if place[0] == "program.py"} == {}
-
-
-def test_wrong_calls_are_refused(reported):
-    checker, reports = reported
     lines = (ROOT / "tests/typing/wrong_calls.py").read_text().splitlines()
     marked = {number: set(mark[checker].split()) for number, line in enumerate(lines, 1) if (mark := MARK.search(line))}
     found = {line: {text.split()[0] for text in texts} for (file, line), texts in reports.items() if file == "wrong_calls.py"}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from naive import NaiveTable
-from object_servers import Server, s3_server
 from storage_contract import put
 from strategies import contents, new_lake
 from test_cli import call
@@ -163,12 +161,6 @@ def test_a_manifest_that_many_snapshots_name_is_found_once(table):
 
 
 # -- what a damaged file touches --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[Server]:
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["memory", "file", "s3"])

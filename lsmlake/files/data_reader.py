@@ -281,7 +281,8 @@ class DataReader:
             leaves, parts = self._leaves(columns), [range(self.groups)]
             if isinstance(self.source, RangedFile):
                 parts = self._loaded([[group] for group in range(self.groups)], leaves)
-            batches = (batch for groups in parts for batch in parquet.reader.iter_batches(step, groups, leaves, use_threads=True))
+            how = {"use_threads": self.file.bytes > _ALONE_BYTES}
+            batches = (batch for groups in parts for batch in parquet.reader.iter_batches(step, groups, leaves, **how))
         while (table := self._next(batches, columns)) is not None:
             yield Chunk(start, table)
             start += table.num_rows

@@ -18,6 +18,8 @@ from readers.environments import HOME, READERS, prepare
 from readers.judge import judged, told
 from readers.tables import BUILDS, add_histories
 
+_READS = 10
+"""Of each table by each reader, at least, beside the writer."""
 PAGES = {"DuckDB": duckdb_page.run_page, "Spark": spark_page.run_page, "Trino": trino_page.run_page}
 
 
@@ -27,7 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--readers", type=lambda text: text.split(","), default=possible, metavar="NAME,...")
     parser.add_argument("--tables", default="", help="only tables with this text in their names")
     parser.add_argument("--histories", type=int, default=6, help="so many random histories")
-    parser.add_argument("--seconds", type=float, default=60, help="so long readers read beside a writer that expires snapshots")
+    parser.add_argument("--seconds", type=float, default=60, help="of reading beside a writer that expires snapshots, at least")
     parser.add_argument("--home", type=Path, default=HOME, help=f"of environments and jars; default {HOME}")
     parser.add_argument("--keep", action="store_true", help="keep the tables and the answers")
     given = parser.parse_args(arguments)
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> int:
     verdicts = judged(folder, readers, [name for name in BUILDS if given.tables in name])
     print(told(verdicts))
     busy = {name: command for name, command in readers.items() if name != "Polars"}  # it plans with PyIceberg
-    seen = watched(folder / "busy", busy, given.seconds)
+    seen = watched(folder / "busy", busy, _READS, given.seconds)
     print(*seen, sep="\n")
     pages = [fault for name, page in PAGES.items() if name in readers for fault in page(folder / f"page-{name}", readers[name])]
     print(*pages, sep="\n")

@@ -27,13 +27,14 @@ def answer_all(opened: Callable[[str], Answer], arguments: Sequence[str]) -> Non
 
     Args:
         opened: given the warehouse, returns what answers a question.
-        arguments: the file of questions, the folder of answers, and until when to ask them again and again; without it, once.
+        arguments: the file of questions, the folder of answers, and a file: the questions are asked again and again until it
+            exists; without it, once.
     """
-    questions_file, folder, *until = arguments
+    questions_file, folder, *end = arguments
     warehouse, questions = read(Path(questions_file))
     answer = opened(warehouse)
-    if until:
-        _watch(answer, questions, Path(folder), float(until[0]))
+    if end:
+        _watch(answer, questions, Path(folder), Path(end[0]))
         return
     for number, question in enumerate(questions):
         error = _answered(answer, question, Path(folder) / f"{number}.arrow")
@@ -52,11 +53,11 @@ def _answered(answer: Answer, question: Question, path: Path) -> str:
     return ""
 
 
-def _watch(answer: Answer, questions: Sequence[Question], folder: Path, until: float) -> None:
-    """Answer for so long; the file `reads` has a line for each answer."""
+def _watch(answer: Answer, questions: Sequence[Question], folder: Path, end: Path) -> None:
+    """Answer until the file `end` exists; the file `reads` has a line for each answer."""
     turn = 0
-    with (folder / "reads").open("w") as log:
-        while time.time() < until:
+    with (folder / "reads").open("w", buffering=1) as log:
+        while not end.exists():
             for number, question in enumerate(questions):
                 name, started = f"{number}-{turn}.arrow", time.time()
                 error = _answered(answer, question, folder / name)

@@ -10,7 +10,7 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,8 @@ _RETENTION = {"snapshot.time-retained": f"{RETAINED_S} s", "snapshot.num-retaine
 _TABLES = {"compacted": LAZY, "level0": LEVEL0}
 _KEYS, _SLACK_S = 400, 5
 _EVERY = {"compact": 4, "expire": 5}
+_END = "end"
+"""The file that ends the readers."""
 
 
 class Commit(NamedTuple):
@@ -55,8 +57,12 @@ class Watched(NamedTuple):
         return "\n".join([said, *(f"{'':12}{one}" for one in (self.refused, *self.wrong[:3]) if one)])
 
 
-def watched(folder: Path, readers: Commands, seconds: float) -> list[Watched]:
-    """Let all readers read for so long."""
+def watched(folder: Path, readers: Commands, reads: int, seconds: float = 0) -> list[Watched]:
+    """Let all readers read beside a writer.
+
+    Every reader reads each table once before the second commit, and `reads` times after the commits number 2 to `reads`, however
+    fast they are; then until `seconds` are over.
+    """
     folder.mkdir(exist_ok=True)
     lake = lsmlake.connect(str(folder / "warehouse"))
     lake.create_database(DATABASE)
@@ -66,16 +72,24 @@ def watched(folder: Path, readers: Commands, seconds: float) -> list[Watched]:
     questions = [Question(name, table.path, place) for (name, table), place in zip(tables.items(), places, strict=True)]
     write(folder / "questions.json", str(folder / "warehouse"), questions)
     until = time.time() + seconds
-    running = [_started(folder, reader, command, until) for reader, command in readers.items()]
-    turn, chance = 1, random.Random(1)
-    while any(one.poll() is None for one in running):
-        for name, table in tables.items():
-            before = commits[name][-1]
-            after = _written(table, before.rows, turn, chance)
-            commits[name][-1] = before._replace(until_s=after.from_s)
-            commits[name].append(after)
-        turn += 1
-        time.sleep(0.05)
+    running = {reader: _started(folder, reader, command) for reader, command in readers.items()}
+    try:
+        _wait_for_reads(folder, running, len(tables))
+        turn, chance, needed = 1, random.Random(1), None
+        while needed is None or any(_reads(folder, name) < count for name, count in needed.items()) or time.time() < until:
+            _check_alive(folder, running)
+            for name, table in tables.items():
+                before = commits[name][-1]
+                after = _written(table, before.rows, turn, chance)
+                commits[name][-1] = before._replace(until_s=after.from_s)
+                commits[name].append(after)
+            turn += 1
+            if turn == reads:
+                needed = {name: _reads(folder, name) + (reads + 1) * len(tables) for name in running}  # one may have begun before
+    finally:
+        (folder / _END).touch()
+        for process in running.values():
+            process.wait()
     found = []
     for reader in readers:
         log = [json.loads(line) for line in (folder / reader / "reads").read_text().splitlines()]
@@ -85,17 +99,34 @@ def watched(folder: Path, readers: Commands, seconds: float) -> list[Watched]:
     return found
 
 
+def _wait_for_reads(folder: Path, running: Mapping[str, subprocess.Popen], count: int) -> None:
+    while any(_reads(folder, name) < count for name in running):
+        _check_alive(folder, running)
+        time.sleep(0.05)
+
+
+def _reads(folder: Path, reader: str) -> int:
+    """How many reads have ended."""
+    log = folder / reader / "reads"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def _check_alive(folder: Path, running: Mapping[str, subprocess.Popen]) -> None:
+    for name, process in running.items():
+        assert process.poll() is None, (folder / name / "log").read_text()
+
+
 def _created(lake, name: str, options: dict[str, str]):
     columns = pa.schema(PLAIN)
     options = {"bucket": "2"} | options | PUBLISHED | _RETENTION
     return lake.create_table(f"{DATABASE}.{name}", columns, primary_key=["id"], options=options)
 
 
-def _started(folder: Path, reader: str, command: Sequence[str], until: float) -> subprocess.Popen:
+def _started(folder: Path, reader: str, command: Sequence[str]) -> subprocess.Popen:
     answers = folder / reader
     answers.mkdir()
     with (answers / "log").open("wb") as log:
-        arguments = [*command, str(folder / "questions.json"), str(answers), str(until)]
+        arguments = [*command, str(folder / "questions.json"), str(answers), str(folder / _END)]
         return subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT)
 
 
