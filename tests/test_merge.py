@@ -162,6 +162,29 @@ def test_groups_are_by_code_and_key_and_in_them_by_order_then_place(rows, data):
         assert part.starts.tolist() == [start - starts[first] for start in starts[first:last]]
 
 
+SEQUENCES = {  # oldest first; in descending order the values behind null are in the other direction
+    "whole": [None, -(1 << 63), 0, 1],
+    "real": [None, -np.inf, -0.5, np.inf, np.nan],
+    "text": [None, "", "a", "b"],
+}
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("columns", [("whole",), ("real",), ("text",), ("real", "whole"), ("text", "real", "whole")])
+def test_sequences_compare_column_by_column(columns, descending):
+    chance = np.random.default_rng(7)
+    ages = {name: chance.integers(0, len(values), 40) for name, values in SEQUENCES.items()}
+    rows = pa.table({name: [SEQUENCES[name][age] for age in ages[name]] for name in columns})
+    model = list(
+        zip(*(np.where(ages[name] * descending > 0, -ages[name] + 9, ages[name]).tolist() for name in columns), strict=True)
+    )
+    sequence, other = SequenceFields(columns, descending), chance.permutation(40)
+    ranks = sequence.ranks(rows, every=True).tolist()
+    assert [[one < two for two in ranks] for one in ranks] == [[one < two for two in model] for one in model]
+    on_time = sequence.on_time(rows, rows.take(pa.array(other)))
+    assert on_time.tolist() == [model[row] >= model[old] for row, old in enumerate(other)]
+
+
 @pytest.mark.parametrize("values", [1, 7, 1_000, 10**6, 2**63])
 def test_many_rows_in_no_order_are_grouped_as_a_stable_sort_does(values):
     chance = np.random.default_rng(values % 1_000)

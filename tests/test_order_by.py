@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -21,6 +22,7 @@ from lsmlake.lsm.merge.contested import contested
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.rowkind import COMMIT_COLUMNS, DELETE, INSERT, with_kind, without_deletes
+from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
 
 
 def made(columns: str = "k INT, v STRING, n INT", **options: object) -> Table:
@@ -125,6 +127,13 @@ def test_a_column_that_only_the_order_reads_is_not_stored_and_no_other_is_taken(
     assert table.scan().to_arrow().column_names == ["k", "v", "n"]
     with pytest.raises(InvalidData, match=r"extra columns \['more'\]"):
         table.upsert([{"k": 1, "v": "a", "n": 1, "lsn": 3, "more": 1}], order_by="lsn")
+
+
+def test_rows_that_are_dropped_take_their_order_along():
+    table = made(ignore_delete="true")
+    rows = {"k": [1, 1, 1], "v": ["a", "b", "c"], "n": [1, 2, 3], "op": ["-D", "+I", "+U"], "lsn": [1, 9, 2]}
+    table.upsert(rows, row_kind="op", order_by="LSN, op")
+    assert rows_of(table) == [(1, "b", 2)]
 
 
 def test_text_of_a_file_without_types_orders_nothing(tmp_path):
@@ -232,11 +241,15 @@ def test_no_result_depends_on_the_order_of_parts(engine):
     assert contests[True] > 0 or engine == "sums"
 
 
-def test_equal_rows_of_several_parts_are_no_contest():
-    rule = rule_of(made().version.schema)
-    rows = pa.table({"k": [1, 1, 1], "v": ["a", "a", "a"], "n": [1, 1, 1]})
-    groups = group(np.ones(3, np.uint64))
-    assert contested(rows, groups, rule.contests(("v", "n")), None, np.array([0, 1, 1])) is None
+@pytest.mark.parametrize("parts", [(0, 1, 1), (0, 1, 0)])
+def test_only_equal_rows_of_several_parts_are_no_contest(parts):
+    rule, groups = rule_of(made().version.schema), group(np.ones(3, np.uint64))
+    arrival = Arrival(np.array(parts) << PART_BITS, ordered=Ordered.PARTS)
+    arrival.check(pa.table({"k": [1, 1, 1], "v": ["a", "a", "a"]}), groups, rule, ["k"])
+    with pytest.raises(InvalidData, match="different input partitions"):
+        arrival.check(pa.table({"k": [1, 1, 1], "v": ["a", "b", "a"]}), groups, rule, ["k"])
+    ordered = replace(arrival, by=pa.table({"by": [1, 2, 1 + parts[2]]}))
+    ordered.check(pa.table({"k": [1, 1, 1], "v": ["a", "b", "b" if parts[2] else "a"]}), groups, rule, ["k"])
 
 
 # -- commit columns ---------------------------------------------------------------------------------------------------

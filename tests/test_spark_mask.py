@@ -30,7 +30,7 @@ def data_file(name: str, rows: int, size: int) -> DataFile:
 @st.composite
 def masked_files(draw) -> tuple[list[DataFile], dict[str, set[int]]]:
     rows = draw(st.lists(st.integers(1, 5_000), min_size=1, max_size=5))
-    sizes = draw(st.lists(st.integers(1, 1 << 40), min_size=len(rows), max_size=len(rows)))
+    sizes = draw(st.lists(st.integers(1, 1 << 40) | st.just(4_096), min_size=len(rows), max_size=len(rows)))
     files = [data_file(f"f{i}", count, size) for i, (count, size) in enumerate(zip(rows, sizes, strict=True))]
     return files, {f.name: draw(st.sets(st.integers(0, f.rows - 1), max_size=50)) for f in files if draw(st.booleans())}
 
@@ -65,6 +65,18 @@ def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
             if words is not None and words[(row & (1 << bits) - 1) >> 6] >> (row & 63) & 1:
                 masked.add(row)
         assert masked == dead.get(file.name, set())
+
+
+@pytest.mark.parametrize("listed", [0, 9])
+def test_a_file_in_the_slot_of_another_one_is_unknown(spark, listed):
+    words = mask._words(mask.Masked([data_file("f", 3, 4_096)], vectors_of({"f": {1}}), np.array([4_096])))
+    slots = mask._slots(np.arange(4_096, 1 << 20), words.factor, 6)
+    other = 4_097 + int(np.argmax(slots[1:] == slots[0]))
+    found, limits = mask.Marks("place", "file", "bigint(raise_error('unknown'))"), Limits(mask_listed_files=listed)
+    rows = spark.createDataFrame([(place, 4_096) for place in range(3)], "place BIGINT, file BIGINT")
+    assert [row.place for row in mask._by_words(spark, rows, words, found, limits).collect()] == [0, 2]
+    with pytest.raises(PySparkException, match="unknown"):
+        mask._by_words(spark, spark.createDataFrame([(0, other)], rows.schema), words, found, limits).collect()
 
 
 def vectors_of(dead: dict[str, set[int]]) -> dict[str, DeletionVector]:

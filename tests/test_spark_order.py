@@ -147,6 +147,7 @@ def test_a_plan_tells_a_shuffle_from_a_column_of_that_name(spark):
     rows = spark.range(9).selectExpr("id", "id AS Exchange", "'Exchange' AS n")
     assert not shuffled(rows) and not shuffled(rows.join(F.broadcast(spark.range(3)), "id"))
     assert shuffled(rows.repartition(3)) and shuffled(rows.groupBy("n").count()) and shuffled(rows.repartition(3).cache())
+    assert shuffled(rows.repartition("id").localCheckpoint()), "a checkpoint hides the plan before it"
 
 
 @pytest.mark.connect(short="classic")

@@ -93,7 +93,8 @@ class Retained:
             kinds, keys = kinds_of(rows), rows.select(key)
             if kinds is not None and (gone := kinds != INSERT).any():
                 deleted.append(keys.filter(pa.array(gone)))
-            own, unique = _unique(keys)
+            own, alone = _unique(keys)
+            unique &= alone
             if self.held:
                 found.append(self._find(own))
         held = pa.concat_tables(found)
@@ -104,7 +105,7 @@ class Retained:
         if len(found) > 2:  # a key of several level-0 files is found for each
             held = held.take(pa.array(grouped(comparable([held.select(key)])[0]).first))
         wanted = distinct([*deleted, held.select(key)])
-        return self._settled(level0, rows_of if len(level0) > 1 else lambda _: rows, held, wanted)
+        return self._settled(level0, rows_of if len(level0) > 1 else lambda _: rows, held, wanted, unique)
 
     def _of_single(self, file: DataFile, rows: pa.Table) -> Settlement:
         """The settlement of a file with one row per key and without retained deletes of these keys."""
@@ -113,14 +114,15 @@ class Retained:
         times = pa.array(np.full(deletes.num_rows, file.created_ms), pa.int64())
         return Settlement(changed=deletes.append_column(DELETED_MS, times))
 
-    def _settled(self, level0: Sequence[DataFile], rows_of: RowsOf, held: pa.Table, wanted: pa.Table) -> Settlement:
-        """`held`: the retained deletes of keys at level 0. `wanted`: these keys, and those with deletes at level 0."""
+    def _settled(self, level0: Sequence[DataFile], rows_of: RowsOf, held: pa.Table, wanted: pa.Table, unique: bool) -> Settlement:
+        """`held`: the retained deletes of keys at level 0. `wanted`: these keys, and those with deletes at level 0. `unique`: no
+        file has two rows of a key."""
         schema, columns = self.bucket_files.schema, list(self.columns)
         tables, places = [held.select(columns)], []
         kinds, times = [np.full(held.num_rows, DELETE, np.int8)], [held[DELETED_MS].to_numpy()]
         for file in level0:
             rows = rows_of(file)
-            _, positions = find(wanted, rows.select(schema.key), repeats=True)
+            _, positions = find(wanted, rows.select(schema.key), repeats=not unique)
             own = kinds_of(rows)
             tables.append(rows.select(columns).take(pa.array(positions)))
             places.append(positions)

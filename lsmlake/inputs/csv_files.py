@@ -193,7 +193,16 @@ class CsvFile:
         return names
 
     def _check_header(self, guessed: pa.Schema) -> None:
-        """Refuses a first line that looks like a row: each of its fields is a value of the type that its column has."""
+        """Refuses a first line that looks like a row: each of its fields is a value of the type that its column has; and the line
+        with which Excel is told the delimiter."""
+        if guessed.names[0].lower() == "sep=":
+            raise InvalidData(
+                "the first line of the file tells Excel the delimiter",
+                where=f"{self.path}, line 1",
+                expected="the names of the columns",
+                found=f"sep={self.delimiter}",
+                cure="take the line out of the file",
+            )
         typed = [field for field in guessed if not (pa.types.is_null(field.type) or pa.types.is_string(field.type))]
         named = all(name.strip() for name in guessed.names)
         if not (typed and named and all(map(_is_value, typed)) and any(map(_is_telling, typed))):

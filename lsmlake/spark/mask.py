@@ -123,7 +123,7 @@ def _words(masked: Masked) -> _Words | None:
     counts = np.array([-(-file.rows >> 6) for file in files])
     starts = 2 * slots + np.cumsum(counts) - counts
     values = np.zeros(2 * slots + counts.sum(), np.int64)
-    values[:slots] = -1 if -1 not in numbers else -(1 << 62)
+    values[:slots] = -(1 << 62)  # the number of no file
     values[places], values[slots + places] = numbers, starts
     for file, start in zip(files, starts.tolist(), strict=True):
         if file.name in vectors:

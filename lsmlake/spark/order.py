@@ -85,7 +85,7 @@ def _read(order_by: OrderBy) -> set[str]:
 
 
 _EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
-_SHUFFLED_RDD = re.compile(r"\bShuffled(Row)?RDD\b")
+_MOVED_RDD = re.compile(r"\b(Shuffled(Row)?|(Local|Reliable)Checkpoint)RDD\b")  # a checkpoint forgets what was before it
 _ON_CONNECT = {
     *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
     *("GroupMap", "CoGroupMap", "SetOperation"),
@@ -103,7 +103,7 @@ def shuffled(df) -> bool:
             return True
         leaves = execution.analyzed().collectLeaves()
         found = (leaves.apply(number) for number in range(leaves.size()))
-        return any(_SHUFFLED_RDD.search(leaf.rdd().toDebugString()) for leaf in found if leaf.nodeName() == "LogicalRDD")
+        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in found if leaf.nodeName() == "LogicalRDD")
     except Exception as unknown:  # an error of the plan, which the write reports
         pass_interruption(unknown)
         return False
