@@ -130,6 +130,17 @@ REFUSED = (
     "SELECT sum(v) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM d.t",
     "SELECT sum(v) OVER (ORDER BY id GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM d.t",
     "SELECT k COLLATE UTF8_LCASE FROM d.t",
+    "SELECT count(*) FROM d.t GROUP BY DISTINCT ROLLUP (k), CUBE (k, v)",
+    "SELECT * FROM d.t NATURAL CROSS JOIN d.t AS b",
+    "WITH x AS NOT MATERIALIZED (SELECT 1) SELECT * FROM x",
+    "SELECT id, , v FROM d.t",
+    "SELECT id FROM d.t GROUP BY , id",
+    "SELECT id FROM d.t, WHERE id = 1",
+    "SELECT array(1, )",
+    "SELECT CAST(1 AS DECIMAL(10, ))",
+    "UPDATE d.t SET v = 2, WHERE id = 1",
+    "INSERT INTO d.t (id, k, ) VALUES (2, 'b')",
+    "CREATE TABLE d.u (id BIGINT, )",
 )
 
 

@@ -126,18 +126,34 @@ class PlainSpark(Spark):
             node.set("evolves", bool(evolves))
             return node
 
-        def _parse_projections(self) -> Any:
-            """As sqlglot's, but something must follow each comma: `SELECT a, FROM t` has lost a column."""
-            found = super()._parse_projections()
-            if self._prev is not None and self._prev.token_type is TokenType.COMMA:
-                self.raise_error("no column follows the comma", self._prev)
+        def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+            """As sqlglot's, but something must stand on both sides of a comma: `SELECT a, FROM t` has lost a column."""
+
+            def item() -> Any:
+                start = self._prev
+                found = parse_method()
+                if found is None and self._prev is start:
+                    self._refuse_comma(start, self._curr)
+                return found
+
+            return super()._parse_csv(item, sep)
+
+        def _parse_join(self, *given: Any, **named: Any) -> exp.Join | None:
+            start = self._curr
+            found = super()._parse_join(*given, **named)
+            if found is None:
+                self._refuse_comma(start)
             return found
 
-        def _parse_partition_by(self) -> Any:
-            found = super()._parse_partition_by()
-            if found and self._prev.token_type is TokenType.COMMA:
-                self.raise_error("nothing follows the comma", self._prev)
-            return found
+        def _parse_types(self, check_func: bool = False, **named: Any) -> exp.Expression | None:
+            """As sqlglot's, but an error is none where a type is only tried: `array(NULL, 1)` is a call."""
+            read = partial(super()._parse_types, check_func, **named)
+            return self._try_parse(read) if check_func else read()
+
+        def _refuse_comma(self, *tokens: Any) -> None:
+            for one in tokens:
+                if one is not None and one.token_type is TokenType.COMMA:
+                    self.raise_error("something must stand before and behind a comma", one)
 
         def _parse_star_op(self, *keywords: str) -> list[exp.Expression] | None:
             """Of the operators of `*` Spark has EXCEPT, with columns in parentheses."""
