@@ -47,23 +47,28 @@ class Relations:
     def of(self, node: exp.Select) -> From:
         """The relations of a SELECT."""
         source = node.args.get("from_")
-        empty = From("", Scope((), outer=self.outer), {}, frozenset())
-        return self._with_joins(empty if source is None else self._side(source.this), node)
-
-    def _side(self, node: exp.Expression) -> From:
-        """A relation in FROM or JOIN, with the joins in its parentheses. Without an alias these hide no name."""
-        plain = isinstance(node, exp.Subquery) and not {key for key, value in node.args.items() if value} - _JOINED
-        if plain and isinstance(node.this, (exp.Table, exp.Subquery)):
-            return self._with_joins(self._side(node.this), node)
-        sql, relation, use = self._relation(node)
-        return self._with_joins(From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0])), node)
-
-    def _with_joins(self, found: From, node: exp.Expression) -> From:
+        inner = None if source is None else source.this
+        found = From("", Scope((), outer=self.outer), {}, frozenset()) if inner is None else self._joined(inner)
         for join in _listed(node, "joins"):
             found = self._join(found, join)
-        for view in _listed(node, "laterals"):
+        for view in (*_listed(inner, "laterals"), *_listed(node, "laterals")):
             found = self._lateral_view(found, view)
         return found
+
+    def _joined(self, node: exp.Expression) -> From:
+        """A relation and what is joined to it."""
+        found = self._alone(node)
+        for join in _listed(node, "joins"):
+            found = self._join(found, join)
+        return found
+
+    def _alone(self, node: exp.Expression) -> From:
+        """A relation, with the joins in its parentheses. Without an alias these hide no name."""
+        plain = isinstance(node, exp.Subquery) and not {key for key, value in node.args.items() if value} - _JOINED
+        if plain and isinstance(node.this, (exp.Table, exp.Subquery)):
+            return self._joined(node.this)
+        sql, relation, use = self._relation(node)
+        return From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
 
     def lateral(self, left: From, node: exp.Expression, made: Generated) -> tuple[From, Relation]:
         """The rows of the left side, each with the rows that a generator gives for it, and the columns of these, which no
@@ -152,7 +157,7 @@ class Relations:
         if isinstance(node.this, exp.Lateral):
             return self._lateral_query(left, node)
         text = self.queries.text
-        right, kind = self._side(node.this), self._kind(node)
+        right, kind = self._alone(node.this), self._kind(node)
         on, using = node.args.get("on"), node.args.get("using")
         if text.word(node, "method", "NATURAL"):
             if kind in ("SEMI", "ANTI", "CROSS"):
