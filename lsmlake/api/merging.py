@@ -124,7 +124,7 @@ class Merging:
         return evolve(version, self.name, columns, (), partial(self.runtime.compactions, version.meta))
 
     def _evaluation(self, read_on: Version, source: Rows | MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
-        """How the statement is evaluated. What this process refuses the runtime may know: the size of the files decides nothing."""
+        """How the statement is evaluated. What this process refuses the runtime may know, whatever the size of the files."""
         if not isinstance(source, Rows):
             return self._spread(read_on, source)
         try:
