@@ -118,6 +118,34 @@ def test_sources_of_a_merge_and_rows_that_tasks_read(spark, lake, of_kind):
     assert table.verify() == [] and unreferenced(table) == []
 
 
+def test_the_size_of_the_files_does_not_decide_what_a_merge_takes(spark_lake):
+    """A small MERGE of data in this process, which DuckDB evaluates, unless only Spark knows its expressions."""
+    table = spark_lake.create_table("d.small", "id INT NOT NULL, v STRING", primary_key=["id"])
+    table.upsert({"id": [1, 2], "v": ["a", "b"]})
+    merge = table.merge({"id": [2, 3], "v": ["x", "y"]}, "t.id = s.id")
+    merge.when_matched_update({"v": "format_string('%s-%s', t.v, s.v)"}).when_not_matched_insert_all().execute()
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": "b-x"}, {"id": 3, "v": "y"}]
+    with pytest.raises(InvalidQuery, match="nope"):
+        table.merge({"id": [2]}, "t.id = s.id").when_matched_update({"v": "nope(t.v)"}).execute()
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"), [("s.id > 1", "can name no column of the source"), ("v = 'a'", None), ("t.v = 'a'", None)]
+)
+def test_a_clause_for_rows_of_the_target_alone_names_its_columns_only(spark_lake, lake, condition: str, expected: str | None):
+    for number, engine in enumerate((lake, spark_lake)):
+        engine.sql(f"CREATE TABLE d.t{number} (id INT, v STRING, PRIMARY KEY (id))")
+        engine.sql(f"INSERT INTO d.t{number} VALUES (1, 'a'), (2, 'b')")
+        text = f"MERGE INTO d.t{number} AS t USING (SELECT 9 AS id, 'a' AS v) AS s ON t.id = s.id "
+        text += f"WHEN NOT MATCHED BY SOURCE AND {condition} THEN DELETE"
+        if expected is None:
+            engine.sql(text)
+            assert lake.table(f"d.t{number}").scan().to_arrow().column("id").to_pylist() == [2]
+        else:
+            with pytest.raises(InvalidQuery, match=expected if number else "unknown column"):
+                engine.sql(text)
+
+
 @pytest.mark.parametrize("kind", ["vectors", pytest.param("key", marks=pytest.mark.connect(short="connect"))])
 def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, monkeypatch):
     """By the values of the source, or by their bounds if they are many. The source is evaluated once."""

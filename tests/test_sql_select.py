@@ -178,6 +178,39 @@ def test_a_column_of_nulls_needs_no_type(filled):
     assert filled.sql(text, tables={"s": rows}).fetchall() == [(1, "none", None), (5000, "none", None)]
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT x FROM d.a PIVOT (sum(n) AS s FOR g IN ('p' AS x, 'q'))", [(10,), (30,), (None,)]),
+        ("SELECT v FROM d.a UNPIVOT (v FOR name IN (id, n)) ORDER BY v", [(1,), (2,), (3,), (10,), (20,), (30,)]),
+        ("SELECT x.id FROM (d.a AS x) WHERE x.g = 'q'", [(2,)]),
+        ("SELECT x.id FROM (d.a) x WHERE x.n > 10 ORDER BY 1", [(2,), (3,)]),
+        ("SELECT j.n FROM (d.a JOIN d.b USING (id)) AS j", [(20,)]),
+        (
+            "SELECT a.id, b.id, c.n FROM d.a LEFT JOIN (d.b FULL JOIN d.a AS c ON b.id = c.id) ON a.id = c.id ORDER BY 1",
+            [(1, None, 10), (2, 2, 20), (3, None, 30)],
+        ),
+        (
+            "SELECT a.n, id FROM (d.a JOIN d.b USING (id)) RIGHT JOIN (VALUES (2), (9)) AS v(id) USING (id) ORDER BY 2",
+            [(20, 2), (None, 9)],
+        ),
+        ("SELECT b.id FROM d.a LEFT SEMI JOIN (d.b JOIN d.a AS c ON b.id = c.id) ON a.id = c.id", "unknown column b.id"),
+        ("SELECT x.id FROM (d.a AS x) AS y", "unknown column x.id"),
+    ],
+)
+def test_parentheses_pivots_and_columns_that_nothing_else_names(lake, query: str, expected):
+    lake.sql("CREATE TABLE d.a (id INT, n INT, g STRING, PRIMARY KEY (id))")
+    lake.sql("INSERT INTO d.a VALUES (1, 10, 'p'), (2, 20, 'q'), (3, 30, 'p')")
+    lake.sql("CREATE TABLE d.b (id INT, PRIMARY KEY (id))")
+    lake.sql("INSERT INTO d.b VALUES (2), (4)")
+    if isinstance(expected, str):
+        with pytest.raises(InvalidQuery, match=expected):
+            lake.sql(query)
+        return
+    found = lake.sql(query).fetchall()
+    assert (found if "ORDER" in query else sorted(found, key=str)) == expected
+
+
 def test_times_are_in_the_zone_of_the_lake(lake, tmp_path):
     """SQL, predicates, defaults, converted data and time travel, where clocks are set back at 2026-10-25 03:00."""
     with pytest.raises(InvalidQuery, match="unknown time zone"):

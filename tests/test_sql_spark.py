@@ -59,6 +59,11 @@ MEANINGS = [
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY y) AS c, percentile_disc(0.3) WITHIN GROUP (ORDER BY y) AS d FROM d.n",
     "SELECT listagg(g, '-') WITHIN GROUP (ORDER BY g DESC, k) AS l, approx_count_distinct(g) AS a, kurtosis(y) AS u FROM d.n",
     "SELECT first(y, true) AS f, last_value(y) IGNORE NULLS AS v FROM d.n WHERE k = 3 OR k = 4",
+    "SELECT x FROM d.n PIVOT (sum(i) AS s FOR g IN ('a' AS x, 'b'))",
+    "SELECT v FROM d.n UNPIVOT (v FOR name IN (k, i))",
+    "SELECT a.k, b.k AS l, c.g FROM d.n a LEFT JOIN (d.n b FULL JOIN d.n c ON b.k = c.i) ON a.k = b.k OR a.i = c.i",
+    "SELECT k, x.g, y.i FROM (d.n AS x JOIN d.n AS y USING (k)) JOIN (SELECT k FROM d.n) USING (k)",
+    "SELECT j.b FROM (d.n NATURAL JOIN (SELECT k FROM d.n)) AS j",
     "SELECT sum(y) FILTER (WHERE b) AS s, first(k) FILTER (WHERE k = 3) AS f, max_by(g, k) AS m FROM d.n",
 ]
 ERRORS = [

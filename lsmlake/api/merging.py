@@ -13,7 +13,7 @@ import pyarrow as pa
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.types import MergeSource
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve
 from lsmlake.schema.conform import Cast
@@ -111,7 +111,7 @@ class Merging:
         """Reads the statement on a version; returns what carries it out. `own`: the source is made of rows of this version, and
         the caller evaluates the statement again."""
         read_on, columns = self._read_on(version, source)
-        evaluation = self._here(read_on, source) if isinstance(source, Rows) else self._spread(read_on, source)
+        evaluation = self._evaluation(read_on, source)
 
         def act() -> DmlReport:
             now = version if read_on is version else self._evolved(version, columns)
@@ -122,6 +122,18 @@ class Merging:
 
     def _evolved(self, version: Version, columns: pa.Schema) -> Version:
         return evolve(version, self.name, columns, (), partial(self.runtime.compactions, version.meta))
+
+    def _evaluation(self, read_on: Version, source: Rows | MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
+        """How the statement is evaluated. What this process refuses the runtime may know, whatever the size of the files."""
+        if not isinstance(source, Rows):
+            return self._spread(read_on, source)
+        try:
+            return self._here(read_on, source)
+        except InvalidQuery:
+            spread = self.runtime.spread(read_on, source.tables)
+            if spread is None:
+                raise
+            return self._spread(read_on, spread)
 
     def _spread(self, read_on: Version, source: MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
         read = self.runtime.on_spark("merge of a DataFrame").merging(read_on, source, self.statement)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -98,6 +98,10 @@ class Runtime:
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         """The source of a MERGE as a data set of this runtime, for `merge`; None: the MERGE runs in this process."""
+        return None
+
+    def spread(self, version: Version, tables: Callable[[], Iterable[pa.Table]]) -> MergeSource | None:
+        """The source of a MERGE that this process cannot evaluate, for `merge`; None: nothing else can."""
         return None
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:

@@ -71,10 +71,14 @@ def _aggregate(
     if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
         arguments, distinct = list(arguments[0].expressions), True
     inner = replace(context, aggregates=bool(over) and context.aggregates, windows=False)
-    if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star):
+    if name == "count" and len(arguments) == 1 and isinstance(arguments[0], exp.Star) and not distinct:
         return Typed(f"count(*){_filter(condition)}{over}", BIGINT)
     if name in _ENDS and len(arguments) == 2 and isinstance(arguments[1], exp.Boolean):
         ignores = ignores or bool(arguments.pop().this)
+    if name in _ENDS and len(arguments) == 1 and isinstance(arguments[0], exp.IgnoreNulls):
+        arguments, ignores = [arguments[0].this], True
+    if distinct and any(isinstance(one, exp.Star) for one in arguments):
+        context.text.refuse(node, f"{name} with DISTINCT takes no *", cure="list the columns: rows with a null do not count")
     sorting = "" if order is None else _within(context, node, name, order, arguments, inner)
     if not arguments:
         context.text.refuse(node, f"{name} takes an argument", expected="a column or *" if name == "count" else "")

@@ -24,6 +24,8 @@ PLACE, SPAN = "start", "span"
 _CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
 _BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
 _AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
+_CLAUSES = ("WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT", "OFFSET")
+_PLACES = {TokenType[word]: place for place, word in enumerate(_CLAUSES)}
 _BINDS = (TokenType.DCOLON, TokenType.DOT, TokenType.L_BRACKET)
 
 
@@ -40,6 +42,21 @@ def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp
     return made
 
 
+def _in_order(kind: TokenType, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A reader of a clause of SELECT that refuses it behind one that is evaluated later: sqlglot takes them in any order."""
+    place = _PLACES.get(kind)
+    if place is None:
+        return read
+
+    def made(parser: Any) -> Any:
+        if place <= parser._place:
+            parser.raise_error("a clause stands behind one that comes later", parser._curr)
+        parser._place = place
+        return read(parser)
+
+    return made
+
+
 class PlainSpark(Spark):
     class Tokenizer(SparkTypes.Tokenizer):
         VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
@@ -48,6 +65,10 @@ class PlainSpark(Spark):
     class Parser(Pipes):
         PLACEHOLDER_PARSERS: ClassVar[Any] = {kind: _placed(read) for kind, read in Spark.Parser.PLACEHOLDER_PARSERS.items()}
         FUNCTIONS: ClassVar[Any] = {}
+        QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
+            kind: _in_order(kind, read) for kind, read in Spark.Parser.QUERY_MODIFIER_PARSERS.items()
+        }
+        _place = -1
         UNARY_PARSERS: ClassVar[Any] = {
             **Spark.Parser.UNARY_PARSERS,
             TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
@@ -121,23 +142,91 @@ class PlainSpark(Spark):
             return node
 
         def _parse_merge(self) -> exp.Merge:
-            evolves = self._match_text_seq("WITH", "SCHEMA", "EVOLUTION")
+            evolves, start = self._match_text_seq("WITH", "SCHEMA", "EVOLUTION"), self._index
             node = super()._parse_merge()
+            read = self._tokens[start : self._index]
+            for words in zip(read, read[1:], read[2:], read[3:], strict=False):
+                first, *rest = (one.text.upper() for one in words)
+                if first != "NOT" and rest == ["MATCHED", "BY", "TARGET"]:
+                    self.raise_error("in a MERGE, BY TARGET stands behind NOT MATCHED", words[-1])
+            if not node.args.get("on"):
+                self.raise_error("a MERGE needs ON and a condition")
             node.set("evolves", bool(evolves))
             return node
 
-        def _parse_projections(self) -> Any:
-            """As sqlglot's, but something must follow each comma: `SELECT a, FROM t` has lost a column."""
-            found = super()._parse_projections()
-            if self._prev is not None and self._prev.token_type is TokenType.COMMA:
-                self.raise_error("no column follows the comma", self._prev)
+        def _parse_delete(self) -> exp.Delete:
+            node = super()._parse_delete()
+            if not node.this:
+                self.raise_error("a DELETE needs FROM and a table")
+            return node
+
+        def _parse_insert(self) -> exp.Expression:
+            node = super()._parse_insert()
+            if isinstance(node, exp.Insert) and not (node.expression or node.args.get("source")):
+                self.raise_error("an INSERT needs VALUES or a query")
+            return node
+
+        def _parse_update(self) -> exp.Update:
+            start = self._index
+            node = super()._parse_update()
+            depth, words = 0, []
+            for one in self._tokens[start : self._index]:
+                depth += (one.token_type is TokenType.L_PAREN) - (one.token_type is TokenType.R_PAREN)
+                if depth == 0 and one.token_type in (TokenType.SET, TokenType.WHERE):
+                    words.append(one)
+            if [one.token_type for one in words] not in ([TokenType.SET], [TokenType.SET, TokenType.WHERE]):
+                self.raise_error("an UPDATE has SET and then WHERE, each once", words[-1] if words else self._prev)
+            return node
+
+        def _parse_query_modifiers(self, this: Any) -> Any:
+            before, self._place = self._place, -1
+            try:
+                return super()._parse_query_modifiers(this)
+            finally:
+                self._place = before
+
+        def _parse_ordered(self, parse_method: Callable[[], Any] | None = None) -> exp.Ordered | None:
+            ends: list[int] = []
+
+            def read() -> Any:
+                found = (parse_method or self._parse_disjunction)()
+                ends.append(self._index)
+                return found
+
+            found = super()._parse_ordered(read)
+            words = [one.text.upper() for one in self._tokens[ends[0] : self._index]]
+            if {"ASC", "DESC"}.issubset(words) or words.count("NULLS") > 1:
+                self.raise_error("one order is given twice", self._prev)
             return found
 
-        def _parse_partition_by(self) -> Any:
-            found = super()._parse_partition_by()
-            if found and self._prev.token_type is TokenType.COMMA:
-                self.raise_error("nothing follows the comma", self._prev)
+        def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
+            """As sqlglot's, but something must stand on both sides of a comma: `SELECT a, FROM t` has lost a column."""
+
+            def item() -> Any:
+                start = self._prev
+                found = parse_method()
+                if found is None and self._prev is start:
+                    self._refuse_comma(start, self._curr)
+                return found
+
+            return super()._parse_csv(item, sep)
+
+        def _parse_join(self, *given: Any, **named: Any) -> exp.Join | None:
+            start = self._curr
+            found = super()._parse_join(*given, **named)
+            if found is None:
+                self._refuse_comma(start)
             return found
+
+        def _parse_types(self, check_func: bool = False, **named: Any) -> exp.Expression | None:
+            """As sqlglot's, but an error is none where a type is only tried: `array(NULL, 1)` is a call."""
+            read = partial(super()._parse_types, check_func, **named)
+            return self._try_parse(read) if check_func else read()
+
+        def _refuse_comma(self, *tokens: Any) -> None:
+            for one in tokens:
+                if one is not None and one.token_type is TokenType.COMMA:
+                    self.raise_error("something must stand before and behind a comma", one)
 
         def _parse_star_op(self, *keywords: str) -> list[exp.Expression] | None:
             """Of the operators of `*` Spark has EXCEPT, with columns in parentheses."""

@@ -144,6 +144,10 @@ def _regexp_instr(context: Context, node: exp.Expression, arguments: Arguments) 
     return Typed(f"CAST({sql} AS INTEGER)", INT)
 
 
+_CHARACTERS = "CASE WHEN s = '' THEN [''] ELSE string_split(s, '') END"
+"""What split gives by an empty pattern; DuckDB has no part in an empty text."""
+
+
 def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     typed = counted(context, node, arguments, 2, 3)
     limit = typed[2].constant if len(typed) > 2 else -1
@@ -153,7 +157,9 @@ def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     if found.ends or (found.re2 and re.search(found.python, "")):
         context.text.refuse(node, "split needs an expression without $ that never matches the empty text")
     between = f"regexp_extract_all(s, {text(found.re2)})" if found.re2 else "CAST([] AS VARCHAR[])"
-    parts = f"string_split_regex(s, {text(found.re2)})" if found.re2 else "string_split(s, '')"
+    parts = f"string_split_regex(s, {text(found.re2)})" if found.re2 else _CHARACTERS
+    if not found.re2 and limit <= 0:
+        return Typed(f"list_transform([{value}], lambda s: {parts})[1]", array_of(STRING))
     if limit <= 0:
         return Typed(parts.replace("(s,", f"({value},", 1), array_of(STRING))
     cut = f"spark_limited(o['s'], o['p'], o['b'], {limit})"

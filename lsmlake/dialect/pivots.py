@@ -63,7 +63,8 @@ def _pivoted(
         tests = [exp.NullSafeEQ(this=one.copy(), expression=part.copy()) for one, part in zip(places, parts, strict=True)]
         condition = exp.and_(*tests, copy=False)
         made, rows = over.typed(_filtered(inner, condition)), over.typed(_filtered(_count(), condition))
-        name = label if len(node.expressions) == 1 else f"{label}_{aggregate.alias or spelled(inner)}"
+        alias = aggregate.alias or spelled(inner)  # that of a single aggregate names nothing, as in Spark
+        name = label if len(node.expressions) == 1 else f"{label}_{alias}"
         columns.append((name, Typed(f"CASE WHEN {rows.sql} > 0 THEN {made.sql} END", made.type)))
     listed = ", ".join(f"{made.sql} AS {quoted(f'#{place}')}" for place, (_, made) in enumerate(columns))
     sql = f"SELECT {listed} FROM ({groups.sql(f' FROM {source}')}) AS {groups.name}"

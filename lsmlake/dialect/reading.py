@@ -33,6 +33,18 @@ SAME = {
     exp.Cast: ("requires_string",),
 }
 """Arguments that say nothing beside the class and the other arguments of their node."""
+OFF = {
+    exp.Create: ("concurrently", "refresh", "unique"),
+    exp.Delete: ("cluster", "using"),
+    exp.Insert: ("default", "exists", "ignore", "is_function", "partition", "settings", "source", "stored"),
+    exp.Lateral: ("ordinality", "outer", "view"),
+    exp.Merge: ("using_cond",),
+    exp.Ordered: ("nulls_first",),
+    exp.Partition: ("subpartition",),
+    exp.Pivot: ("default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "value_columns_first"),
+    exp.TruncateTable: ("exists", "is_database"),
+}
+"""Arguments that are False where the text has no such word. False of others is said, as by AS NOT MATERIALIZED."""
 
 
 class _Args(dict[str, Any]):
@@ -106,7 +118,8 @@ def unread(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
 
 
 def _set(node: exp.Expression) -> Iterator[tuple[str, Any]]:
-    same = SAME.get(type(node), ())
+    same, off = SAME.get(type(node), ()), OFF.get(type(node), ())
     for key, value in node.args.items():
-        if key not in same and (any(one is not None for one in value) if isinstance(value, list) else value):
+        said = any(one is not None for one in value) if isinstance(value, list) else value or (value is False and key not in off)
+        if key not in same and said:
             yield key, value

@@ -22,6 +22,7 @@ from lsmlake.dialect.types import common, of_column, quoted
 from lsmlake.dialect.view_use import ViewUse
 from lsmlake.types.type_text import format_type
 
+_JOINED = {"this", "joins", "laterals"}
 _JOINS = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
 
 
@@ -46,18 +47,28 @@ class Relations:
     def of(self, node: exp.Select) -> From:
         """The relations of a SELECT."""
         source = node.args.get("from_")
-        if source is None:
-            found = From("", Scope((), outer=self.outer), {}, frozenset())
-            inner: exp.Expression | None = None
-        else:
-            inner = source.this
-            sql, relation, use = self._relation(inner)
-            found = From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
-        for join in (*_listed(inner, "joins"), *_listed(node, "joins")):
+        inner = None if source is None else source.this
+        found = From("", Scope((), outer=self.outer), {}, frozenset()) if inner is None else self._joined(inner)
+        for join in _listed(node, "joins"):
             found = self._join(found, join)
         for view in (*_listed(inner, "laterals"), *_listed(node, "laterals")):
             found = self._lateral_view(found, view)
         return found
+
+    def _joined(self, node: exp.Expression) -> From:
+        """A relation and what is joined to it."""
+        found = self._alone(node)
+        for join in _listed(node, "joins"):
+            found = self._join(found, join)
+        return found
+
+    def _alone(self, node: exp.Expression) -> From:
+        """A relation, with the joins in its parentheses. Without an alias these hide no name."""
+        plain = isinstance(node, exp.Subquery) and not {key for key, value in node.args.items() if value} - _JOINED
+        if plain and isinstance(node.this, (exp.Table, exp.Subquery)):
+            return self._joined(node.this)
+        sql, relation, use = self._relation(node)
+        return From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
 
     def lateral(self, left: From, node: exp.Expression, made: Generated) -> tuple[From, Relation]:
         """The rows of the left side, each with the rows that a generator gives for it, and the columns of these, which no
@@ -79,7 +90,7 @@ class Relations:
 
     def _named(self, left: From, node: exp.Expression, made: Generated) -> From:
         found, relation = self.lateral(left, node, made)
-        return replace(found, scope=found.scope.and_(relation))
+        return replace(found, scope=found.scope.and_(Scope((relation,))))
 
     def _relation(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
         sql, relation, use = self._unpivoted(node)
@@ -146,36 +157,36 @@ class Relations:
         if isinstance(node.this, exp.Lateral):
             return self._lateral_query(left, node)
         text = self.queries.text
-        sql, relation, use = self._relation(node.this)
-        kind = self._kind(node)
+        right, kind = self._alone(node.this), self._kind(node)
         on, using = node.args.get("on"), node.args.get("using")
         if text.word(node, "method", "NATURAL"):
-            if kind in ("SEMI", "ANTI"):
+            if kind in ("SEMI", "ANTI", "CROSS"):
                 text.refuse(node, f"NATURAL {kind} JOIN is not supported, nor in Spark", cure="write USING with the columns")
-            names = {column.name.lower() for column in left.scope.columns()}
-            using = [exp.to_identifier(column.name, quoted=True) for column in relation.columns if column.name.lower() in names]
+            names, theirs = {column.name.lower() for column in left.scope.columns()}, right.scope.columns()
+            using = [exp.to_identifier(column.name, quoted=True) for column in theirs if column.name.lower() in names]
         if kind == "CROSS" and (on is not None or using):
             kind = ""
         every = on is None and not using  # each row with each
         word = "CROSS JOIN" if every and kind in ("", "INNER", "CROSS") else _JOINS.get(kind, f"{kind} JOIN")
-        number = len(left.scope.relations)
-        both, condition = left.scope.and_(relation), " ON true" if every and word != "CROSS JOIN" else ""
+        before = len(left.scope.relations)
+        both, condition = left.scope.and_(right.scope), " ON true" if every and word != "CROSS JOIN" else ""
         if using:
-            condition, both = self._using(node, using, left.scope, relation, kind)
+            condition, both = self._using(node, using, left.scope, right.scope, kind)
         elif on is not None:
             condition = " ON " + self.queries.condition(self.queries.translator(both, self.ctes, place=ON), on)
-        uses = {**left.uses, **({number: use} if use else {})}
+        uses = {**left.uses, **{before + number: use for number, use in right.uses.items()}}
+        theirs = frozenset(before + number for number in right.kept)
         kept = left.kept if kind not in ("RIGHT", "FULL") else frozenset()
         if kind in ("", "INNER", "CROSS", "RIGHT"):
-            kept |= {number}
+            kept |= theirs
         if on is not None:
-            reached = {"LEFT": {number}, "RIGHT": left.kept, "FULL": (), "ANTI": {number}}.get(kind, {*left.kept, number})
+            reached = {"LEFT": theirs, "RIGHT": left.kept, "FULL": frozenset(), "ANTI": theirs}.get(kind, left.kept | theirs)
             push(on, both.only_kept(reached))
         scope = both.only_kept(kept)
         if kind in ("SEMI", "ANTI"):
-            scope = left.scope
-            uses.pop(number, None)
-        return From(f"{left.sql} {word} {sql}{condition}", scope, uses, kept)
+            scope, uses = left.scope, left.uses
+        joined = right.sql if len(right.scope.relations) == 1 else f"({right.sql})"
+        return From(f"{left.sql} {word} {joined}{condition}", scope, uses, kept)
 
     def _kind(self, node: exp.Join) -> str:
         """INNER, LEFT, RIGHT, FULL, CROSS, SEMI, ANTI, or "" for a plain JOIN."""
@@ -204,14 +215,12 @@ class Relations:
         query = self.queries.query(lateral.this, self.ctes, replace(left.scope, outer=None))
         return self._named(left, lateral, Generated(query.sql, query.columns, side == "LEFT"))
 
-    def _using(
-        self, node: exp.Join, names: Sequence[exp.Expression], left: Scope, relation: Relation, kind: str
-    ) -> tuple[str, Scope]:
+    def _using(self, node: exp.Join, names: Sequence[exp.Expression], left: Scope, right: Scope, kind: str) -> tuple[str, Scope]:
         """The condition of USING or NATURAL, and the scope in which it makes one column of two."""
         text, conditions, merged, hidden = self.queries.text, [], [], set()
         for name in names:
             ours = [column for column in left.columns() if column.name.lower() == name.name.lower()]
-            theirs = [column for column in relation.columns if column.name.lower() == name.name.lower()]
+            theirs = [column for column in right.columns() if column.name.lower() == name.name.lower()]
             if len(ours) != 1 or len(theirs) != 1:
                 text.refuse(node, f"the column {name.name} of USING must be once on both sides")
             wanted = common(ours[0].type, theirs[0].type)
@@ -224,8 +233,8 @@ class Relations:
             both = {"RIGHT": b, "FULL": Typed(f"coalesce({a.sql}, {b.sql})", wanted)}.get(kind, a)
             merged.append(Column(ours[0].name, wanted, both.sql, known=_merged(both, sides, wanted, kind)))
             hidden |= set(sides)
-        rest = (column for column in (*left.columns(), *relation.columns) if column not in hidden)
-        scope = Scope((*left.relations, relation), (*merged, *rest), left.outer)
+        rest = (column for column in (*left.columns(), *right.columns()) if column not in hidden)
+        scope = Scope((*left.relations, *right.relations), (*merged, *rest), left.outer)
         return " ON " + " AND ".join(conditions), scope
 
 

@@ -83,10 +83,10 @@ class Scope:
             return self.plain
         return tuple(column for relation in self.relations for column in relation.columns)
 
-    def and_(self, relation: Relation) -> Scope:
-        """With the columns of one more relation at the end."""
-        plain = None if self.plain is None else (*self.plain, *relation.columns)
-        return replace(self, relations=(*self.relations, relation), plain=plain)
+    def and_(self, right: Scope) -> Scope:
+        """With the relations and columns of another scope at the end."""
+        plain = None if self.plain is None and right.plain is None else (*self.columns(), *right.columns())
+        return replace(self, relations=(*self.relations, *right.relations), plain=plain)
 
     def only_kept(self, kept: Collection[int]) -> Scope:
         """Without the origins of columns of other relations than these: their rows may be missing in a row."""

@@ -149,7 +149,7 @@ class Select:
         self.groups = groups = Groups(before, self.queries.fresh())
         group = self.node.args.get("group")
         if group is not None:
-            everything = bool(group.args.get("all"))
+            everything = bool(peek(group, "all") and group.args.get("all"))  # False means DISTINCT
             if everything and not self._has_column("all", before):
                 self._group_by_all(group, groups)
             else:

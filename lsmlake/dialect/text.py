@@ -21,15 +21,16 @@ _EXPECTED_MAX = 300
 _CURES = {
     "cluster": "write ORDER BY",
     "distribute": "leave it out: this process sorts and groups all rows",
-    "for_": "leave it out",
     "joins": "choose the rows by IN (SELECT ...), or use MERGE",
-    "kind": "leave it out",
     "sample": "filter by a column, or attach Spark",
     "sort": "write ORDER BY",
     "version": "leave it out: a statement changes the newest version",
 }
 """What to write instead of a clause, by sqlglot's name of it."""
 _CLAUSES = {
+    "all": "DISTINCT",
+    "connect": "CONNECT BY",
+    "locks": "FOR UPDATE",
     "joins": "JOIN",
     "pivots": "PIVOT",
     "version": "VERSION or TIMESTAMP AS OF",
@@ -72,7 +73,7 @@ class Text:
         if key in _PARTS:
             self.refuse(node, "this is not supported here")
         word = value.upper() if isinstance(value, str) else _CLAUSES.get(key) or key.strip("_").replace("_", " ").upper()
-        self.refuse(parts[0] if parts else node, f"{word} is not supported here", cure=_CURES.get(key, ""))
+        self.refuse(parts[0] if parts else node, f"{word} is not supported here", cure=_CURES.get(key, "leave it out"))
 
     def word(self, node: exp.Expression, key: str, *known: str) -> str:
         """The text of an argument, such as the kind of a join, in upper case; "" if it is not set. Refuses a word that is not one
@@ -108,7 +109,8 @@ class Text:
 
     def place(self, node: exp.Expression) -> str:
         """Where a node stands in the text."""
-        starts = [part.meta[PLACE] for part in node.walk() if PLACE in part.meta]
+        while not (starts := [part.meta[PLACE] for part in node.walk() if PLACE in part.meta]) and node.parent is not None:
+            node = node.parent
         return self._at(min(starts)) if starts else shown(self._written)
 
     def _at(self, start: int) -> str:

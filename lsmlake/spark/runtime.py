@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -109,8 +109,11 @@ class SparkRuntime(Runtime):
         if isinstance(data, Scan):
             small = small and is_small(plan(Version.latest(data.meta)))
             return None if small else MergeSource(replace(data, runtime=self).to_spark())
+        return None if small else self.spread(version, lambda: as_input(data).tables)
+
+    def spread(self, version: Version, tables: Callable[[], Iterable[pa.Table]]) -> MergeSource:
         limit = version.meta.env.limits.driver_statement_bytes
-        return None if small else MergeSource(small_source(self.spark, as_input(data).tables, limit))
+        return MergeSource(small_source(self.spark, tables(), limit))
 
     def merging(self, version: Version, source: MergeSource, statement: Statement) -> Callable[..., DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot

@@ -151,9 +151,9 @@ class Changes:
             case exp.Var() if then.name.upper() == "DELETE" and kind in (MATCHED, BY_SOURCE):
                 return Clause(kind, DELETE, None, on)
             case exp.Update() if kind in (MATCHED, BY_SOURCE):
-                if not _is_star(then.args.get("expressions")):
+                if isinstance(then.args.get("expressions"), list) and not _is_star(then.expressions):
                     return Clause(kind, UPDATE, self._assigned(then.expressions), on)
-                if kind == MATCHED:
+                if kind == MATCHED and _is_star(then.args.get("expressions")):
                     return Clause(kind, UPDATE, None, on)
             case exp.Insert() if kind == NOT_MATCHED:
                 if _is_star(then.this):

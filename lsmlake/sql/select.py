@@ -96,10 +96,21 @@ def create_views(connection, uses: Iterable[TableUse], sources: Iterable[Source 
 
 
 def _names(node: exp.Expression) -> set[str] | None:
-    """All names in a statement, in lower case: a table need not read other columns. None: `*` names all."""
-    stars = [star for star in node.find_all(exp.Star) if not isinstance(star.parent, exp.Anonymous)]
-    natural = any(peek(join, "method") for join in node.find_all(exp.Join))
-    return None if stars or natural else {one.name.lower() for one in node.find_all(exp.Identifier)}
+    """All names in a statement, in lower case: a table need not read other columns. None: `*`, PIVOT and the like name all."""
+    found = set()
+    for one in node.walk():
+        match one:
+            case exp.Identifier():
+                found.add(one.name.lower())
+            case exp.Pivot():
+                return None
+            case exp.Subquery() if isinstance(peek(one, "this"), (exp.Table, exp.Subquery)):  # FROM (a JOIN b) AS c
+                return None
+            case exp.Star() if not isinstance(one.parent, exp.Anonymous):
+                return None
+            case exp.Join() if peek(one, "method"):
+                return None
+    return found
 
 
 def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[str] | None) -> Plan | pa.Table:

@@ -94,6 +94,9 @@ def _known(runtime: Runtime, where: Part, text: str, statement: Statement, colum
     return (None, False) if runtime.reads_otherwise(text, types) else (predicate, decides)
 
 
+_OTHER = {SOURCE_SIDE: "target", TARGET_SIDE: "source"}
+
+
 def merging(source: MergeSource, statement: Statement, uneven: set[str]) -> Callable[..., DmlReport]:
     """Reads a MERGE with a DataFrame. The result evaluates it on a version; `own`: the source is made of rows of this version."""
     check_merge(source, statement)
@@ -140,8 +143,7 @@ def _clauses(
     scopes = statement.joined(schema.typed_columns, source.columns)
 
     def words(part: Part, when: str = MATCHED) -> str:
-        named = _qualified(part, scopes[when], sides[SOURCE_SIDE]) if when == NOT_MATCHED else []
-        return statement.words(part, sides, version, named)
+        return statement.words(part, sides, version, _qualified(part, when, scopes, sides))
 
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
     texts = [
@@ -159,15 +161,21 @@ def _clauses(
     return words(statement.on), made
 
 
-def _qualified(part: Part, scope: Scope, source: str) -> list[Replacement]:
-    """Writes the name of the source before its columns, which a clause for rows of the source alone may name without it."""
-    found = []
-    for column in part.node.find_all(exp.Column):
-        matches = scope.found([one.name for one in column.parts])
-        alone = column.find_ancestor(exp.Query, exp.Lambda) is None and "start" in column.parts[0].meta
-        if alone and len(matches) == 1 and matches[0][1] == 1:
+def _qualified(part: Part, when: str, scopes: Mapping[str, Scope], sides: Mapping[str, str]) -> list[Replacement]:
+    """Writes the name of the target or of the source before its columns, which a clause for rows of one side may name without it.
+    Refuses columns of the other side."""
+    found: list[Replacement] = []
+    side = {NOT_MATCHED: SOURCE_SIDE, BY_SOURCE: TARGET_SIDE}.get(when)
+    for column in part.node.find_all(exp.Column) if side else ():
+        path = [one.name for one in column.parts]
+        if column.find_ancestor(exp.Query, exp.Lambda) is not None:
+            continue
+        matches = scopes[when].found(path)
+        if not matches and scopes[MATCHED].found(path):
+            part.text.refuse(column, f"a clause WHEN {when.upper()} can name no column of the {_OTHER[side]}")
+        if len(matches) == 1 and matches[0][1] == 1 and "start" in column.parts[0].meta:
             start = column.parts[0].meta["start"]
-            found.append((start, start, f"{backticked(source)}."))
+            found.append((start, start, f"{backticked(sides[side])}."))
     return found
 
 
