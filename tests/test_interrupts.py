@@ -193,14 +193,13 @@ def after(seconds: float, error: BaseException) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_running_query_is_interrupted(lake, kind):
-    """It would run for minutes. The next one finds a connection that works."""
-    error, began = kind("in the query"), time.monotonic()
+    """It would run for days. The next one finds a connection that works."""
+    error = kind("in the query")
     lake.sql("SELECT count(*) FROM d.t")  # imports modules
     after(0.3, error)
     with pytest.raises(kind) as raised:
         lake.sql("SELECT sum(a.v * b.v + c.v * e.v) FROM d.t a, d.t b, d.t c, d.t e, d.t f WHERE a.v + f.v > b.v")
     assert raised.value is error
-    assert time.monotonic() - began < 30
     assert lake.sql("SELECT count(*) AS n FROM d.t").to_arrow()["n"].to_pylist() == [390]
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -274,11 +273,10 @@ def test_closing_a_stream_early_ends_its_query(lake, warehouse):
     rows = stream.sql(lake, f"SELECT a.id FROM d.t AS a JOIN ({ENDLESS}) AS x ON a.id < x.n UNION ALL SELECT id FROM d.t")
     running = threading.active_count()
     rows.batches.close()  # it has not begun
-    rows = stream.sql(lake, "SELECT a.id FROM d.t AS a CROSS JOIN d.t AS b")
+    rows = stream.sql(lake, "SELECT a.id FROM d.t AS a CROSS JOIN d.t AS b CROSS JOIN d.t AS c")
     assert next(rows.batches).num_rows
-    began = time.monotonic()
-    rows.batches.close()
-    assert time.monotonic() - began < 5 and threading.active_count() == running
+    rows.batches.close()  # to the end of the query this would last for days
+    assert threading.active_count() == running
     assert all(len(idle) <= 4 for idle in databases._idle.values())
 
 
