@@ -7,7 +7,7 @@
 3. Check the invariants of the edited buckets (`commit.invariants`).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
-5. Create the snapshot file if it is absent. If it exists, wait and retry (`commit.retries`). The lists of this attempt are
+5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.retries`). The lists of this attempt are
    deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
@@ -22,7 +22,7 @@ from lsmlake import undo
 from lsmlake.commit.attempt import Attempts
 from lsmlake.commit.followers import after_commit
 from lsmlake.commit.request import Committed, Request
-from lsmlake.commit.retries import Waits, attempts
+from lsmlake.storage.retries import Waits, attempts
 from lsmlake.tables.version import Version
 
 
@@ -47,9 +47,9 @@ def commit(version: Version, request: Request) -> Committed:
     tried = Attempts(version, request)
     undo.on_failure(tried.give_up)  # lest the one below is interrupted
     failed, cure = "other commits came first on every attempt", "run it again; with many writers raise commit.max-retries"
-    waits = Waits(options.wait_min_ms, options.wait_max_ms)
+    waits = Waits(meta.env, options.wait_min_ms, options.wait_max_ms)
     try:
-        for _ in attempts(meta.env, 1 + options.retries, failed, meta.paths.root, cure, waits):
+        for _ in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
             outcome = tried.run()
             if isinstance(outcome, Committed):
                 tried.finish(outcome)

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from lsmlake.errors import CommitConflict, Corrupt
+from lsmlake.errors import Corrupt
 from lsmlake.extras import need
 from lsmlake.iceberg import metadata, published
 from lsmlake.iceberg.additions import Additions
@@ -42,6 +42,7 @@ from lsmlake.iceberg.lineage import Line, lines_of
 from lsmlake.iceberg.manifests import Manifest
 from lsmlake.iceberg.published import Newest, name_of, path_of, uri_of
 from lsmlake.options.iceberg import IcebergOptions
+from lsmlake.storage.retries import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
@@ -77,7 +78,8 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
         Corrupt, StorageFailed: metadata of the table is damaged, or cannot be read or written.
         As `catalog.register`: the catalog was not brought up to date.
     """
-    for _ in range(_ATTEMPTS):
+    failed = "other publishers of Iceberg metadata came first on every attempt"
+    for _ in attempts(_ATTEMPTS, failed, meta.paths.iceberg(""), "run it again"):
         attempt = _Attempt(meta, whole, anew)
         try:
             found = attempt.run()
@@ -102,12 +104,6 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
                 published.delete_unreadable(meta)
             return found
         meta.files.delete_quietly(attempt.written)
-    raise CommitConflict(
-        "other publishers of Iceberg metadata came first on every attempt",
-        where=meta.paths.iceberg(""),
-        found=f"{_ATTEMPTS} attempts",
-        cure="run it again",
-    )
 
 
 def bring_up_to_date(meta: Metadata) -> None:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.request import Request
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, Wording
+from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import Chunk, live_rows
 from lsmlake.files.data_writer import Origin, float_columns
@@ -42,6 +42,7 @@ from lsmlake.lsm.sections import sections
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
+from lsmlake.storage.retries import attempts
 from lsmlake.tables.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"
@@ -85,7 +86,7 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
         raise InvalidQuery("unknown action", where=name, expected=actions, found=repr(action), cure="choose one of them")
     meta, schema = version.meta, version.schema
     wanted = None if keys is None else [_key(key, schema, name) for key in keys]
-    for _ in range(_ROUNDS):
+    for _ in attempts(_ROUNDS, "compactions came first on every attempt", name, "pause them and run it again"):
         with version.unless_expired():
             states = version.states()
             found = {
@@ -101,9 +102,6 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
         if committed.snapshot and not committed.overtaken:
             return replace(report, snapshot_id=committed.snapshot.id)
         version = replace(version, snapshot=meta.snapshots.latest())
-    raise CommitConflict(
-        "compactions came first on every attempt", where=name, found=f"{_ROUNDS} attempts", cure="pause them and run it again"
-    )
 
 
 def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow]:

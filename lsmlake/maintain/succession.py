@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Request
-from lsmlake.commit.retries import attempts
 from lsmlake.errors import CommitConflict
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.storage.retries import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
@@ -22,7 +22,7 @@ def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
         CommitConflict: other commits came first on every attempt. `doing` says what to do again, such as "alter".
     """
     cure = f"pause the writers of the table and {doing} it again"
-    for _ in attempts(meta.env, _ROUNDS, "other commits came first on every attempt", name, cure):
+    for _ in attempts(_ROUNDS, "other commits came first on every attempt", name, cure):
         yield Version.latest(meta)
 
 

@@ -22,7 +22,7 @@ from lsmlake.commit.followers import before_deletion
 from lsmlake.errors import Corrupt, SnapshotNotFound, Wording
 from lsmlake.format.paths import index_of
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.refs.rollback_reachability import TRIES, Returns, number_of, restless, retained
+from lsmlake.refs.rollback_reachability import Returns, attempts_while_restless, number_of, retained
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.tags import Holder, reason_of
@@ -68,7 +68,7 @@ class Held:
         """`choose` of all tags and pins; repeated if it finds a missing file because a tag is deleted meanwhile, or a snapshot
         expires. The tags are read first, so that `choose` sees what those who made a pin have published."""
         holders = holders_of(self.meta)
-        for _ in range(TRIES):
+        for _ in attempts_while_restless(self.meta):
             try:
                 return choose(holders)
             except SnapshotNotFound:
@@ -77,7 +77,6 @@ class Held:
                 before, holders = holders, holders_of(self.meta)
                 if holders == before:
                     raise
-        raise restless(self.meta)
 
     def by(self, holder: Holder) -> set[str]:
         """The paths of all files of the snapshot of a holder. Raises Corrupt, which names the holder."""

@@ -27,6 +27,7 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.cut import Cut, check_consumers, cut_out, plan_cut
 from lsmlake.refs.pinned import pinned
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.retries import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
@@ -81,7 +82,8 @@ def rollback(
         progress: called with the path of each file before it is deleted.
     """
     _check(moment, name)
-    for _ in range(_ROUNDS):
+    failed, cure = "other commits came first on every attempt", "pause the writers of the table and roll back again"
+    for _ in attempts(_ROUNDS, failed, name, cure):
         version = Version.latest(meta)
         if version.snapshot is None:
             raise SnapshotNotFound("the table has no snapshot to roll back to", where=name, cure="write rows first")
@@ -100,12 +102,6 @@ def rollback(
             return published, report
         removed = cut_out(meta, target, published, progress)
         return published, replace(report, tags=removed.tags, changelogs=len(removed.changelogs), files=len(removed.paths))
-    raise CommitConflict(
-        "other commits came first on every attempt",
-        where=name,
-        found=f"{_ROUNDS} attempts",
-        cure="pause the writers of the table and roll back again",
-    )
 
 
 def _check(moment: Moment, name: str) -> None:

@@ -13,12 +13,13 @@ from typing import NamedTuple, TypeVar
 
 from lsmlake.errors import SnapshotNotFound, StorageFailed
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.storage.retries import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.tags import Holder
 
 Read = TypeVar("Read")
 
-TRIES = 10
+_TRIES = 10
 
 
 class Returns(NamedTuple):
@@ -52,11 +53,10 @@ class Returns(NamedTuple):
         latest = meta.snapshots.latest()
         if latest is None or latest.newest_rollback is None:
             return Returns(None)
-        for _ in range(TRIES):
+        for _ in attempts_while_restless(meta):
             numbers = [number for number in meta.snapshots.ids() if number >= first]
             with suppress(SnapshotNotFound):  # one has expired meanwhile
                 return Returns(latest.newest_rollback, tuple(_retained(meta, numbers, latest.newest_rollback)))
-        raise restless(meta)
 
 
 def _retained(meta: Metadata, numbers: Sequence[int], newest: int) -> Iterator[Holder]:
@@ -88,17 +88,12 @@ def number_of(holder: Holder) -> int:
 
 def settled(meta: Metadata, read: Callable[[], Read]) -> Read:
     """The result of `read`, once no snapshot expires meanwhile."""
-    for _ in range(TRIES):
+    for _ in attempts_while_restless(meta):
         with suppress(SnapshotNotFound):
             return read()
-    raise restless(meta)
 
 
-def restless(meta: Metadata) -> StorageFailed:
-    """The error if no attempt finds tags and snapshots that stay as they are."""
-    return StorageFailed(
-        "tags or snapshots were removed while they were read, on every attempt",
-        where=meta.paths.root,
-        found=f"{TRIES} attempts",
-        cure="delete tags and expire snapshots less often",
-    )
+def attempts_while_restless(meta: Metadata) -> Iterator[int]:
+    """Attempts to read tags and snapshots that stay as they are meanwhile. Raises StorageFailed after the last one."""
+    failed = "tags or snapshots were removed while they were read, on every attempt"
+    yield from attempts(_TRIES, failed, meta.paths.root, "delete tags and expire snapshots less often", kind=StorageFailed)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.identity import Identity
-from lsmlake.errors import CommitConflict, InvalidData
+from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.places import PlacedTables
@@ -25,6 +25,7 @@ from lsmlake.schema.conform import Cast
 from lsmlake.sql.files import FORMATS, loaded, paths_of
 from lsmlake.sql.names import full_name
 from lsmlake.sql.token_reader import Words
+from lsmlake.storage.retries import attempts
 from lsmlake.tables.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
 from lsmlake.tables.version import Version
 from lsmlake.write.request import WriteRequest
@@ -162,7 +163,7 @@ def _copied(table: Table, copy: Copy) -> pa.Table:
     """Loads the files. One row: how many rows and files were loaded, how many files were loaded before, and the snapshot."""
     options = FileOptions.of(copy.null_value, None, copy.encoding)
     meta, paths = table.meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
-    for _ in range(_ROUNDS):
+    for _ in attempts(_ROUNDS, "other COPY INTO came first on every attempt", table.name, "run it again"):
         version = Version.latest(meta)
         owner = list_of(version.snapshot)
         newest = None if owner is None or (copy.force and not _readable(version, owner)) else read_copied(meta, owner)
@@ -184,9 +185,6 @@ def _copied(table: Table, copy: Copy) -> pa.Table:
         if snapshot is None:
             meta.files.delete_quietly([meta.paths.copied(made.name)])
         return _report(rows.count, len(wanted), len(paths) - len(wanted), snapshot)
-    raise CommitConflict(
-        "other COPY INTO came first on every attempt", where=table.name, found=f"{_ROUNDS} attempts", cure="run it again"
-    )
 
 
 def _readable(version: Version, name: str) -> bool:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsmlake.commit.requirements import Overtaken
-from lsmlake.commit.retries import Waits, attempts
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.isolation import ISOLATIONS
 from lsmlake.storage.env import Env
+from lsmlake.storage.retries import Waits, attempts
 from lsmlake.tables.version import Version
 
 _ROUNDS = 100
-_WAITS = Waits(first_ms=5, longest_ms=500)
+_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 5, 500
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,12 @@ def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> Dml
         CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
     """
     meta = version.meta
+    waits = Waits(meta.env, _FIRST_WAIT_MS, _LONGEST_WAIT_MS)
     failed, cure = (
         "other commits changed the rows of the statement on every attempt",
         "run it again, or run fewer statements on the same rows at a time",
     )
-    for attempt in attempts(meta.env, _ROUNDS, failed, meta.paths.root, cure, _WAITS):
+    for attempt in attempts(_ROUNDS, failed, meta.paths.root, cure, waits):
         if attempt:
             version = Version.latest(meta)
         try:
@@ -70,4 +71,3 @@ def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> Dml
                 return evaluate(version)
         except (Overtaken, SnapshotNotFound):  # the rows that it read have changed, or are gone
             continue
-    raise AssertionError("attempts ends with an error")

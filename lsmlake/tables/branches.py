@@ -17,6 +17,7 @@ from lsmlake.errors import StorageFailed, TableNotFound
 from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, Work
 from lsmlake.format.paths import Branch, TablePaths, is_branch, numbered
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.storage.retries import attempts
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.table_files import LIST_BRANCHES, TableFiles
 from lsmlake.tables.tags import Holder
@@ -158,16 +159,11 @@ class Branches:
             return {name: self.state(info) for name, info in self.all().items()}
 
         found = look()
-        for _ in range(_LOOKS):
+        failed, cure = "the branches changed while they were read, on every attempt", "rename and forward branches less often"
+        for _ in attempts(_LOOKS, failed, self.files.paths.branches, cure, kind=StorageFailed):
             before, found = found, look()
             if found == before:
                 return found
-        raise StorageFailed(
-            "the branches changed while they were read, on every attempt",
-            where=self.files.paths.branches,
-            found=f"{_LOOKS} attempts",
-            cure="rename and forward branches less often",
-        )
 
     def _paths(self, info: BranchInfo) -> TablePaths:
         return self.files.paths.on(info.named(info.folder))

@@ -17,6 +17,7 @@ from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, 
 from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.concurrency import ahead
+from lsmlake.storage.retries import attempts
 from lsmlake.storage.storage import read_bytes, storage_errors
 from lsmlake.tables.cache import Stored
 from lsmlake.tables.manifests import Manifests
@@ -228,19 +229,14 @@ class Snapshots:
     def latest(self) -> Snapshot | None:
         """The newest snapshot; None before the first. Two reads if this handle has seen it before, and one more for each snapshot
         since. Raises TableNotFound if the table does not exist."""
-        for _ in range(_LOOKS):
+        failed, cure = "the latest snapshot expired before it could be read, on every attempt", "expire snapshots less often"
+        for _ in attempts(_LOOKS, failed, self.files.paths.snapshots, cure, kind=StorageFailed):
             found = self._forward() or self._listed()
             if found is None:
                 return None
             if found.data not in _MARKS:
                 self.files.cache.latest = found
                 return self._decoded(found)
-        raise StorageFailed(
-            "the latest snapshot expired before it could be read, on every attempt",
-            where=self.files.paths.snapshots,
-            found=f"{_LOOKS} attempts",
-            cure="expire snapshots less often",
-        )
 
     def _forward(self) -> Stored | None:
         """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has

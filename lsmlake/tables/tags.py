@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, UnsupportedFormat, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import REPLACE, Tag
+from lsmlake.storage.retries import attempts
 from lsmlake.storage.storage import Entry, read_bytes
 from lsmlake.tables.table_files import TableFiles
 
@@ -148,17 +149,12 @@ class Tags:
         Corrupt if one of them is damaged; StorageFailed if they change all the time.
         """
         listed = self._listed()
-        for _ in range(_LOOKS):
+        failed, cure = "the tags changed while they were read, on every attempt", "change tags less often"
+        for _ in attempts(_LOOKS, failed, self.files.paths.tags, cure, kind=StorageFailed):
             found = self._read(listed)
             before, listed = listed, self._listed()
             if found is not None and listed == before:
                 return sorted(found, key=lambda holder: holder.snapshot.id)
-        raise StorageFailed(
-            "the tags changed while they were read, on every attempt",
-            where=self.files.paths.tags,
-            found=f"{_LOOKS} attempts",
-            cure="change tags less often",
-        )
 
     def _read(self, entries: Iterable[Entry]) -> list[Holder] | None:
         """None if one of the files was deleted."""
