@@ -29,7 +29,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "duckdb",
         "command_line",
     ),
-    "Iceberg": ("iceberg", "catalogs", "pyiceberg", "spark_iceberg", "trino"),
+    "Iceberg": ("iceberg", "pyiceberg", "spark_iceberg", "trino"),
     "Moving to lsmlake": ("moving", "import"),
     "Reference": (
         "api",
