@@ -1,7 +1,6 @@
 """The pictures of the documents, drawn as SVG. `python -m tests.pictures` writes them; test_docs.py compares the files with them.
 
-Shapes have fixed places and colours on a white ground, so a picture reads the same in a light and a dark page and needs no font of
-its own.
+Shapes have fixed places and colours on a white ground, so a picture looks the same in a light and in a dark page, and needs no font.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ class Drawing:
 
     def __init__(self, width: int, height: int, about: str) -> None:
         self.shapes = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-            'font-family="Helvetica, Arial, sans-serif" font-size="13">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            'role="img" font-family="Helvetica, Arial, sans-serif" font-size="13">',
             f"<title>{escape(about)}</title>",
-            f'<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse">'
+            '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
             f'<path d="M0 0 L10 5 L0 10 z" fill="{INK}"/></marker></defs>',
             f'<rect width="{width}" height="{height}" fill="{GROUND}"/>',
         ]
@@ -36,7 +35,7 @@ class Drawing:
     def box(self, x: float, y: float, width: float, height: float, lines: Sequence[str] = (), fill: str = GREY) -> None:
         """A rectangle with lines of text in its middle; the first is bold if there are several."""
         self.shapes.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" fill="{fill}" stroke="{INK}" stroke-width="1"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" fill="{fill}" stroke="{INK}"/>'
         )
         top = y + height / 2 - LINE * (len(lines) - 1) / 2 + 4.5
         for number, line in enumerate(lines):
@@ -44,9 +43,7 @@ class Drawing:
 
     def arrow(self, x1: float, y1: float, x2: float, y2: float, text: str = "", dashed: bool = False) -> None:
         dash = ' stroke-dasharray="5 4"' if dashed else ""
-        self.shapes.append(
-            f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{INK}" stroke-width="1.3"{dash} marker-end="url(#tip)"/>'
-        )
+        self.shapes.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{INK}"{dash} marker-end="url(#tip)"/>')
         if text:
             self.text((x1 + x2) / 2, (y1 + y2) / 2 - 6, text, "middle")
 
@@ -59,10 +56,25 @@ class Drawing:
 
 def tree() -> str:
     """The levels of a bucket after ten upserts, as `lsmlake show` printed them: level, rows, dead rows."""
-    levels = [(0, 1000, 0), (0, 1000, 0), (24, 7943, 0), (28, 57076, 3014), (29, 57082, 8204), (30, 57027, 12644), (31, 212906, 8516)]
-    drawing = Drawing(760, 330, "One bucket: an LSM tree. Level 0 has two new runs, deeper levels one older run each; some rows are dead")
+    levels = [
+        (0, 1000, 0),
+        (0, 1000, 0),
+        (24, 7943, 0),
+        (28, 57076, 3014),
+        (29, 57082, 8204),
+        (30, 57027, 12644),
+        (31, 212906, 8516),
+    ]
+    drawing = Drawing(
+        760, 330, "One bucket: an LSM tree. Level 0 has two new runs, deeper levels one older run each; some rows are dead"
+    )
     drawing.text(20, 26, "One bucket of a table", bold=True)
-    drawing.text(20, 46, "A box is a sorted run of Parquet files; its width shows its rows. Red: dead rows, marked in deletion vectors.", ink=FAINT)
+    drawing.text(
+        20,
+        46,
+        "A box is a sorted run of Parquet files; its width shows its rows. Red: dead rows, marked in deletion vectors.",
+        ink=FAINT,
+    )
     for place, (level, rows, dead) in enumerate(levels):
         y, width = 66 + 36 * place, 14 + rows / 212906 * 440
         drawing.text(20, y + 19, f"level {level}")
@@ -79,7 +91,9 @@ def tree() -> str:
 
 def pointers() -> str:
     """The files of the example of FORMAT.md, and which names which."""
-    drawing = Drawing(860, 400, "snapshot-2 names a base list, a delta list and an index manifest; lists name manifests, these data files")
+    drawing = Drawing(
+        860, 400, "snapshot-2 names a base list, a delta list and an index manifest; lists name manifests, these data files"
+    )
     drawing.box(20, 160, 130, 60, ["snapshot-2", "JSON"], ORANGE)
     drawing.box(210, 30, 170, 50, ["manifest-list-0011", "delta"])
     drawing.box(210, 130, 170, 50, ["manifest-list-0010", "base"])
@@ -99,13 +113,20 @@ def pointers() -> str:
     drawing.text(668, 256, "the row with id 2 is dead")
     drawing.arrow(85, 220, 85, 290)
     drawing.box(20, 290, 130, 50, ["schema-0", "columns, options"], ORANGE)
-    drawing.text(20, 378, "An arrow is a name in a file. A snapshot is published by its creation; all files that it names exist before.", ink=FAINT)
+    drawing.text(
+        20,
+        378,
+        "An arrow is a name in a file. A snapshot is published by its creation; all files that it names exist before.",
+        ink=FAINT,
+    )
     return drawing.done()
 
 
 def envelope() -> str:
     """The bytes of a binary file."""
-    drawing = Drawing(860, 190, "Bytes of a binary file: magic, kind, version, size before compression, a zstd frame of msgpack, CRC-32")
+    drawing = Drawing(
+        860, 190, "Bytes of a binary file: magic, kind, version, size before compression, a zstd frame of msgpack, CRC-32"
+    )
     parts = [
         (90, "LSMK", "magic", "4 bytes", GREY),
         (90, "MANF", "kind", "4", GREY),
@@ -120,7 +141,9 @@ def envelope() -> str:
         drawing.text(x + width / 2, 122, size, "middle", ink=FAINT)
         x += width
     drawing.text(25, 26, "A binary file, for example manifest-0003", bold=True)
-    drawing.text(25, 160, "All integers are big-endian. The frame has no length of its own: it ends where the checksum begins.", ink=FAINT)
+    drawing.text(
+        25, 160, "All integers are big-endian. The frame has no length of its own: it ends where the checksum begins.", ink=FAINT
+    )
     return drawing.done()
 
 
@@ -139,8 +162,18 @@ def number() -> str:
     drawing.text(640, 98, "500 newer marks: the file is deleted")
     drawing.arrow(270, 106, 150, 106)
     drawing.text(210, 124, "withdrawn", "middle")
-    drawing.text(30, 205, "A writer that slept may create a snapshot under a number whose mark was deleted. It looks afterwards for snapshot n - 1 or", ink=FAINT)
-    drawing.text(30, 223, "its mark, finds neither, and withdraws. Readers ignore such a file: its number is less than that of a mark `expired`.", ink=FAINT)
+    drawing.text(
+        30,
+        205,
+        "A writer that slept may create a snapshot under a number whose mark was deleted. It looks afterwards for snapshot n - 1 or",
+        ink=FAINT,
+    )
+    drawing.text(
+        30,
+        223,
+        "its mark, finds neither, and withdraws. Readers ignore such a file: its number is less than that of a mark `expired`.",
+        ink=FAINT,
+    )
     drawing.text(30, 249, "Marks of a cut do not end the search: readers step over them to the next number.", ink=FAINT)
     return drawing.done()
 
@@ -163,16 +196,24 @@ def recency() -> str:
         drawing.text(298, y + 22, sequences, "end")
         drawing.text(330, y + 22, told)
     drawing.arrow(35, 250, 35, 52)
-    drawing.text(20, 280, "A compaction takes level 0 and the next older runs without a gap, so level order stays time order.", ink=FAINT)
+    drawing.text(
+        20, 280, "A compaction takes level 0 and the next older runs without a gap, so level order stays time order.", ink=FAINT
+    )
     return drawing.done()
 
 
 def race() -> str:
     """Two writers that try to create the same snapshot, as a sequence diagram."""
-    drawing = Drawing(860, 560, "Two writers race for snapshot 8: A creates it; B is refused, reads it, rewrites its lists and creates snapshot 9")
+    drawing = Drawing(
+        860,
+        560,
+        "Two writers race for snapshot 8: A creates it; B is refused, reads it, rewrites its lists and creates snapshot 9",
+    )
     columns = {"A": 130, "store": 430, "B": 730}
     for name, x in columns.items():
-        drawing.box(x - 75, 16, 150, 34, [{"A": "writer A", "B": "writer B"}.get(name, "storage")], ORANGE if name != "store" else GREY)
+        drawing.box(
+            x - 75, 16, 150, 34, [{"A": "writer A", "B": "writer B"}.get(name, "storage")], ORANGE if name != "store" else GREY
+        )
         drawing.line(x, 50, x, 540)
     steps: list[tuple[str, str, str]] = [
         ("A", "store", "read snapshot 7"),
@@ -192,7 +233,12 @@ def race() -> str:
     for place, (source, target, text) in enumerate(steps):
         y = 86 + 34 * place
         drawing.arrow(columns[source], y, columns[target], y, text)
-    drawing.text(20, 552, "B writes no row again. If A has changed the files of B's own compaction, B commits its new rows at level 0 instead.", ink=FAINT)
+    drawing.text(
+        20,
+        552,
+        "B writes no row again. If A has changed the files of B's own compaction, B commits its new rows at level 0 instead.",
+        ink=FAINT,
+    )
     return drawing.done()
 
 

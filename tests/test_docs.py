@@ -1,29 +1,46 @@
 """The documents beside the code agree with it: fields, columns, options and the example of FORMAT.md, and the modules, functions,
-values and limits that implementation.md names. The Python of the pages runs."""
+values and limits that implementation.md names. The programs of the pages run, links lead somewhere, pictures are those that
+pictures.py draws, the generated reference is complete, and the site can be built."""
 
 from __future__ import annotations
 
 import datetime as dt
+import html
 import importlib
 import re
+import shlex
+import threading
+import urllib.request
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
+import deltalake
+import pictures
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import NaiveTable
+from pyiceberg.catalog.sql import SqlCatalog
 from strategies import lake_on, multiset
+from test_readme import commands, run_commands, run_python
 from test_tidy import LIBRARY, ROOMS, ROOT
 
 import lsmlake
-from lsmlake.cli.docs import DOCUMENTS
+from lsmlake.api.system_tables import SUMMARIES
+from lsmlake.cli.commands import COMMANDS, single
+from lsmlake.cli.site.build import build_site, file_of, server_of, write_sources
+from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
+from lsmlake.cli.site.reference import error_classes, pages, public_members
+from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.format import branch, manifest, manifest_checks, manifest_list, packed, snapshot, statistics, tag, vector_index
+from lsmlake.notebook import offered
 from lsmlake.options.option import Change
+from lsmlake.options.reference import reference
 from lsmlake.options.table_options import OPTIONS
 from lsmlake.schema import schema
 from lsmlake.schema.schema import Schema
@@ -33,6 +50,11 @@ from lsmlake.store.env import Limits
 from lsmlake.store.memory import MemoryStorage
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
+
+
+def document_of(section: str) -> str:
+    """The part of the format that has a section."""
+    return next(name for name in ("format", "format_branches") if f"\n## {section}\n" in TEXT[name])
 
 
 def section_tables(document: str, section: str) -> list[list[dict[str, str]]]:
@@ -81,7 +103,7 @@ SAMPLES: dict[str, object] = {
     ],
 )
 def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, Kind]):
-    documented = section_tables("format", section)[number]
+    documented = section_tables(document_of(section), section)[number]
     first = next(iter(documented[0]))
     assert [row[first].strip("`") for row in documented] == list(declared)
     for row in documented:
@@ -128,7 +150,8 @@ def test_the_example_is_what_the_verbs_write():
     table = lake.create_table("sales.orders", columns, primary_key=["dt", "id"], partition_by=["dt"], options={"bucket": 1})
     for keys, values in (([1, 2, 3, 4, 5], "abcde"), ([2], "B")):
         table.upsert(pa.table({"dt": [dt.date(2026, 1, 1)] * len(keys), "id": keys, "v": list(values)}))
-    listed, puffin = re.findall(r"^```\n(.*?)^```", TEXT["format"].partition("\n## Example\n")[2], re.M | re.S)
+    example = TEXT["format"].partition("\n## Example\n")[2].partition("\n## ")[0]
+    listed, puffin = re.findall(r"^```\n(.*?)^```", example, re.M | re.S)
     paths = [line.split()[0] for line in listed.splitlines()]
     there = NaiveTable(storage, table.path)
     there_now = {path for path in there.referenced() if "manifest-list-000" not in path}  # snapshot 1 has lists of its own
@@ -168,20 +191,62 @@ def row_of(row: dict[str, object]) -> tuple:
     return row["p"], row["k"], row["v"]
 
 
-PAGES = ["data", "duckdb", "iceberg", "indexes", "maintenance", "merging", "polars", "pyiceberg", "sql", "stores"]
+PROGRAMS = {name: re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) for name, text in TEXT.items()}
+ON_SPARK, BY_OTHERS = {"spark"}, {"spark_iceberg"}
+"""Pages whose programs need Java, and those that tests/readers runs."""
+IN_PROCESS = [name for name, programs in PROGRAMS.items() if programs and name not in ON_SPARK | BY_OTHERS]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_programs_of_a_page_run_in_order(name, tmp_path, monkeypatch):
+@pytest.fixture
+def at_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, where the warehouse `lake` has the table of the pages."""
     lake = lsmlake.connect(tmp_path / "lake")
     lake.create_database("sales")
     columns = "order_id INT, status STRING, amount DOUBLE"
     orders = lake.create_table("sales.orders", columns, primary_key=["order_id"])
     orders.upsert([{"order_id": 1, "status": "open", "amount": 12.0}, {"order_id": 2, "status": "done", "amount": 3.0}])
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make_foreign_tables(folder: Path) -> None:
+    """The tables that the page about imports names."""
+    rows = pa.table({"order_id": [1, 2], "status": ["open", "closed"], "amount": [12.0, 3.0]})
+    deltalake.write_deltalake(str(folder / "delta" / "orders"), rows)
+    (folder / "exports").mkdir()
+    pq.write_table(rows, folder / "exports" / "a.parquet")
+    catalog = SqlCatalog("made", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/iceberg")
+    catalog.create_namespace("made")
+    table = catalog.create_table("made.orders", rows.schema, location=f"file://{folder}/iceberg/orders")
+    table.append(rows)
+    metadata = Path(table.metadata_location.removeprefix("file://"))
+    metadata.rename(metadata.with_name("v1.metadata.json"))
+    (metadata.parent / "version-hint.text").write_text("1")
+    catalog.close()
+
+
+@pytest.mark.parametrize("name", IN_PROCESS)
+def test_the_programs_of_a_page_run_in_order(name: str, at_orders: Path):
+    if name == "import":
+        make_foreign_tables(at_orders)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Polars recommends polars_iceberg
-        exec("\n".join(re.findall(r"^```python\n(.*?)^```", TEXT[name], re.M | re.S)), {})
+        exec("\n".join(PROGRAMS[name]), {})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", sorted(ON_SPARK))
+def test_the_programs_of_a_page_run_on_spark(name: str, at_orders: Path):
+    run_python("\n".join(PROGRAMS[name]), at_orders)
+
+
+def test_the_commands_of_a_page_run_in_order(at_orders: Path):
+    pq.write_table(pa.table({"order_id": [7], "status": ["new"], "amount": [1.0]}), at_orders / "incoming.parquet")
+    (at_orders / "incoming").mkdir()
+    (at_orders / "incoming.parquet").rename(at_orders / "incoming" / "a.parquet")
+    (block,) = re.findall(r"^```sh\n(.*?)^```", TEXT["command_line"], re.M | re.S)
+    assert {shlex.split(line)[1] for line in commands(block) if line.startswith("lsmlake")} == COMMANDS.keys() - {"demo"}
+    run_commands([block], at_orders)
 
 
 # -- names in the documents -------------------------------------------------------------------------------------------
@@ -199,25 +264,134 @@ def missing(path: str, dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS.values(), ROOT / "README.md"], ids=lambda path: path.name)
+READ = [*DOCUMENTS.values(), ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
 def test_every_path_in_a_document_exists(path: Path):
     found = re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py|\.md)?|[a-z_]+\.py)`", path.read_text())
     known = {"manifest/", "index/", "schema/", "snapshot/"}  # folders of a table
     assert not [path for path in found if path not in known and not (ROOT / path).exists() and not (LIBRARY / path).exists()]
 
 
-@pytest.mark.parametrize("path", [*DOCUMENTS.values(), ROOT / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.name)
 def test_every_link_in_a_document_leads_somewhere(path: Path):
-    text = path.read_text()
-    titles = re.findall(r"^##+ (.*)$", text, re.M)
-    places = {f"#{re.sub('[^a-z0-9 -]', '', title.lower()).replace(' ', '-')}" for title in titles}
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if not target.startswith("https://")]
-    assert not [target for target in targets if target not in places and not (path.parent / target).is_file()]
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
+        if not target.startswith("https://"):
+            file, _, place = target.partition("#")
+            there = path.parent / file if file else path
+            assert there.is_file(), target
+            assert not place or place in places(there.read_text()), target
 
 
-def test_the_readme_leads_to_every_document():
-    text = (ROOT / "README.md").read_text()
-    assert not [path for path in DOCUMENTS.values() if f"(lsmlake/docs/{path.name})" not in text]
+def places(text: str) -> set[str]:
+    """What a link to a part of a page may say behind #."""
+    titles = re.findall(r"^##+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub("[^a-z0-9 _-]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", [name for name, text in TEXT.items() if "\nContents: " in text])
+def test_contents_name_every_chapter_in_order(name: str):
+    listed = re.search(r"^Contents: (.*?)\.$", TEXT[name], re.M | re.S)[1]
+    chapters = re.findall(r"^## (.*)$", re.sub(r"^```.*?^```", "", TEXT[name], flags=re.M | re.S), re.M)
+    assert re.findall(r"\[([^]]+)\]", listed) == chapters
+
+
+def test_every_page_is_in_a_section_once():
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted({*DOCUMENTS, *pages(), "contributing"})
+
+
+# -- pictures, the reference and the site -----------------------------------------------------------------------------
+
+
+def test_pictures_are_those_that_are_drawn():
+    shown = {path.name: path.read_text() for path in pictures.FOLDER.iterdir()}
+    assert shown == {name: draw() for name, draw in pictures.PICTURES.items()}, "run python -m tests.pictures"
+    named = {name for text in TEXT.values() for name in re.findall(r"\(pictures/(\w+\.svg)\)", text)}
+    assert named == set(shown)
+    assert all(re.search(r"!\[[^]]{10,}\]\(pictures/", text) for text in TEXT.values() if "(pictures/" in text)
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"^## (.*)$", page, re.M)
+
+
+def test_the_generated_reference_is_complete():
+    made = pages()
+    assert headings(made["commands"]) == list(COMMANDS)
+    for name in COMMANDS:
+        section = made["commands"].partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        flags = {flag for parameter in single(name).params if parameter.param_type_name == "option" for flag in parameter.opts}
+        assert flags <= set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", section)), name
+    rows = re.findall(r"^\| `([^`]+)` \|", made["options"], re.M)
+    assert rows == [facts.name for facts in reference()]
+    assert headings(made["system_tables"]) == list(SUMMARIES)
+    assert headings(made["errors"]) == list(error_classes()) and set(error_classes()) == set(names_in_tree())
+    described = [name for text in made.values() for name in re.findall(r"^::: lsmlake\.\S*\.(\w+)$", text, re.M)]
+    assert sorted(described) == sorted(set(lsmlake.__all__) - {"errors"})
+
+
+def names_in_tree() -> list[str]:
+    """The classes in the tree that the docstring of `lsmlake.errors` draws."""
+    return re.findall(r"^    (?:[├└]── )?(\w+)", lsmlake.errors.__doc__, re.M)
+
+
+def test_members_of_a_class_are_those_that_a_shell_completes():
+    made = pages()
+    for value in (getattr(lsmlake, name) for name in lsmlake.__all__ if name != "errors"):
+        if isinstance(value, type):
+            named = set(public_members(value))
+            assert {name for name in named if not name.startswith("_")} == {
+                name for name in offered(dir(value)) if not name.startswith("_")
+            }
+            (text,) = (text for text in made.values() if f".{value.__name__}\n" in text)
+            assert ", ".join(public_members(value)) in text
+
+
+def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path):
+    site = tmp_path / "site"
+    build_site(site)
+    build_site(site)  # replaces what it built
+    made = {path.name for path in site.glob("*.html")}
+    assert made == {"404.html", "index.html", *(f"{Path(file_of(n)).stem}.html" for ns in SECTIONS.values() for n in ns)}
+    for path in site.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|img)[^>]* src="([^"]+)"|<link[^>]* rel="stylesheet"[^>]* href="([^"]+)"', path.read_text()
+        )
+        assert not [one for one in map("".join, loaded) if one.startswith(("http:", "https:", "//"))], path.name
+    text = html.unescape((site / "api_table.html").read_text())
+    assert all(f'id="lsmlake.api.table.Table.{name}"' in text for name in public_members(lsmlake.Table))
+
+
+def test_a_folder_with_something_else_is_not_replaced(tmp_path: Path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InvalidQuery, match="holds something else"):
+        build_site(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_site_is_served(tmp_path: Path):
+    write_sources(tmp_path / "docs")
+    with server_of(tmp_path / "docs", 0) as server:
+        with Background(target=server.serve_forever):
+            address = f"http://127.0.0.1:{server.server_port}"
+            with urllib.request.urlopen(f"{address}/index.md") as answer:
+                assert answer.read().startswith(b"# lsmlake\n")
+            server.shutdown()
+        with pytest.raises(StorageFailed, match="cannot listen"):
+            server_of(tmp_path, server.server_port)
+
+
+class Background(threading.Thread):
+    """A thread for the time of a block."""
+
+    def __enter__(self) -> Background:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.join()
 
 
 def test_every_function_in_a_document_exists():

@@ -1,4 +1,4 @@
-"""Builds and serves the site of the documents, with mkdocs-material and mkdocstrings. The site needs no network when it is read."""
+"""Builds and serves the site of the documents, with mkdocs-material and mkdocstrings. A reader of the site needs no network."""
 
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ def build_site(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="lsmlake-docs-") as made:
         write_sources(Path(made) / "docs")
         settings = Path(made) / "mkdocs.yml"
-        settings.write_text(json.dumps(configuration(Path(made) / "docs", folder.resolve())), encoding="utf-8")  # JSON is YAML
+        written = json.dumps(configuration(Path(made) / "docs", folder.resolve()))  # JSON is YAML
+        settings.write_text(written, encoding="utf-8")
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(settings)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        cure = "see its messages"
-        raise EngineFailed("mkdocs could not build the site", where=str(folder), found=done.stderr.strip()[-_FOUND_MAX:], cure=cure)
+        found = done.stderr.strip()[-_FOUND_MAX:]
+        raise EngineFailed("mkdocs could not build the site", where=str(folder), found=found, cure="see its messages")
 
 
 def write_sources(folder: Path) -> None:
@@ -70,8 +71,8 @@ def first_page(texts: dict[str, str]) -> str:
     lines = [
         "# lsmlake",
         "",
-        "Primary-key tables on the data lake, embedded in a Python process or on PySpark. Upsert streams go in; queries read plain "
-        "Parquet files and skip dead rows. There is no jar and no server.",
+        "Primary-key tables on the data lake, embedded in a Python process or on PySpark. Upsert streams go in; queries read "
+        "plain Parquet files and skip dead rows. There is no jar and no server.",
         "",
         "![One bucket of a table: an LSM tree of Parquet files](pictures/tree.svg)",
     ]
@@ -95,6 +96,7 @@ def configuration(sources: Path, folder: Path) -> dict[str, object]:
             "members_order": "source",
             "separate_signature": True,
             "show_bases": False,
+            "show_root_full_path": False,
             "show_root_heading": True,
             "show_signature_annotations": True,
             "show_source": False,
@@ -117,7 +119,13 @@ def configuration(sources: Path, folder: Path) -> dict[str, object]:
             ],
         },
         "plugins": ["search", {"mkdocstrings": {"handlers": {"python": python}}}],
-        "markdown_extensions": ["admonition", "tables", {"toc": {"permalink": True}}, "pymdownx.highlight", "pymdownx.superfences"],
+        "markdown_extensions": [
+            "admonition",
+            "tables",
+            {"toc": {"permalink": True}},
+            "pymdownx.highlight",
+            "pymdownx.superfences",
+        ],
         "validation": {"links": {"anchors": "warn", "not_found": "warn", "unrecognized_links": "warn"}},
     }
 

@@ -1,4 +1,4 @@
-"""The pages of the site: the documents beside the code, in sections and in reading order. A test finds a page that is missing here."""
+"""The pages of the site in sections, in reading order. A test finds a page that is missing here."""
 
 from __future__ import annotations
 

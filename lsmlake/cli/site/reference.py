@@ -27,7 +27,10 @@ def pages() -> Mapping[str, str]:
 
 
 def _commands() -> str:
-    parts = ["# Commands", "What `lsmlake COMMAND --help` prints, for all commands. [The command line](command_line.md) has examples."]
+    parts = [
+        "# Commands",
+        "What `lsmlake COMMAND --help` prints, for all commands. [The command line](command_line.md) has examples.",
+    ]
     for name in COMMANDS:
         command = single(name)
         context = command.make_context(f"lsmlake {name}", [], resilient_parsing=True)
@@ -42,14 +45,16 @@ def _commands() -> str:
 
 
 def _options() -> str:
-    parts = [
-        "# Options",
-        "All options of tables, as `lsmlake options` and `Table.options_table()` list them. A table gets options from "
-        "`create_table(options={...})`, `alter(lsmlake.set_option(name, value))`, `TBLPROPERTIES` in SQL and `lsmlake alter --set`.",
-        "An option that is unknown, that has no effect in combination with the others, or that contradicts another is refused. "
-        "*Origin* says whether Apache Paimon has the option, too. *Change*: `any time`; `rewrites`: the alteration compacts all buckets in "
-        "full, in the same commit; `while empty`: only while the table has no rows.",
-    ]
+    about = """
+        All options of tables, as `lsmlake options` and `Table.options_table()` list them. A table gets options from
+        `create_table(options={...})`, `alter(lsmlake.set_option(name, value))`, `TBLPROPERTIES` in SQL and `lsmlake alter
+        --set`.
+
+        An option that is unknown, that has no effect in combination with the others, or that contradicts another is
+        refused. *Origin* says whether Apache Paimon has the option, too. *Change*: `any time`; `rewrites`: the alteration
+        compacts all buckets in full, in the same commit; `while empty`: only while the table has no rows.
+    """
+    parts = ["# Options", _paragraphs(about)]
     groups: dict[str, list[OptionFacts]] = {}
     for facts in reference():
         groups.setdefault(facts.group, []).append(facts)
@@ -70,13 +75,15 @@ def _option(facts: OptionFacts) -> tuple[str, ...]:
 
 
 def _system_tables() -> str:
-    parts = [
-        "# System tables",
-        "What a table knows about itself: `orders.system_table(name)`, `SELECT * FROM sales.orders$name` and `lsmlake system sales.orders "
-        "name`. Names and columns are those of Apache Paimon; `history` is Apache Iceberg's. `snapshot=`, `tag=` and `timestamp=` choose a "
-        "version, as in `scan`, except for tables that are about all snapshots. `audit_log`, `binlog` and `ro` hold rows of the table: they "
-        "are streams, like a scan, and DataFrames on Spark (`to_spark()`). The others are Arrow tables.",
-    ]
+    about = """
+        What a table knows about itself: `orders.system_table(name)`, `SELECT * FROM sales.orders$name` and `lsmlake
+        system sales.orders name`. Names and columns are those of Apache Paimon; `history` is Apache Iceberg's.
+
+        `snapshot=`, `tag=` and `timestamp=` choose a version, as in `scan`, except for tables that are about all
+        snapshots. `audit_log`, `binlog` and `ro` hold rows of the table: they are streams, like a scan, and DataFrames on
+        Spark (`to_spark()`). The others are Arrow tables.
+    """
+    parts = ["# System tables", _paragraphs(about)]
     lake = connect("memory://lsmlake-docs-reference")
     lake.create_database("docs", if_not_exists=True)
     table = lake.create_table("docs.example", "id BIGINT NOT NULL, name STRING", primary_key=["id"], if_not_exists=True)
@@ -95,13 +102,15 @@ def _system_tables() -> str:
 
 def _errors() -> str:
     tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
-    parts = [
-        "# Errors",
-        "All errors are in `lsmlake.errors`, under `LakeError`. The library raises no other exceptions, except `MemoryError` and those that "
-        "are not an `Exception`, such as `KeyboardInterrupt`. A message says where and what happened, what was expected, what was found, and "
-        "what to do. The parts are attributes: `where`, `what`, `expected`, `found` and `cure`.",
-        f"```text\n{inspect.cleandoc(tree)}\n```",
-    ]
+    about = """
+        All errors are in `lsmlake.errors`, under `LakeError`. The library raises no other exceptions, except
+        `MemoryError` and those that are not an `Exception`, such as `KeyboardInterrupt`.
+
+        A message says where and what happened, what was expected, what was found, and what to do. The parts are
+        attributes: `where`, `what`, `expected`, `found` and `cure`.
+    """
+    parts = ["# Errors", _paragraphs(about)]
+    parts.append(f"```text\n{inspect.cleandoc(tree)}\n```")
     for name, error in error_classes().items():
         bases = [base.__name__ for base in error.__bases__ if base is not errors.LakeError]
         summary = inspect.getdoc(error).partition("\n\n")[0].replace("\n", " ")
@@ -192,4 +201,8 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;") if "`" not in text else " ".join(text.split()).replace("|", "\\|")
+    return (
+        " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+        if "`" not in text
+        else " ".join(text.split()).replace("|", "\\|")
+    )
