@@ -1,6 +1,7 @@
 """The pictures of the documents, drawn as SVG. `python -m tests.pictures` writes them; test_docs.py compares the files with them.
 
-Shapes have fixed places and colours on a white ground, so a picture looks the same in a light and in a dark page, and needs no font.
+Shapes have fixed places and colours on a white ground. So a picture looks the same in a light and in a dark page, and needs no
+font of its own.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ def number() -> str:
     drawing.text(
         30,
         205,
-        "A writer that slept may create a snapshot under a number whose mark was deleted. It looks afterwards for snapshot n - 1 or",
+        "A slow writer may create a snapshot under a number whose mark was deleted. It then looks for snapshot n - 1 or",
         ink=FAINT,
     )
     drawing.text(
@@ -207,7 +208,7 @@ def race() -> str:
     drawing = Drawing(
         860,
         560,
-        "Two writers race for snapshot 8: A creates it; B is refused, reads it, rewrites its lists and creates snapshot 9",
+        "Two writers race for snapshot 8: A creates it; B is refused, reads it and creates snapshot 9",
     )
     columns = {"A": 130, "store": 430, "B": 730}
     for name, x in columns.items():

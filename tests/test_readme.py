@@ -62,13 +62,8 @@ def test_the_first_program_needs_no_spark(tmp_path: Path):
 @pytest.mark.spark
 def test_programs_and_commands(tmp_path: Path):
     run_python("\n".join(PYTHON), tmp_path)
-    run_commands(SHELL[2:], tmp_path)
-
-
-def run_commands(blocks: list[str], directory: Path) -> None:
-    """Run the commands of all blocks in order; each must print something."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for line in [line for block in blocks for line in commands(block)]:
+    for line in [line for block in SHELL[2:] for line in commands(block)]:
         if line.startswith("export "):
             name, value = line.removeprefix("export ").split("=")
             environment[name] = value
@@ -76,7 +71,7 @@ def run_commands(blocks: list[str], directory: Path) -> None:
         words = shlex.split(line)
         assert words[0] == "lsmlake"
         done = subprocess.run(
-            [Path(sys.executable).parent / "lsmlake", *words[1:]], cwd=directory, env=environment, capture_output=True, text=True
+            [Path(sys.executable).parent / "lsmlake", *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         assert done.stdout.strip()
