@@ -120,7 +120,7 @@ def configuration(sources: Path, folder: Path) -> dict[str, object]:
         },
         "plugins": ["search", {"mkdocstrings": {"handlers": {"python": python}}}],
         "markdown_extensions": [
-            "admonition",
+            "sane_lists",
             "tables",
             {"toc": {"permalink": True}},
             "pymdownx.highlight",
