@@ -43,10 +43,11 @@ from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
 from lsmlake.cli.site.reference import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.format import branch, manifest, manifest_checks, manifest_list, packed, snapshot, statistics, tag, vector_index
+from lsmlake.lsm.merge.column_function import LAST_NON_NULL
 from lsmlake.notebook import offered
 from lsmlake.options.option import Change
 from lsmlake.options.reference import reference
-from lsmlake.options.table_options import OPTIONS
+from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.schema import schema
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.shape import Kind
@@ -147,6 +148,29 @@ def test_options_that_change_the_meaning_of_files():
         assert ("," in documented[name]) == (option.matters is not None), f"{name}: the document states the exception"
 
 
+def test_defaults_that_readers_need():
+    stated = {row["option"].partition(",")[0].strip("`"): row["default"] for row in section_tables("format", "Schema")[-1]}
+    values = Options.parse({}).values
+    assert stated.pop("bucket-key") == "the [key](#keys-and-buckets)" and values["bucket-key"] == ()
+    assert stated.pop("fields.default-aggregate-function") == f"`{LAST_NON_NULL}`"
+    for name, default in stated.items():
+        own = [f"`{OPTIONS[name].type.text(values[name])}`", str(values[name])]
+        assert name == "sequence.delete-retained" or default.partition(";")[0] in own, name
+    assert Options.parse({"sequence.field": "s"}).values["sequence.delete-retained"] == 2 * 86_400_000
+    assert "`2 d` under `deduplicate` with `sequence.field`" in stated["sequence.delete-retained"]
+    full = Options.parse({"changelog-producer": "full-compaction"}).values
+    assert not full["deletion-vectors.enabled"] and "`false` under" in stated["deletion-vectors.enabled"]
+    assert (full["compaction.strategy"], full["num-levels"]) == ("universal", 6)
+    assert "`universal` if deletion vectors are off" in stated["compaction.strategy"] and "so 6" in stated["num-levels"]
+
+
+def test_the_length_in_an_envelope_is_that_before_compression():
+    data = packed.pack("MANF", {"rows": 1, "columns": ["a" * 1000]})
+    size, frame = int.from_bytes(data[10:18], "big"), data[18:-4]
+    assert "before compression" in section_tables("format", "Envelopes")[0][3]["content"]
+    assert len(pa.Codec("zstd").decompress(frame, size)) == size > 1000 > len(frame)
+
+
 def test_the_example_is_what_the_verbs_write():
     storage = MemoryStorage()
     lake = lake_on(storage)
@@ -189,6 +213,8 @@ def test_a_reader_written_from_the_format_finds_the_rows(vectors: bool, data: st
         write, compact = data.draw(st.tuples(st.sampled_from([table.upsert, table.delete_keys]), st.booleans()))
         write(batch if write == table.delete_keys else [{**row, "v": number} for row in batch], compact=compact)
         found = there.rows(there.snapshots()[number + 1], vectors=vectors)
+        states = table.version.states().values()
+        assert not [file for state in states for file in state.files if file.level == 0 and file.name in state.vectors]
         assert multiset(map(row_of, found)) == multiset(map(row_of, table.scan().to_arrow().to_pylist()))
 
 
@@ -320,6 +346,40 @@ def test_lists_have_the_form_that_every_renderer_reads(path: Path):
 def test_every_page_is_in_a_section_once():
     listed = [name for names in SECTIONS.values() for name in names]
     assert sorted(listed) == sorted({*DOCUMENTS, *pages(), "contributing"})
+
+
+def test_every_function_in_a_document_exists():
+    text = " ".join(TEXT["implementation"].split())
+    found = [(path, call) for path, calls in CALLS.findall(text) for call in re.findall(r"([\w.]+)\(\)", calls)]
+    assert len(found) > 100
+    assert not [(path, call) for path, call in found if missing(path, call)]
+    for dotted in re.findall(r"`([A-Za-z_.]+)\(\)`", CALLS.sub("", text)):
+        assert dotted.startswith("Table."), f"{dotted}: a call stands after its module, unless it is a verb of Table"
+        assert not missing("api/table.py", dotted)
+
+
+def test_modules_are_named_in_one_place():
+    """Files move; then one table changes. The other chapters that may name some: rooms, values and recipes."""
+    chapters = re.split(r"^## ", TEXT["implementation"], flags=re.M)[1:]
+    named = {chapter.partition("\n")[0]: re.findall(r"`[a-z_]+/[a-z_/]*\.py`", chapter) for chapter in chapters}
+    assert {title for title, files in named.items() if [f for f in files if not f.startswith("`tests/")]} <= {
+        *("Rooms", "Where is it?", "Values", "Recipes", "Tests")
+    }
+
+
+def test_every_value_in_a_document_exists():
+    rows = section_tables("implementation", "Values")[0]
+    named = [(row["module"].strip("`"), name) for row in rows for name in re.findall(r"`(\w+)`", row["value"])]
+    assert not [(path, name) for path, name in named if missing(path, name)]
+
+
+def test_every_room_and_limit_is_in_the_implementation():
+    rooms = " ".join(row["room"] for row in section_tables("implementation", "Rooms")[0])
+    assert [name.strip("/").removesuffix(".py") for name in re.findall(r"`([\w/.]+)`", rooms)] == ROOMS
+    limits = {row["limit"].strip("`") for row in section_tables("implementation", "Limits")[0]}
+    assert limits == {field.name for field in fields(Limits)}
+    code = "".join(path.read_text() for path in LIBRARY.rglob("*.py"))
+    assert not [name for name in limits if f"limits.{name}" not in code]
 
 
 # -- pictures, the reference and the site -----------------------------------------------------------------------------
