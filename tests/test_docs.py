@@ -44,9 +44,9 @@ from lsmlake.cli.site.reference import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.format import branch, manifest, manifest_checks, manifest_list, packed, snapshot, statistics, tag, vector_index
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL
+from lsmlake.maintain.listings import reference
 from lsmlake.notebook import offered
 from lsmlake.options.option import Change
-from lsmlake.options.reference import reference
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.schema import schema
 from lsmlake.schema.schema import Schema

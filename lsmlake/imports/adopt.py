@@ -25,6 +25,7 @@ from lsmlake import undo
 from lsmlake.commit.followers import after_commit
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.invariants import check_edits
+from lsmlake.commit.request import Request
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, StorageFailed, TableExists
 from lsmlake.files.data_reader import Chunk, live_rows
@@ -347,7 +348,7 @@ class _Adoption:
     def _snapshot(self, messages: Sequence[CommitMessage]) -> Snapshot:
         edits = tuple(message.compact for message in messages)
         check_edits([(edit, None) for edit in edits], self.meta.paths.root)
-        builder = SnapshotBuilder(self.meta, self.schema, messages, Identity(self.env.ids()), {}, False, None)
+        builder = SnapshotBuilder(self.meta, self.schema, Request(Identity(self.env.ids()), messages))
         try:
             return builder.build(None, self.schema, edits, {})
         finally:

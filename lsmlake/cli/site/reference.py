@@ -12,8 +12,8 @@ import lsmlake
 from lsmlake import errors
 from lsmlake.api.system_tables import SUMMARIES
 from lsmlake.cli.commands import COMMANDS, single
+from lsmlake.maintain.listings import OptionFacts, reference
 from lsmlake.notebook import offered
-from lsmlake.options.reference import OptionFacts, reference
 from lsmlake.warehouse import connect
 
 
