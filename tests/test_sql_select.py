@@ -183,6 +183,8 @@ def test_a_column_of_nulls_needs_no_type(filled):
     [
         ("SELECT x FROM d.a PIVOT (sum(n) AS s FOR g IN ('p' AS x, 'q'))", [(10,), (30,), (None,)]),
         ("SELECT v FROM d.a UNPIVOT (v FOR name IN (id, n)) ORDER BY v", [(1,), (2,), (3,), (10,), (20,), (30,)]),
+        ("SELECT DISTINCT (id) FROM d.a ORDER BY id", [(1,), (2,), (3,)]),
+        ("SELECT id FROM (SELECT ((id)), (abs(n)) FROM d.a) WHERE id = 1 AND `abs(n)` = 10", [(1,)]),
         ("SELECT x.id FROM (d.a AS x) WHERE x.g = 'q'", [(2,)]),
         ("SELECT x.id FROM (d.a) x WHERE x.n > 10 ORDER BY 1", [(2,), (3,)]),
         ("SELECT j.n FROM (d.a JOIN d.b USING (id)) AS j", [(20,)]),

@@ -53,8 +53,8 @@ class Select:
 
     @property
     def items(self) -> list[exp.Expression]:
-        """The expressions of SELECT."""
-        return [*self.node.expressions, *self.more]
+        """The expressions of SELECT. `(a)` is the column a."""
+        return [*map(_bare, self.node.expressions), *self.more]
 
     def query(self) -> Query:
         """The translation."""
@@ -283,6 +283,11 @@ class Select:
         if any(peek(self.node, name) for name in ("where", "having", "order", "distinct", "joins", "laterals", "qualify")):
             return False
         return all(isinstance(_unaliased(item), (exp.Column, exp.Star)) for item in self.items)
+
+
+def _bare(item: exp.Expression) -> exp.Expression:
+    inner = item.unnest()
+    return inner if isinstance(inner, (exp.Column, exp.Anonymous)) and AGGREGATES_ROWS not in item.meta else item
 
 
 def _unaliased(item: exp.Expression) -> exp.Expression:
