@@ -27,6 +27,12 @@ def lake(tmp_path_factory) -> lsmlake.Lake:
 
 
 CASES = (
+    ("SELECT a FROM t ORDER BY a LIMIT 1, 2", None),
+    ("SELECT a FROM t ORDER BY b LIMIT 2 OFFSET 1", [(2,), (-3,)]),
+    ("WITH p AS (SELECT 1) WITH q AS (SELECT 2) SELECT * FROM q", None),
+    ("WITH p AS (WITH q AS (SELECT 1 AS x) SELECT x FROM q), r AS (SELECT 2 AS y) SELECT x, y FROM p, r", [(1, 2)]),
+    ("SELECT first(a IGNORE NULLS) RESPECT NULLS FROM t", None),
+    ("SELECT count(*) FROM t WHERE '1' = 1.5 OR '1' IN (1.0)", [(4,)]),
     ("SELECT count_if(a > 100), count_if(CAST(NULL AS BOOLEAN)) FROM t", [(0, 0)]),
     ("SELECT k, count_if(a > 1) FILTER (WHERE b > 10) FROM t GROUP BY k ORDER BY k", [("a", 1), ("b", 0)]),
     ("SELECT * FROM t NATURAL LEFT SEMI JOIN u", None),

@@ -128,7 +128,43 @@ class PlainSpark(Spark):
             return self._noted(partial(super()._parse_derived_table_values, *given, **named))
 
         def _parse_with(self, *given: Any, **named: Any) -> exp.Expression | None:
-            return self._noted(partial(super()._parse_with, *given, **named))
+            start = self._index
+            found = self._noted(partial(super()._parse_with, *given, **named))
+            for one in self._outside_parentheses(start, TokenType.WITH)[0 if named.get("skip_with_token") else 1 :]:
+                self.raise_error("WITH stands once, with commas between its queries", one)
+            return found
+
+        def _outside_parentheses(self, start: int, *kinds: TokenType) -> list[Any]:
+            """The tokens of these kinds, from that number to the current one, that stand in no parentheses."""
+            depth, found = 0, []
+            for one in self._tokens[start : self._index]:
+                depth += (one.token_type is TokenType.L_PAREN) - (one.token_type is TokenType.R_PAREN)
+                if depth == 0 and one.token_type in kinds:
+                    found.append(one)
+            return found
+
+        def _parse_limit(self, *given: Any, **named: Any) -> exp.Expression | None:
+            """As sqlglot's, without MySQL's `LIMIT offset, count`."""
+            found = super()._parse_limit(*given, **named)
+            if isinstance(found, exp.Limit) and found.args.get("offset") is not None:
+                self.raise_error("LIMIT has one number; write LIMIT n OFFSET m", self._prev)
+            return found
+
+        def _parse_window(self, this: exp.Expression | None, *given: Any, **named: Any) -> exp.Expression | None:
+            """As sqlglot's, but IGNORE NULLS or RESPECT NULLS is said once: in the call or behind it."""
+            if isinstance(self._nulls_of(this), (exp.IgnoreNulls, exp.RespectNulls)) and self._nulls_follow():
+                self.raise_error("what becomes of nulls is said twice", self._curr)
+            return super()._parse_window(this, *given, **named)
+
+        @staticmethod
+        def _nulls_of(call: exp.Expression | None) -> exp.Expression | None:
+            """The last argument of a call."""
+            arguments = call.expressions if isinstance(call, exp.Anonymous) else []
+            return arguments[-1] if arguments else None
+
+        def _nulls_follow(self) -> bool:
+            words = [one.text.upper() for one in (self._curr, self._next) if one is not None]
+            return words in (["IGNORE", "NULLS"], ["RESPECT", "NULLS"])
 
         def _parse_table(self, *given: Any, **named: Any) -> exp.Expression | None:
             return self._noted(partial(super()._parse_table, *given, **named))
@@ -161,6 +197,9 @@ class PlainSpark(Spark):
             return node
 
         def _parse_insert(self) -> exp.Expression:
+            words = [one.text.upper() for one in (self._curr, self._next) if one is not None]
+            if words == ["OVERWRITE", "INTO"]:
+                self.raise_error("an INSERT is INTO a table or OVERWRITE, not both", self._next)
             node = super()._parse_insert()
             if isinstance(node, exp.Insert) and not (node.expression or node.args.get("source")):
                 self.raise_error("an INSERT needs VALUES or a query")
@@ -169,11 +208,7 @@ class PlainSpark(Spark):
         def _parse_update(self) -> exp.Update:
             start = self._index
             node = super()._parse_update()
-            depth, words = 0, []
-            for one in self._tokens[start : self._index]:
-                depth += (one.token_type is TokenType.L_PAREN) - (one.token_type is TokenType.R_PAREN)
-                if depth == 0 and one.token_type in (TokenType.SET, TokenType.WHERE):
-                    words.append(one)
+            words = self._outside_parentheses(start, TokenType.SET, TokenType.WHERE)
             if [one.token_type for one in words] not in ([TokenType.SET], [TokenType.SET, TokenType.WHERE]):
                 self.raise_error("an UPDATE has SET and then WHERE, each once", words[-1] if words else self._prev)
             return node

@@ -139,7 +139,7 @@ class _Reader:
             return self._tried(node, lambda: self._compare(op, a, b, pads))
         if isinstance(b, Column):
             return self._tried(node, lambda: self._compare(_MIRRORED[op], b, a, pads))
-        return self._tried(node, lambda: fold(op, a, b))
+        return self._folded(node, lambda: fold(op, a, b))
 
     def _compare(self, op: str, column: Column, value: object, pads: bool) -> Predicate:
         length = self._char_length(column) if pads and isinstance(value, str) else None
@@ -178,7 +178,7 @@ class _Reader:
                 if not values:
                     return never(operand)
             return self._tried(node, lambda: is_in(operand, values, self.zone))
-        return self._tried(node, lambda: or_(*(fold("=", operand, value) for value in values)))
+        return self._folded(node, lambda: or_(*(fold("=", operand, value) for value in values)))
 
     def _between(self, node: exp.Between) -> Predicate:
         self._check(node, "this", "low", "high")
@@ -301,6 +301,13 @@ class _Reader:
             return read()
         except (ValueError, OverflowError) as error:
             raise self._error(node, str(error)) from error
+
+    def _folded(self, node: exp.Expression, read: Callable[[], Predicate]) -> Predicate:
+        """A comparison of literals; those of different types are not compared here."""
+        try:
+            return read()
+        except ValueError as error:
+            raise Unsupported(str(error), where=self._place(node), expected=SUPPORTED) from error
 
     def _unsupported(self, node: exp.Expression) -> Unsupported:
         what = "this is not supported in a predicate"
