@@ -100,14 +100,22 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
     plan = spark_lake.table("d.t").scan().plan()
     masked = [split for split in plan.splits if split.vectors]
     assert len(masked) == 4
+
+    def with_limit(limit):
+        options = {**table.version.schema.options, "read.vector-broadcast-limit": limit}
+        plan = spark_lake.table("d.t").scan().plan()
+        return replace(plan, schema=replace(plan.schema, options=options))
+
     for limit, native in (("64 mb", (4,)), ("600 b", (1, 2, 3)), ("1 b", (0,))):
-        few = replace(plan, schema=replace(plan.schema, options={**plan.schema.options, "read.vector-broadcast-limit": limit}))
+        few = with_limit(limit)
         for_catalyst, for_tasks = read.shared(few)
         names = {file.name for split in for_tasks for file in split.files}
         assert all(split.vectors.keys() & names for split in for_tasks)
         left = [file.name for split in for_catalyst for file in split.files if file.name in split.vectors]
         assert len(left) in native
         same(read.frame(spark_lake.runtime.spark, few, None, "auto"), table.scan().to_arrow())
+    table.upsert({"id": range(8), "v": [-2] * 8}, compact=False)  # these rows are read once, with all files of their buckets
+    same(read.frame(spark_lake.runtime.spark, with_limit("1 b"), None, "auto"), table.scan().to_arrow())
 
 
 @pytest.fixture

@@ -143,6 +143,15 @@ def test_an_order_that_spark_does_not_know_is_refused(spark, spark_lake, given, 
     assert table.snapshots().num_rows == 0
 
 
+@pytest.mark.connect(short="classic")
+def test_the_order_is_that_of_the_converted_values(spark, spark_lake):
+    table = spark_lake.create_table("d.c", "id BIGINT NOT NULL, v INT", primary_key=["id"])
+    for number in (1, 2):  # the driver writes the second one
+        rows = spark.sql(f"SELECT * FROM VALUES ('{number}', '10'), ('{number}', '9') AS t(id, v)")
+        table.upsert(rows, cast=True, order_by="v")
+        assert table.get({"id": number}) == {"id": number, "v": 10}
+
+
 def test_a_plan_tells_a_shuffle_from_a_column_of_that_name(spark):
     rows = spark.range(9).selectExpr("id", "id AS Exchange", "'Exchange' AS n")
     assert not shuffled(rows) and not shuffled(rows.join(F.broadcast(spark.range(3)), "id"))

@@ -361,6 +361,10 @@ def test_raw_mode_and_older_snapshots_read_the_same_by_every_strategy(spark, spa
         same(table.scan(snapshot=before).to_spark(strategy), pa.table({"id": range(5), "v": range(5)}))
         same(table.scan(mode="raw").to_spark(strategy), pa.table({"id": range(5), "v": [-1, -1, 2, 3, 4]}))
         assert table.scan().to_spark(strategy).count() == 8
+    table.compact(full=True)
+    table.delete_keys({"id": range(2, 12)}, compact=False)  # the one run at level 0 holds deletes
+    for strategy in STRATEGIES:
+        same(table.scan().to_spark(strategy), pa.table({"id": range(2), "v": [-1, -1]}))
 
 
 @pytest.mark.connect
