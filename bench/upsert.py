@@ -31,7 +31,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.storage.local import LocalStorage
 from lsmlake.tables.metadata import Metadata
 from lsmlake.write.bucket import split
-from lsmlake.write.order_by import ANY, AnyOrder
+from lsmlake.write.order import ANY, AnyOrder
 from lsmlake.write.prepare import prepare
 
 BUCKETS = 4
