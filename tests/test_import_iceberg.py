@@ -493,11 +493,17 @@ def test_the_document(tmp_path, monkeypatch, capsys):
     deltalake.write_deltalake(tmp_path / "delta" / "orders", pa.table({"order_id": [1, 2, 3]}))
     (tmp_path / "exports").mkdir()
     pq.write_table(pa.table({"order_id": [7, 8]}), tmp_path / "exports" / "a.parquet")
+    lsmlake.connect("lake").create_database("sales")
     (program,) = re.findall(r"```python\n(.*?)```", DOCUMENTS["import"].read_text(), re.DOTALL)
     exec(compile(program, "import.md", "exec"), {})
     assert "adopted=1" in capsys.readouterr().out
     lake = lsmlake.connect("lake")
-    assert [lake.table(f"sales.{name}").scan().count() for name in ("orders", "from_delta", "exports", "latest")] == [1, 3, 2, 2]
+    assert [lake.table(f"sales.{name}").scan().count() for name in ("from_iceberg", "from_delta", "exports", "latest")] == [
+        1,
+        3,
+        2,
+        2,
+    ]
 
 
 # -- crashes ------------------------------------------------------------------------------------------------------------

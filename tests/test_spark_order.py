@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,7 +18,6 @@ from lsmlake.spark.order import shuffled
 
 pytestmark = pytest.mark.spark
 AVAILABLE = {"availableNow": True}
-PAGE = Path(lsmlake.__file__).parent / "docs" / "spark.md"
 
 
 @pytest.fixture
@@ -56,24 +53,6 @@ def test_a_shuffled_feed_gives_the_table_by_its_commit_columns(spark, spark_lake
         assert datetime.fromtimestamp(newest / 1000, UTC) == orders.snapshots()["commit_time"][-1].as_py()
     same(named.df(), sorted(((i, i % 5, f"c{i % 5}") for i in range(200)), key=repr))
     assert named.scan().to_arrow().column_names == ["id", "cust", "name"]
-
-
-def test_the_programs_of_the_page_about_spark(spark, spark_lake, orders, tmp_path):
-    """Files in the order of their times; a function for batches that groups and shuffles a feed."""
-    (tmp_path / "incoming").mkdir()
-    (tmp_path / "incoming" / "a.json").write_text('{"id": 8, "cust": 77}')
-    programs = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    names = {"spark": spark, "lake": spark_lake, "orders": orders}
-    for program in programs:
-        program = program.replace('"incoming"', repr(f"{tmp_path}/incoming")).replace('"checkpoints/', f'"{tmp_path}/')
-        exec(compile(program, PAGE.name, "exec"), names)
-    expected = sorted(((i, 77 if i == 8 else i % 5) for i in range(200)), key=repr)
-    same(orders.df(), expected)
-    same(names["newest"].df(), expected)
-    history = [row for row in names["history"].toArrow().to_pylist() if row["id"] == 8]
-    ordered = sorted(history, key=lambda row: row["valid_from"])
-    assert [row["cust"] for row in ordered] == [1, 3, 77]
-    assert [row["valid_to"] for row in ordered] == [ordered[1]["valid_from"], ordered[2]["valid_from"], None]
 
 
 @pytest.mark.connect(short="classic")
