@@ -53,6 +53,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Limits
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.tables import consumers
+from lsmlake.types import types
 from lsmlake.types.json_shape import Kind
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
@@ -128,7 +129,7 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: packed.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
+    fixed = {name: types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
     assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_checks._MAY_BE_NULL, *dict(manifest.INDEX)}
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}

@@ -15,10 +15,10 @@ from sized_text_cases import CONDITIONS, KEPT, QUERIES, ROWS, STORED, TABLES, TO
 import lsmlake
 from lsmlake import add_column, change_type, set_default, set_option
 from lsmlake.errors import InvalidData, InvalidOption, InvalidSchema, UnsupportedFormat
+from lsmlake.kernels.fitting import TooLong, fitting
 from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema
 from lsmlake.types.ddl import parse_columns
-from lsmlake.types.sized_text import TooLong, fitting
 
 DDL = "k CHAR(3), v VARCHAR(3), n INT"
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.cli.app import app
 from lsmlake.errors import InvalidQuery, InvalidSchema, LakeError
-from lsmlake.types.interval_text import with_texts
+from lsmlake.kernels.interval_text import with_texts
 from lsmlake.types.intervals import DAY_TIME, KINDS, YEAR_MONTH, interval_of, result_field
 
 

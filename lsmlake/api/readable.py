@@ -13,11 +13,11 @@ from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need
 from lsmlake.interruption import as_stream
+from lsmlake.kernels.interval_text import with_texts
 from lsmlake.notebook import html_rows, offered
 from lsmlake.read.limit import first_rows
 from lsmlake.schema.values import texts
 from lsmlake.schema.years import has_outside
-from lsmlake.types.interval_text import with_texts
 
 
 def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection | ModuleType:

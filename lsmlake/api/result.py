@@ -10,7 +10,7 @@ from lsmlake.api.readable import Readable, cells, html_table, in_python
 from lsmlake.api.types import PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
-from lsmlake.types.interval_text import with_texts
+from lsmlake.kernels.interval_text import with_texts
 from lsmlake.types.intervals import column_of_months
 
 _ROWS_SHOWN = 20

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from lsmlake.beside import begin
 from lsmlake.errors import InvalidQuery
+from lsmlake.kernels.interval_text import with_texts
 from lsmlake.kernels.text import csv_lines, json_lines
-from lsmlake.types.interval_text import with_texts
 from lsmlake.types.intervals import column_of_months
 
 TABLE, ARRAY, BINARY = "table", "JSON array", ("parquet", "arrow")

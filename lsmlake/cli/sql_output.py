@@ -18,10 +18,10 @@ from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import waiting
 from lsmlake.cli.sql_formats import ARRAY, BINARY, ENDINGS, FORMATS, TABLE, WRITERS
 from lsmlake.errors import InvalidQuery
+from lsmlake.kernels.interval_text import with_texts
 from lsmlake.report.rows import Rows
 from lsmlake.report.text import counted
 from lsmlake.sql.stream import Streamed
-from lsmlake.types.interval_text import with_texts
 
 _SHOWN = 100
 _CURE = "--format csv prints all"

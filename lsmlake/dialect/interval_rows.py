@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lsmlake.dialect.types import duck_name, quoted, text
 from lsmlake.errors import InvalidQuery
-from lsmlake.types.interval_text import parts
+from lsmlake.kernels.interval_text import parts
 from lsmlake.types.intervals import DURATION, Interval, has_interval, interval_of, is_interval
 
 

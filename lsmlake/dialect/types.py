@@ -6,27 +6,13 @@ import pyarrow as pa
 
 from lsmlake.types import types
 from lsmlake.types.intervals import interval_of, is_interval
+from lsmlake.types.table import DECIMAL_DIGITS_MAX as DIGITS_MAX
+from lsmlake.types.table import column_type, is_time
 
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE, NULL = pa.float32(), pa.float64(), pa.null()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", "UTC"), pa.timestamp("us")
-DIGITS_MAX = 38
-_NAMES = {
-    BOOLEAN: "BOOLEAN",
-    TINYINT: "TINYINT",
-    SMALLINT: "SMALLINT",
-    INT: "INTEGER",
-    BIGINT: "BIGINT",
-    FLOAT: "FLOAT",
-    DOUBLE: "DOUBLE",
-    STRING: "VARCHAR",
-    BINARY: "BLOB",
-    DATE: "DATE",
-    TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
-    TIMESTAMP_NTZ: "TIMESTAMP",
-    NULL: "INTEGER",
-}
 _INTEGER_DIGITS = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 _ADJUSTED_SCALE_MIN = 6
 
@@ -36,15 +22,13 @@ def duck_name(kind: pa.DataType) -> str:
     does."""
     if is_interval(kind):
         return duck_name(kind.storage_type)
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
         return f"{duck_name(kind.value_type)}[]"
     if pa.types.is_map(kind):
         return f"MAP({duck_name(kind.key_type)}, {duck_name(kind.item_type)})"
     if pa.types.is_struct(kind):
         return f"STRUCT({', '.join(f'{quoted(field.name)} {duck_name(field.type)}' for field in kind)})"
-    return _NAMES[kind]
+    return "INTEGER" if kind == NULL else column_type(kind).duckdb
 
 
 def of_column(field: pa.Field) -> pa.DataType:
@@ -85,10 +69,6 @@ def text(value: str) -> str:
 
 def is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def is_time(kind: pa.DataType) -> bool:
-    return pa.types.is_date(kind) or pa.types.is_timestamp(kind)
 
 
 def as_decimal(kind: pa.DataType) -> pa.DataType:

@@ -29,6 +29,7 @@ from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.ranges import Range, RangedFile
 from lsmlake.types import types
+from lsmlake.types.table import is_time, of_integers
 
 _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
@@ -132,10 +133,9 @@ class DataReader:
         with reading(self.where):
             found = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
             known = [s if s is not None and s.has_min_max else None for s in found]
-            if types.is_time(stored.field.type):  # Python lacks some of those that foreign files hold
-                number = pa.int32() if pa.types.is_date32(stored.field.type) else pa.int64()
-                low = pa.array([s and s.min_raw for s in known], number).cast(stored.field.type)
-                high = pa.array([s and s.max_raw for s in known], number).cast(stored.field.type)
+            if is_time(stored.field.type):  # Python lacks some of those that foreign files hold
+                low = of_integers(pa.array([s and s.min_raw for s in known], pa.int64()), stored.field.type)
+                high = of_integers(pa.array([s and s.max_raw for s in known], pa.int64()), stored.field.type)
             else:
                 low = pa.array([s and s.min for s in known], stored.field.type)
                 high = pa.array([s and s.max for s in known], stored.field.type)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from lsmlake.format import leaves
 from lsmlake.format.leaves import Leaf
 from lsmlake.format.manifest import has_order
+from lsmlake.types.table import is_time
 
 _SAMPLE_ROWS = 1 << 12
 _DISTINCT_SHARE = 0.985  # in the sample; implies about 140,000 values in all, which exceed Parquet's dictionary limit
@@ -60,7 +61,7 @@ def _bounded(leaf: Leaf, name: str, nan_columns: Collection[str]) -> bool:
 
 
 def _integer_kind(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+    return pa.types.is_integer(type_) or is_time(type_)
 
 
 def _unique(first: pa.Table) -> set[str]:

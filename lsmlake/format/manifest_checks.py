@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from lsmlake.errors import Corrupt
 from lsmlake.format.files import SOURCES
 from lsmlake.format.manifest import FIXED, entries_schema
-from lsmlake.format.packed import type_name
 from lsmlake.schema.schema import Schema
 from lsmlake.types.json_shape import BYTES_MAX, NAME, NAME_CHARACTERS, NAME_LENGTH_MAX, RESTORE, ROWS_MAX, shown
+from lsmlake.types.types import type_name
 from lsmlake.types.widening import widens
 
 _NUMBER = (1 << 63) - 1

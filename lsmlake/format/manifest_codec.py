@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.format.manifest_checks import check_entries, under
-from lsmlake.format.packed import loaded, pack, stored, type_name, unpack
+from lsmlake.format.packed import loaded, pack, stored, unpack
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
 from lsmlake.types.json_shape import RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types.types import type_name
 
 _COLUMN = {
     "name": TEXT,

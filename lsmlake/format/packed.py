@@ -6,15 +6,14 @@ Dates are stored as days, timestamps as microseconds, decimals as text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 import msgpack
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.schema import envelope
-from lsmlake.types import types
 from lsmlake.types.json_shape import RESTORE, shown
+from lsmlake.types.table import column_type, named
 
 _CODEC = pa.Codec("zstd", 3)
 _CONTENT_BYTES_MAX = 1 << 30
@@ -47,32 +46,13 @@ def check_lengths(what: str, columns: Iterable[list], where: str) -> None:
         raise Corrupt(f"{what} has columns of different lengths", where=where, expected="one length", found=lengths, cure=RESTORE)
 
 
-def type_name(type_: pa.DataType) -> str:
-    return {pa.int8(): "TINYINT", pa.int16(): "SMALLINT"}.get(type_) or types.type_name(type_)
-
-
 def stored(values: pa.ChunkedArray | pa.Scalar) -> list | object:
     """Converts values to what msgpack stores."""
-    plain = values.cast(_storage(values.type))
+    plain = values.cast(column_type(values.type).stored)
     return plain.as_py() if isinstance(plain, pa.Scalar) else plain.to_pylist()
 
 
 def loaded(values: list, name: str) -> pa.Array:
     """The inverse of `stored`, for values of the type with this name. Raises what pyarrow raises for other values."""
-    type_, storage = _types(name)
-    plain = pa.array(values, storage)
-    return plain if storage == type_ else plain.cast(type_)
-
-
-def _storage(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(type_):
-        return pa.int64()
-    if pa.types.is_date32(type_):
-        return pa.int32()
-    return pa.string() if pa.types.is_decimal(type_) else type_
-
-
-@lru_cache(maxsize=256)
-def _types(name: str) -> tuple[pa.DataType, pa.DataType]:
-    type_ = types.type_of(name)
-    return type_, _storage(type_)
+    row = named(name)
+    return pa.array(values, row.stored).cast(row.arrow)

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.kernels.value_words import TEXT as TEXT_FAMILY
 from lsmlake.kernels.value_words import from_words, widest, words
 from lsmlake.types.json_shape import FLAG, RESTORE, Kind, is_text, shown
+from lsmlake.types.table import BYTES as TEXT_FAMILY
 
 _Taken = TypeVar("_Taken")
 BITMAP, RANGE_BITMAP = "bitmap", "range-bitmap"

@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
-from lsmlake.iceberg.schemas import name_of, schema_json, spec_json
+from lsmlake.iceberg.schemas import schema_json, spec_json
 from lsmlake.kernels import transforms
 from lsmlake.schema.partitioning import PartitionColumn, PartitionSpec
 from lsmlake.schema.schema import Schema
+from lsmlake.types.table import column_type
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -31,15 +32,6 @@ CURE = "repair_iceberg(), or `lsmlake repair TABLE --iceberg`, makes the metadat
 _FOUND_CHARS = 200
 _PARTITION = "r102"
 _UNNAMED = re.compile("[^A-Za-z0-9_]")
-_DATE = {"type": "int", "logicalType": "date"}
-_TIME = {"type": "long", "logicalType": "timestamp-micros"}
-_AVRO = {
-    "binary": "bytes",
-    "date": _DATE,
-    "timestamp": {**_TIME, "adjust-to-utc": False},
-    "timestamptz": {**_TIME, "adjust-to-utc": True},
-}
-"""Types of Iceberg by name that have another name in Avro."""
 
 
 def partition_name(name: str) -> str:
@@ -171,19 +163,8 @@ def _manifest_schema(columns: Sequence[PartitionColumn], spec: PartitionSpec) ->
 
 
 def _partition_type(column: PartitionColumn, id: int) -> object:
-    if column.transform.name == transforms.DAY:
-        return _DATE
-    if pa.types.is_decimal(column.type):
-        precision, scale = column.type.precision, column.type.scale
-        fixed = {"type": "fixed", "name": f"decimal_{id}", "size": _decimal_bytes(precision)}
-        return {**fixed, "logicalType": "decimal", "precision": precision, "scale": scale}
-    name = name_of(column.type)
-    return _AVRO.get(name, name)
-
-
-def _decimal_bytes(precision: int) -> int:
-    """The fewest bytes that hold any number of so many digits."""
-    return (10**precision - 1).bit_length() // 8 + 1
+    made = column_type(pa.date32() if column.transform.name == transforms.DAY else column.type).avro
+    return {**made, "name": f"decimal_{id}"} if pa.types.is_decimal(column.type) else made
 
 
 _SUMMARY = {

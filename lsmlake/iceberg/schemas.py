@@ -13,22 +13,9 @@ from lsmlake.schema.defaults import INITIAL, WRITE, default_of
 from lsmlake.schema.partitioning import PartitionSpec
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
+from lsmlake.types.table import column_type
 from lsmlake.types.type_text import format_type
 
-_NAMES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "int",
-    pa.int16(): "int",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-    pa.timestamp("us"): "timestamp",
-    pa.timestamp("us", "UTC"): "timestamptz",
-}
 _PROMOTIONS = {("int", "long"), ("float", "double")}
 
 
@@ -50,12 +37,7 @@ def type_json(type_: pa.DataType) -> object:
         inner = type_.value_field
         named = {"element-id": types.field_id(inner), "element": type_json(inner.type)}
         return {"type": "list", **named, "element-required": not inner.nullable}
-    return name_of(type_)
-
-
-def name_of(type_: pa.DataType) -> str:
-    """The name of a primitive type."""
-    return f"decimal({type_.precision}, {type_.scale})" if pa.types.is_decimal(type_) else _NAMES[type_]
+    return column_type(type_).iceberg
 
 
 def field_json(field: pa.Field) -> dict:
@@ -121,4 +103,5 @@ def promotes(old: pa.DataType, new: pa.DataType) -> bool:
         return all(promotes(field.type, new_by_id.get(types.field_id(field), field.type)) for field in types.inner_fields(old))
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         return old.scale == new.scale and old.precision <= new.precision
-    return name_of(old) == name_of(new) or (name_of(old), name_of(new)) in _PROMOTIONS
+    names = column_type(old).iceberg, column_type(new).iceberg
+    return names[0] == names[1] or names in _PROMOTIONS

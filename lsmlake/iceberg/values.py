@@ -12,20 +12,12 @@ from decimal import Context, Decimal
 import pyarrow as pa
 
 from lsmlake.schema.defaults import encoded
+from lsmlake.types.table import column_type
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
 _MICRO = datetime.timedelta(microseconds=1)
 _EXACT = Context(prec=60)
-_FIXED = {
-    pa.int8(): "<i",
-    pa.int16(): "<i",
-    pa.int32(): "<i",
-    pa.date32(): "<i",
-    pa.int64(): "<q",
-    pa.float32(): "<f",
-    pa.float64(): "<d",
-}
 
 
 def number_of(value: object) -> object:
@@ -42,15 +34,11 @@ def unscaled(value: Decimal) -> int:
 
 def binary(value: object, type_: pa.DataType) -> bytes:
     """The encoding of a bound. `value`: as manifests of lsmlake hold it."""
-    if pa.types.is_boolean(type_):
-        return b"\1" if value else b"\0"
     if pa.types.is_decimal(type_):
         number = unscaled(value.quantize(Decimal((0, (1,), -type_.scale)), context=_EXACT))
         return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
-    if pa.types.is_timestamp(type_):
-        return struct.pack("<q", number_of(value))
-    if type_ in _FIXED:
-        return struct.pack(_FIXED[type_], number_of(value))
+    if (form := column_type(type_).bound) is not None:
+        return struct.pack(form, number_of(value))
     return value.encode() if isinstance(value, str) else value
 
 

@@ -27,6 +27,7 @@ from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
 from lsmlake.storage.concurrency import together
 from lsmlake.types import types
+from lsmlake.types.table import of_integers
 
 _PATH, _POSITION = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""
@@ -219,7 +220,7 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
         return pa.scalar("" if t.is_string(type_) else b"", type_)
     if t.is_boolean(type_) or t.is_decimal(type_):
         return pa.scalar(False if t.is_boolean(type_) else Decimal(0), type_)
-    return pa.scalar(0, pa.int32() if t.is_date32(type_) else pa.int64()).cast(type_)
+    return of_integers(pa.scalar(0), type_)
 
 
 def _equal(sources: Sources, file: ForeignFile, rows: int, wanted: _KeySet) -> Iterator[np.ndarray]:

@@ -23,7 +23,7 @@ from lsmlake.errors import InvalidQuery, SnapshotNotFound, StorageFailed, Unsupp
 from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
-from lsmlake.imports.type_names import COMMON, primitive, unknown_type
+from lsmlake.imports.type_names import unknown_type
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
@@ -32,17 +32,10 @@ from lsmlake.storage.object_errors import refusal
 from lsmlake.storage.outside import Outside, joined
 from lsmlake.types import types
 from lsmlake.types.json_shape import shown
+from lsmlake.types.table import BY_DELTA, named
 from lsmlake.undo import pass_interruption
 
 _WHAT = "a table of Delta Lake"
-_TYPES = {
-    **COMMON,
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 _COMMIT = re.compile(r"[0-9]{20}\.json")
 _ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]*:/", re.I)
 _VECTORS, _WIDENING = "deletionVectors", "typeWidening"
@@ -240,19 +233,19 @@ class _Columns:
 
     def _type(self, content: object, path: str) -> tuple[pa.DataType, tuple[Named, ...]]:
         if isinstance(content, str):
-            if (found := primitive(content, _TYPES)) is not None:
-                return found, ()
+            if (found := named(content, BY_DELTA)) is not None:
+                return found.arrow, ()
         elif content["type"] == "struct":
             fields, names = self._fields(content, f"{path}.")
             return pa.struct(fields), names
         elif content["type"] == "array":
-            element, named = self._inner("element", content["elementType"], content["containsNull"], path)
-            return pa.list_(element), (named,)
+            element, of_element = self._inner("element", content["elementType"], content["containsNull"], path)
+            return pa.list_(element), (of_element,)
         elif content["type"] == "map":
             key, of_keys = self._inner("key", content["keyType"], False, path)
             value, of_values = self._inner("value", content["valueType"], content["valueContainsNull"], path)
             return pa.map_(key, value), (of_keys, of_values)
-        raise unknown_type(content, f"{self.where}, column {path!r}", f"{', '.join(_TYPES)}, decimal, struct, array or map")
+        raise unknown_type(content, f"{self.where}, column {path!r}", f"{', '.join(BY_DELTA)}, decimal, struct, array or map")
 
     def _inner(self, name: str, content: object, nullable: bool, path: str) -> tuple[pa.Field, Named]:
         id = next(self.next_id)

@@ -20,6 +20,7 @@ from lsmlake.schema.by_name import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import are_outside, has_outside
 from lsmlake.types import types
+from lsmlake.types.table import is_time
 
 _UNCUT = 1 << 31
 _OUTSIDE = "column {!r} has a date or time outside the years 1 to 9999"
@@ -174,7 +175,7 @@ def _outside_years(sources: Sources, file: ForeignFile, facts: ParquetFacts, sha
     for leaf, fact in zip(leaves.leaves(facts.columns), facts.leaves, strict=True):
         field = facts.columns.field(leaf.column)
         column = columns.get(types.field_id(field)) if types.has_field_id(field) else None
-        if column is None or not types.is_time(leaf.type):
+        if column is None or not is_time(leaf.type):
             continue
         if fact.range is None:
             unknown[leaf.column] = column

@@ -39,6 +39,7 @@ from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.outside import Outside, joined
 from lsmlake.types import types
+from lsmlake.types.table import is_time, of_integers
 
 _OTHER_PARTITIONS = "write those rows with other values there"
 
@@ -366,8 +367,8 @@ class _Values:
 
 def _value(value: object, type_: pa.DataType, where: str) -> object:
     """A partition value. Raises InvalidData for a date or time that no table takes."""
-    if not types.is_time(type_):
+    if not is_time(type_):
         return pa.scalar(value, type_).as_py()
-    found = pa.array([value], pa.int32() if pa.types.is_date(type_) else pa.int64()).cast(type_)
+    found = of_integers(pa.array([value], pa.int64()), type_)
     check_years(found, f"{where}, a partition value", _OTHER_PARTITIONS)
     return found[0].as_py()

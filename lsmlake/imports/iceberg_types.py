@@ -13,15 +13,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.imports.type_names import COMMON, primitive, unknown_type
+from lsmlake.imports.type_names import unknown_type
 from lsmlake.schema.by_name import Named
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
 from lsmlake.types import types
+from lsmlake.types.table import BY_ICEBERG, named
 
-_TYPES = {**COMMON, "int": pa.int32(), "timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}
 _VOID, _UNKNOWN = "void", "unknown"
 
 
@@ -46,8 +46,8 @@ def _field(content: Mapping, path: str, where: str) -> pa.Field:
 
 def _type(content: object, path: str, where: str) -> pa.DataType:
     if isinstance(content, str):
-        if (found := primitive(content, _TYPES)) is not None:
-            return found
+        if (found := named(content, BY_ICEBERG)) is not None:
+            return found.arrow
     elif content.get("type") == "struct":
         return pa.struct([_field(one, f"{path}.{one['name']}", where) for one in content["fields"]])
     elif content.get("type") == "list":
@@ -55,7 +55,7 @@ def _type(content: object, path: str, where: str) -> pa.DataType:
     elif content.get("type") == "map":
         key = _inner(content, "key", path, False, where)
         return pa.map_(key, _inner(content, "value", path, not content["value-required"], where))
-    raise unknown_type(content, f"{where}, column {path!r}", f"{', '.join(_TYPES)}, decimal, struct, list or map")
+    raise unknown_type(content, f"{where}, column {path!r}", f"{', '.join(BY_ICEBERG)}, decimal, struct, list or map")
 
 
 def _inner(content: Mapping, name: str, path: str, nullable: bool, where: str) -> pa.Field:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.kernels.keys import comparable
+from lsmlake.types.table import as_integers, is_time, of_integers
 
 _NARROW = np.uint8, np.uint16, np.uint32
 
@@ -31,7 +32,7 @@ def searched(keys: pa.Table) -> list[Key]:
     """Returns the rows of a table of key columns."""
     columns = [column.to_pylist() for column in keys.columns]
     numbers = [
-        _integers(column).to_pylist() if pa.types.is_temporal(column.type) else values
+        _integers(column).to_pylist() if is_time(column.type) else values
         for column, values in zip(keys.columns, columns, strict=True)
     ]
     return [Key(*both) for both in zip(zip(*columns, strict=True), zip(*numbers, strict=True), strict=True)]
@@ -94,7 +95,7 @@ class _Numbers(NamedTuple):
 
     def take(self, rows: np.ndarray) -> pa.Array:
         numbers = pa.array(self.values[rows].astype(np.int64) + self.origin)
-        return (numbers.cast(pa.int32()) if pa.types.is_date32(self.type) else numbers).cast(self.type)
+        return of_integers(numbers, self.type)
 
     def within(self, value: int, low: int, high: int) -> tuple[int, int]:
         if not self.least <= value <= self.greatest:
@@ -118,7 +119,7 @@ class _Others(NamedTuple):
 
 
 def _column(column: pa.ChunkedArray) -> _Numbers | _Others:
-    if not len(column) or not (pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)):
+    if not len(column) or not (pa.types.is_integer(column.type) or is_time(column.type)):
         return _Others(pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0))
     values = _integers(column)
     least, greatest = (side.as_py() for side in pc.min_max(values).values())
@@ -131,4 +132,4 @@ def _column(column: pa.ChunkedArray) -> _Numbers | _Others:
 
 def _integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Integers, dates and timestamps as 64-bit integers."""
-    return (column.cast(pa.int32()) if pa.types.is_date32(column.type) else column).cast(pa.int64())
+    return as_integers(column).cast(pa.int64())

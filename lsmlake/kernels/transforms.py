@@ -21,6 +21,7 @@ from lsmlake.kernels.bucket_hash import hash_shortest, hash_text, hash_words, on
 from lsmlake.kernels.gather import joined
 from lsmlake.kernels.keys import fixed_width, is_text
 from lsmlake.kernels.successor import next_bytes, next_text
+from lsmlake.types.table import of_integers
 
 YEAR, MONTH, DAY, HOUR = "year", "month", "day", "hour"
 _UNITS = {YEAR: "Y", MONTH: "M", DAY: "D", HOUR: "h"}
@@ -55,8 +56,8 @@ def time_range(units: pa.Array, unit: str, type_: pa.DataType) -> Range:
     first, after = (_first_value(number, unit, type_) for number in (numbers, numbers + 1))
     last = np.where((after == _LEAST) | (after == _GREATEST), after, after - 1)
     made = (pa.array(side, pa.int64(), mask=_nulls(units)) for side in (first, last))
-    low, high = (side.cast(pa.int32()) if pa.types.is_date32(type_) else side for side in made)
-    return low.cast(type_), high.cast(type_)
+    low, high = (of_integers(side, type_) for side in made)
+    return low, high
 
 
 def _first_value(numbers: np.ndarray, unit: str, type_: pa.DataType) -> np.ndarray:

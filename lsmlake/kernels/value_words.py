@@ -10,24 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels.keys import fixed_width, is_text
-
-TEXT = "bytes"
-"""The family of STRING and BINARY."""
-_DECIMAL_DIGITS = 38
+from lsmlake.types.table import BYTES as TEXT
+from lsmlake.types.table import DECIMAL_DIGITS_MAX, TABLE, column_type, of_integers
 
 
 def family(type_: pa.DataType) -> str | None:
     """The name of the types whose equal values have the same words, or bytes; None: values of the type have none."""
-    if pa.types.is_floating(type_):
-        return "float"
-    if pa.types.is_decimal128(type_):
-        return f"decimal({type_.scale})"
-    if pa.types.is_timestamp(type_):
-        return "timestamp" if type_.tz else "timestamp_ntz"
-    for name, is_it in (("boolean", pa.types.is_boolean), ("integer", pa.types.is_signed_integer), ("date", pa.types.is_date32)):
-        if is_it(type_):
-            return name
-    return TEXT if is_text(type_) else None
+    row = column_type(type_)
+    return row.family if row is not None else TEXT if is_text(type_) else None
 
 
 def words(column: pa.ChunkedArray) -> np.ndarray:
@@ -48,7 +38,7 @@ def widest(name: str) -> pa.DataType | None:
     """The type of a family that holds all its values; None: there is no family of this name."""
     if name.startswith("decimal("):
         scale = name.removeprefix("decimal(").removesuffix(")")
-        return pa.decimal128(_DECIMAL_DIGITS, int(scale)) if scale.isdecimal() and int(scale) <= _DECIMAL_DIGITS else None
+        return pa.decimal128(DECIMAL_DIGITS_MAX, int(scale)) if scale.isdecimal() and int(scale) <= DECIMAL_DIGITS_MAX else None
     return _WIDEST.get(name)
 
 
@@ -59,16 +49,7 @@ def from_words(numbers: np.ndarray, name: str) -> pa.Array:
         return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
     if pa.types.is_floating(type_):
         return pa.array(numbers[:, 0].view(np.float64))
-    found = pa.array(numbers[:, 0].view(np.int64))
-    return (found.cast(pa.int32()) if pa.types.is_date32(type_) else found).cast(type_)
+    return of_integers(pa.array(numbers[:, 0].view(np.int64)), type_)
 
 
-_WIDEST = {
-    "boolean": pa.bool_(),
-    "integer": pa.int64(),
-    "float": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    TEXT: pa.large_binary(),
-}
+_WIDEST = {row.family: row.arrow for row in TABLE} | {TEXT: pa.large_binary()}

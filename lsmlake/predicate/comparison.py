@@ -26,6 +26,7 @@ import pyarrow as pa
 from lsmlake.predicate.order import is_exact, is_ordered
 from lsmlake.predicate.tree import Column, Compare, Constant, In, Like, Literal, Predicate, always, and_, never, not_, or_
 from lsmlake.types.literal import cast, show
+from lsmlake.types.table import column_type
 from lsmlake.types.type_text import format_type
 
 _OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -40,7 +41,7 @@ def compare(op: str, column: Column, value: object, zone: tzinfo) -> Predicate:
         return Constant(None)
     if isinstance(value, str):
         value = cast(value, _promoted(column.type), zone)
-    if not _comparable(column.type, value):
+    if type(value) not in column_type(column.type).python:
         raise ValueError(f"{format_type(column.type)} cannot be compared with {show(value)}{_advice(column.type)}")
     if op == "!=":
         return not_(compare("=", column, value, zone))
@@ -117,15 +118,6 @@ def _promoted(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_integer(kind):
         return pa.int64()
     return pa.float64() if pa.types.is_decimal(kind) or pa.types.is_floating(kind) else kind
-
-
-def _comparable(kind: pa.DataType, value: object) -> bool:
-    if is_exact(kind) or pa.types.is_floating(kind):
-        return type(value) in (int, float, Decimal)
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return isinstance(value, date)
-    wanted = str if pa.types.is_string(kind) else bytes if pa.types.is_binary(kind) else bool
-    return type(value) is wanted
 
 
 def _family(value: object) -> object:

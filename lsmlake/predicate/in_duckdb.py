@@ -7,6 +7,7 @@ import pyarrow as pa
 from lsmlake.dialect.types import duck_name, quoted, text
 from lsmlake.predicate.order import is_ordered
 from lsmlake.predicate.tree import And, Column, Compare, Computed, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
+from lsmlake.types.table import as_integers
 
 _LIKE_SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
@@ -17,7 +18,7 @@ def value(scalar: pa.Scalar) -> str:
     if not scalar.is_valid:
         return f"CAST(NULL AS {name})"
     if pa.types.is_timestamp(kind):
-        return f"{'make_timestamptz' if kind.tz else 'make_timestamp'}({scalar.cast(pa.int64()).as_py()})"
+        return f"{'make_timestamptz' if kind.tz else 'make_timestamp'}({as_integers(scalar).as_py()})"
     made = scalar.as_py()
     return f"unhex('{made.hex()}')" if isinstance(made, bytes) else f"CAST({text(str(made))} AS {name})"
 

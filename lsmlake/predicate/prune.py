@@ -37,6 +37,7 @@ from lsmlake.predicate.tree import (
     Or,
     Predicate,
 )
+from lsmlake.types.table import as_integers
 
 
 class ColumnBounds(NamedTuple):
@@ -202,9 +203,7 @@ def _reach(found: _Range, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 def _sortable(values: pa.Array) -> np.ndarray:
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())
-    elif pa.types.is_temporal(values.type):
-        values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
-    return values.to_numpy(zero_copy_only=False)
+    return as_integers(values).to_numpy(zero_copy_only=False)
 
 
 def _like(found: _Range, prefix: str, rest: str) -> _May:

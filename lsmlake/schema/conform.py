@@ -18,13 +18,12 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
+from lsmlake.kernels.fitting import TooLong, fitting
 from lsmlake.kernels.gather import filled
 from lsmlake.schema import lossless, omitted
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years
-from lsmlake.types import types
-from lsmlake.types.sized_text import TooLong, fitting
 from lsmlake.types.type_text import format_type_of
 
 _CAST_CURE = Wording(
@@ -156,20 +155,6 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
         return True
     if t.is_dictionary(found):
         return _fits(found.value_type, wanted, inside)
-    if t.is_integer(wanted):
-        return t.is_integer(found)
-    if t.is_floating(wanted):
-        return t.is_integer(found) or (t.is_floating(found) and not (inside and found.bit_width > wanted.bit_width))
-    if t.is_decimal(wanted):
-        return t.is_integer(found) or t.is_decimal(found)
-    if t.is_string(wanted):
-        return types.is_text(found)
-    if t.is_binary(wanted):
-        return types.is_bytes(found)
-    if t.is_date(wanted):
-        return t.is_date(found)
-    if t.is_timestamp(wanted):
-        return (t.is_timestamp(found) and bool(found.tz) == bool(wanted.tz)) or (t.is_date(found) and not wanted.tz)
     if t.is_struct(wanted):
         return t.is_struct(found) and _has_fields(found, wanted)
     if t.is_map(wanted):
@@ -177,7 +162,8 @@ def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool
     if t.is_list(wanted):
         lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
         return lists and _fits(found.value_type, wanted.value_type, True)
-    return False
+    narrower = t.is_floating(wanted) and t.is_floating(found) and found.bit_width > wanted.bit_width
+    return lossless.is_free(found, wanted) and not (inside and narrower)
 
 
 def _has_fields(found: pa.StructType, wanted: pa.StructType) -> bool:

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema, LakeError
+from lsmlake.kernels.fitting import fitting
 from lsmlake.schema import lossless
 from lsmlake.schema.years import has_outside
 from lsmlake.types import types
-from lsmlake.types.sized_text import fitting
+from lsmlake.types.table import as_integers, column_type
 from lsmlake.types.type_text import format_type_of
 
 INITIAL, WRITE = DEFAULTS = types.DEFAULTS
@@ -40,11 +41,8 @@ def encoded(value: pa.Scalar) -> object:
     """Returns the JSON value of a default."""
     if not value.is_valid:
         return None
-    type_, t = value.type, pa.types
-    if t.is_date32(type_):
-        return value.cast(pa.int32()).as_py()
-    if t.is_timestamp(type_):
-        return value.cast(pa.int64()).as_py()
+    value, t = as_integers(value), pa.types
+    type_ = value.type
     if t.is_decimal(type_):
         return format(value.as_py(), "f")
     if t.is_binary(type_):
@@ -57,17 +55,16 @@ def decoded(content: object, type_: pa.DataType) -> pa.Scalar:
     t = pa.types
     if content is None:
         return pa.scalar(None, type_)
-    expected = bool if t.is_boolean(type_) else int if t.is_integer(type_) or t.is_date32(type_) or t.is_timestamp(type_) else str
-    if t.is_nested(type_) or type(content) is not expected:
+    stored = None if t.is_nested(type_) else column_type(type_).stored
+    expected = bool if stored == pa.bool_() else int if stored is not None and t.is_integer(stored) else str
+    if stored is None or type(content) is not expected:
         raise ValueError(f"{content!r} is not a value of {type_}")
     try:
-        if t.is_date32(type_) or t.is_timestamp(type_):
-            return pa.scalar(content, pa.int32() if t.is_date32(type_) else pa.int64()).cast(type_)
         if t.is_binary(type_):
             return pa.scalar(bytes.fromhex(content), type_)
         if t.is_floating(type_):
             return pa.scalar(float(content), type_)
-        return pa.scalar(content, pa.string()).cast(type_) if t.is_decimal(type_) else pa.scalar(content, type_)
+        return pa.scalar(content, stored).cast(type_)
     except (pa.ArrowException, OverflowError) as unfit:
         raise ValueError(str(unfit)) from unfit
 

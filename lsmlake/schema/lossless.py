@@ -83,12 +83,16 @@ Is = Callable[[pa.DataType], bool]
 Rule = Callable[[pa.Array, pa.DataType, str], pa.Array]
 
 
+def is_free(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of the type `found` are converted without `cast=True`. Both types are not nested."""
+    return found == wanted or any(source(found) for matches, free, _ in _RULES if matches(wanted) for source, _ in free)
+
+
 def _rule(found: pa.DataType, wanted: pa.DataType) -> Rule:
-    for matches, by_source in _RULES:
-        if matches(wanted):
-            for source, rule in by_source:
-                if source(found):
-                    return rule
+    free, others = next((rules for matches, *rules in _RULES if matches(wanted)), ((), ()))
+    for source, rule in (*free, *others):
+        if source(found):
+            return rule
     raise Unfit
 
 
@@ -215,11 +219,7 @@ def _text_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     return pc.coalesce(pc.if_else(zoned, text, nothing).cast(_UTC), local)
 
 
-def _time_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
-    if bool(array.type.tz) == bool(wanted.tz):
-        return array.cast(wanted)
-    if array.type.tz:
-        raise Unfit
+def _local_to_zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     return _in_zone(array.cast(_NTZ), zone)
 
 
@@ -290,14 +290,25 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 _INT, _FLOAT, _DECIMAL, _BOOL = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean
 _DATE, _TIME, _TEXT, _BYTES = pa.types.is_date, pa.types.is_timestamp, types.is_text, types.is_bytes
-_RULES: tuple[tuple[Is, tuple[tuple[Is, Rule], ...]], ...] = (
-    (_INT, ((_INT, _plain), (_TEXT, _text_to_int), (_FLOAT, _plain), (_DECIMAL, _decimal_to_int), (_BOOL, _plain))),
-    (_FLOAT, ((_FLOAT, _float_to_float), (_INT, _int_to_float), (_TEXT, _text_to_float), (_DECIMAL, _decimal_to_float))),
-    (_DECIMAL, ((_DECIMAL, _rescaled), (_TEXT, _text_to_decimal), (_INT, _int_to_decimal), (_FLOAT, _float_to_decimal))),
-    (_BOOL, ((_TEXT, _text_to_bool), (_INT, _int_to_bool))),
-    (_DATE, ((_DATE, _plain), (_TEXT, _text_to_date), (_TIME, _time_to_date))),
-    (_TIME, ((_TIME, _time_to_time), (_TEXT, _text_to_time), (_DATE, _date_to_time))),
-    (pa.types.is_string, ((_TEXT, _plain), (_INT, _plain), (_BOOL, _plain), (_DECIMAL, _plain), (_DATE, _plain))),
-    (pa.types.is_binary, ((_BYTES, _plain), (_TEXT, _plain))),
+
+
+def _zoned(type_: pa.DataType) -> bool:
+    return _TIME(type_) and bool(type_.tz)
+
+
+def _local(type_: pa.DataType) -> bool:
+    return _TIME(type_) and not type_.tz
+
+
+_RULES: tuple[tuple[Is, tuple[tuple[Is, Rule], ...], tuple[tuple[Is, Rule], ...]], ...] = (
+    (_INT, ((_INT, _plain),), ((_TEXT, _text_to_int), (_FLOAT, _plain), (_DECIMAL, _decimal_to_int), (_BOOL, _plain))),
+    (_FLOAT, ((_FLOAT, _float_to_float), (_INT, _int_to_float)), ((_TEXT, _text_to_float), (_DECIMAL, _decimal_to_float))),
+    (_DECIMAL, ((_DECIMAL, _rescaled), (_INT, _int_to_decimal)), ((_TEXT, _text_to_decimal), (_FLOAT, _float_to_decimal))),
+    (_BOOL, (), ((_TEXT, _text_to_bool), (_INT, _int_to_bool))),
+    (_DATE, ((_DATE, _plain),), ((_TEXT, _text_to_date), (_TIME, _time_to_date))),
+    (_zoned, ((_zoned, _plain),), ((_local, _local_to_zoned), (_TEXT, _text_to_time), (_DATE, _date_to_time))),
+    (_local, ((_local, _plain), (_DATE, _date_to_time)), ((_TEXT, _text_to_time),)),
+    (pa.types.is_string, ((_TEXT, _plain),), tuple((one, _plain) for one in (_INT, _BOOL, _DECIMAL, _DATE))),
+    (pa.types.is_binary, ((_BYTES, _plain),), ((_TEXT, _plain),)),
 )
-"""Wanted type -> (found type, rule)."""
+"""Wanted type -> (found type, rule): those that `conform` allows, and those that need `cast=True`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import transforms as kernel
-from lsmlake.kernels.keys import is_text
+from lsmlake.types.table import DECIMAL, TABLE, ColumnType, column_type
 from lsmlake.types.type_text import format_type
 
 IDENTITY, BUCKET, TRUNCATE = "identity", "bucket", "truncate"
@@ -69,23 +69,20 @@ class Transform:
 
     def check(self, type_: pa.DataType, column: str, where: str) -> None:
         """Raises InvalidSchema unless the transform takes columns of this type."""
-        date, timestamp = pa.types.is_date32(type_), pa.types.is_timestamp(type_)
-        plain = pa.types.is_integer(type_) or pa.types.is_decimal(type_) or is_text(type_)
-        fits = {
-            IDENTITY: (not pa.types.is_nested(type_), "a column that is no struct, list or map"),
-            kernel.HOUR: (timestamp, "TIMESTAMP or TIMESTAMP_NTZ"),
-            BUCKET: (plain or date or timestamp, "an integer, DECIMAL, STRING, BINARY, DATE, TIMESTAMP or TIMESTAMP_NTZ"),
-            TRUNCATE: (plain, "an integer, DECIMAL, STRING or BINARY"),
-        }
-        good, expected = fits.get(self.name, (date or timestamp, "DATE, TIMESTAMP or TIMESTAMP_NTZ"))
-        if not good:
+        row = column_type(type_)
+        if row is None or not self._takes(row):
             raise InvalidSchema(
                 f"{self.sql('...')} does not take this type",
                 where=f"{where}, column {column!r}",
-                expected=expected,
+                expected=", ".join(one.name for one in (*TABLE, DECIMAL) if self._takes(one)),
                 found=format_type(type_),
                 cure="partition by another column or transform",
             )
+
+    def _takes(self, row: ColumnType) -> bool:
+        if self.is_identity:
+            return True
+        return self.name in row.units or (row.hashes and self.name == BUCKET) or (row.truncates and self.name == TRUNCATE)
 
     def result(self, type_: pa.DataType) -> pa.DataType:
         """The type of the results for a column of type `type_`."""

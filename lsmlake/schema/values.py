@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels.text import plain
+from lsmlake.types.table import is_time
 
 
 def json_rows(table: pa.Table | pa.RecordBatch) -> Iterator[dict[str, object]]:
@@ -44,7 +45,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def _timeless(kind: pa.DataType) -> pa.DataType:
     """Replaces dates and timestamps by text in `kind`: Arrow also formats values outside the range of Python's datetime."""
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+    if is_time(kind):
         return pa.string()
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_timeless(field.type)) for field in kind])

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
-from lsmlake.types.types import has_times, is_time
+from lsmlake.types.table import as_integers, column_type, is_time
+from lsmlake.types.types import has_times
 
-_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01 and 9999-12-31, in days since 1970
-_DAYS, _MICROSECONDS = (_FIRST_DAY, _LAST_DAY), (_FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1)
 Values = pa.Array | pa.ChunkedArray
 
 
@@ -34,14 +33,14 @@ def has_outside(column: Values) -> bool:
 
 def are_outside(type_: pa.DataType, low: int, high: int) -> bool:
     """Whether the least or the greatest value of dates or times of this type is outside the years. Both as they are stored."""
-    first, last = _DAYS if pa.types.is_date(type_) else _MICROSECONDS
+    first, last = column_type(type_).limits
     return low < first or high > last
 
 
 def _outside(column: Values) -> Iterator[str]:
     """The least and the greatest of dates or times of which some are outside the years, as text."""
     for values in _times(column):
-        ends = pc.min_max(values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())).as_py()
+        ends = pc.min_max(as_integers(values)).as_py()
         if ends["min"] is not None and are_outside(values.type, ends["min"], ends["max"]):
             yield f"{ends['min']} to {ends['max']} {'days' if pa.types.is_date(values.type) else 'microseconds'} since 1970"
 

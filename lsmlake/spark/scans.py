@@ -23,6 +23,7 @@ from lsmlake.spark.settings import READER
 from lsmlake.spark.types import lengths, to_spark
 from lsmlake.tables.metadata import Metadata
 from lsmlake.types.sized_text import has_sized_text
+from lsmlake.types.table import column_type
 from lsmlake.types.type_text import backticked
 
 Place = tuple[Bucket, DataFile]
@@ -30,14 +31,6 @@ Place = tuple[Bucket, DataFile]
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # Spark's name of the null partition
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _GLOB_ESCAPE = re.compile(r"\\(.)")
-_DIRECTORY_TYPES = (
-    pa.types.is_string,
-    pa.types.is_int32,
-    pa.types.is_int64,
-    pa.types.is_decimal,
-    pa.types.is_date,
-    pa.types.is_boolean,
-)
 
 
 class Group(NamedTuple):
@@ -127,7 +120,7 @@ class Scans:
 
     def _is_readable(self, field: PartitionColumn) -> bool:
         is_column = field.transform.is_identity and field.name == field.column and re.fullmatch(r"\w+", field.name) is not None
-        return is_column and any(is_type(field.type) for is_type in _DIRECTORY_TYPES)
+        return is_column and column_type(field.type).directory
 
     def _matches(self, bucket: Bucket, directory: str) -> bool:
         """Whether Spark reads the partition of `bucket` from a directory name."""

@@ -8,28 +8,14 @@ from pyspark.sql import types as st
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import nested
 from lsmlake.types.sized_text import CHAR, VARCHAR, SizedText, has_sized_text, with_sized_text
+from lsmlake.types.table import TABLE, column_type
 from lsmlake.types.type_text import format_type_of
 from lsmlake.types.types import COMMENT, plain, with_lengths, with_lengths_of
 
 LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata of a column whose type has a VARCHAR(n) or CHAR(n): the type in DDL. To Spark the values are strings, of which it pads
 those of CHAR(n) for comparisons."""
-_PAIRS = (
-    (st.BooleanType, pa.bool_()),
-    (st.ByteType, pa.int8()),
-    (st.ShortType, pa.int16()),
-    (st.IntegerType, pa.int32()),
-    (st.LongType, pa.int64()),
-    (st.FloatType, pa.float32()),
-    (st.DoubleType, pa.float64()),
-    (st.StringType, pa.string()),
-    (st.BinaryType, pa.binary()),
-    (st.DateType, pa.date32()),
-    (st.TimestampType, pa.timestamp("us", "UTC")),
-    (st.TimestampNTZType, pa.timestamp("us")),
-)
-_TO_ARROW = {**dict(_PAIRS), st.NullType: pa.null()}
-_TO_SPARK = {arrow: spark for spark, arrow in _PAIRS}
+_TO_ARROW = {**{getattr(st, row.spark): row.arrow for row in TABLE}, st.NullType: pa.null()}
 
 
 def to_arrow(schema: st.StructType) -> pa.Schema:
@@ -108,4 +94,4 @@ def _spark(type_: pa.DataType) -> st.DataType:
         return st.MapType(_spark(type_.key_type), _spark(type_.item_type), type_.item_field.nullable)
     if pa.types.is_list(type_):
         return st.ArrayType(_spark(type_.value_type), type_.value_field.nullable)
-    return _TO_SPARK[type_]()
+    return getattr(st, column_type(type_).spark)()

@@ -23,35 +23,17 @@ from lsmlake.types.intervals import KINDS, interval_in
 from lsmlake.types.sized_text import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
 from lsmlake.types.spark_types import SparkTypes
 from lsmlake.types.spelling import spelled
+from lsmlake.types.table import BY_NAME, DECIMAL_DIGITS_MAX, TABLE
 
-DECIMAL_PRECISION_MAX = 38
 _TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type
 KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
 """Keywords: a column with such a name is written in backquotes."""
-_PLAIN = {
-    _Type.BOOLEAN: pa.bool_(),
-    _Type.TINYINT: pa.int8(),
-    _Type.SMALLINT: pa.int16(),
-    _Type.INT: pa.int32(),
-    _Type.BIGINT: pa.int64(),
-    _Type.FLOAT: pa.float32(),
-    _Type.DOUBLE: pa.float64(),
-    _Type.TEXT: pa.string(),
-    _Type.BINARY: pa.binary(),
-    _Type.DATE: pa.date32(),
-    _Type.TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),  # how sqlglot reads Spark's TIMESTAMP
-    _Type.TIMESTAMPLTZ: pa.timestamp("us", tz="UTC"),
-    _Type.TIMESTAMPNTZ: pa.timestamp("us"),
-}
+_PLAIN = {_Type[token]: row.arrow for row in TABLE for token in row.ddl}
 _SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")
 """What the parser sets of a type, and this module reads."""
-TYPES = (
-    "BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, VARCHAR(n), CHAR(n), BINARY, DATE, TIMESTAMP, "
-    "TIMESTAMP_NTZ, "
-    "ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
-)
+TYPES = f"{', '.join(BY_NAME)}, DECIMAL(p,s), VARCHAR(n), CHAR(n), ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
 _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
 
 
@@ -217,9 +199,9 @@ def _decimal(kind: exp.DataType, where: str) -> pa.DataType:
     numbers = [part.name for part in kind.expressions]
     if len(numbers) <= 2 and all(number.isdecimal() for number in numbers):
         precision, scale = [*map(int, numbers), *(10, 0)[len(numbers) :]]
-        if 1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision:
+        if 1 <= precision <= DECIMAL_DIGITS_MAX and scale <= precision:
             return pa.decimal128(precision, scale)
-    expected = f"DECIMAL(precision, scale) with scale <= precision <= {DECIMAL_PRECISION_MAX}"
+    expected = f"DECIMAL(precision, scale) with scale <= precision <= {DECIMAL_DIGITS_MAX}"
     raise InvalidSchema("invalid decimal type", where=where, expected=expected, found=spelled(kind))
 
 

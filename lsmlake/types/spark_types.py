@@ -11,23 +11,13 @@ from typing import ClassVar
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
+from lsmlake.types.table import TABLE
+
 _NAMES = {
-    TokenType.BOOLEAN: {"BOOLEAN"},
-    TokenType.TINYINT: {"TINYINT", "BYTE"},
-    TokenType.SMALLINT: {"SMALLINT", "SHORT"},
-    TokenType.INT: {"INT", "INTEGER"},
-    TokenType.BIGINT: {"BIGINT", "LONG"},
-    TokenType.FLOAT: {"FLOAT", "REAL"},
-    TokenType.DOUBLE: {"DOUBLE"},
+    **{TokenType[token]: words for row in TABLE for token, words in row.ddl.items()},
     TokenType.DECIMAL: {"DECIMAL", "DEC", "NUMERIC"},
-    TokenType.TEXT: {"STRING"},
     TokenType.VARCHAR: {"VARCHAR"},
     TokenType.CHAR: {"CHAR", "CHARACTER"},
-    TokenType.BINARY: {"BINARY"},
-    TokenType.DATE: {"DATE"},
-    TokenType.TIMESTAMPTZ: {"TIMESTAMP"},
-    TokenType.TIMESTAMPLTZ: {"TIMESTAMP_LTZ"},
-    TokenType.TIMESTAMPNTZ: {"TIMESTAMP_NTZ"},
     TokenType.NULLABLE: set(),
 }
 """What Spark calls the types that a column can have."""

@@ -8,7 +8,6 @@ other types (large or view types, dictionaries, other units); `with_ids` numbers
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -16,28 +15,13 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.types.json_shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
 from lsmlake.types.sized_text import TEXT_TYPE, SizedText, sized_text, with_sized_text
+from lsmlake.types.table import BY_NAME, TABLE, column_type, is_time, named
 
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"
+_PLAIN = {row.arrow for row in TABLE}
 INITIAL_DEFAULT, WRITE_DEFAULT = DEFAULTS = b"initial_default", b"write_default"
 """Metadata of a field with a default, as JSON; see `lsmlake.schema.defaults`."""
-_NAMES = {
-    "BOOLEAN": pa.bool_(),
-    "TINYINT": pa.int8(),
-    "SMALLINT": pa.int16(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "TIMESTAMP_NTZ": pa.timestamp("us"),
-}
-_BY_TYPE = {type_: name for name, type_ in _NAMES.items()}
-_DECIMAL = re.compile(r"DECIMAL\(([0-9]{1,2}),([0-9]{1,2})\)")
-
 FIELD_ID_MAX = 2147483000
 """Greater ids belong to system columns."""
 NESTING_MAX = 30
@@ -60,13 +44,8 @@ def has_map(type_: pa.DataType) -> bool:
     return _any_inside(type_, pa.types.is_map)
 
 
-def is_time(type_: pa.DataType) -> bool:
-    """Whether the type is a date or a timestamp."""
-    return pa.types.is_date(type_) or pa.types.is_timestamp(type_)
-
-
 def has_times(type_: pa.DataType) -> bool:
-    """Whether the type is a date or a timestamp, or has one inside."""
+    """Whether the type is a date or a time, or has one inside."""
     return _any_inside(type_, is_time)
 
 
@@ -111,12 +90,12 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
         return pa.map_(key, _canonical_field(type_.item_field, f"{column}.value").with_name("value"))
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
         return pa.list_(_canonical_field(type_.value_field, f"{column}.element").with_name("element"))
-    if type_ in _BY_TYPE:
+    if type_ in _PLAIN:
         return type_
     raise InvalidSchema(
         "unsupported column type",
         where=f"column {column!r}",
-        expected=f"{', '.join(_NAMES)}, DECIMAL(p,s), STRUCT, ARRAY or MAP",
+        expected=f"{', '.join(BY_NAME)}, DECIMAL(p,s), STRUCT, ARRAY or MAP",
         found=type_,
         cure=_CURES.get(str(type_), "convert the column first"),
     )
@@ -260,20 +239,19 @@ def number_fields(schema: pa.Schema, ids: Iterator[int]) -> pa.Schema:
 
 def type_name(type_: pa.DataType) -> str:
     """Returns the Spark SQL name of a canonical primitive type, as used in schema files, manifests and messages."""
-    if pa.types.is_decimal(type_):
-        return f"DECIMAL({type_.precision},{type_.scale})"
-    return _BY_TYPE.get(type_, str(type_))
+    row = column_type(type_)
+    return str(type_) if row is None else row.name
 
 
 def is_name_of_type(name: object) -> bool:
-    match = _DECIMAL.fullmatch(name) if isinstance(name, str) else None
-    return 0 <= int(match[2]) <= int(match[1]) <= 38 and int(match[1]) > 0 if match else isinstance(name, str) and name in _NAMES
+    return isinstance(name, str) and (row := named(name)) is not None and row.name == name
 
 
 def type_of(name: str) -> pa.DataType:
     """The inverse of `type_name`. Raises KeyError."""
-    match = _DECIMAL.fullmatch(name)
-    return pa.decimal128(int(match[1]), int(match[2])) if match else _NAMES[name]
+    if (row := named(name)) is None:
+        raise KeyError(name)
+    return row.arrow
 
 
 def to_json(field: pa.Field) -> dict:
@@ -343,7 +321,7 @@ def check_orderable(type_: pa.DataType, column: str) -> None:
         raise InvalidSchema(
             "a key or partition column needs a sortable type",
             where=f"column {column!r}",
-            expected=f"{', '.join(_NAMES)} or DECIMAL(p,s)",
+            expected=f"{', '.join(BY_NAME)} or DECIMAL(p,s)",
             found=type_,
             cure="use a field of it as a separate column",
         )

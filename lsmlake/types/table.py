@@ -1,0 +1,162 @@
+"""The table of column types: one row says what a type is called and how its values are stored, everywhere.
+
+    column_type(pa.date32()).iceberg          # "date"
+    named("DECIMAL(10,2)").arrow              # decimal128(10, 2)
+    as_integers(column)                       # dates and times as the integers that are stored
+
+Nested types are made of these; `types` converts them. Lookups take canonical Arrow types.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+
+Values = TypeVar("Values", pa.Array, pa.ChunkedArray, pa.Scalar)
+DECIMAL_DIGITS_MAX = 38
+_DAY = 86_400_000_000  # microseconds
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
+_DAYS, _MOMENTS = (_FIRST_DAY, _LAST_DAY), (_FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
+
+
+class ColumnType(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        name: In Spark's SQL, schema files, manifests and messages.
+        arrow: Its canonical Arrow type.
+        ddl: Its words in column definitions, by the token that sqlglot makes of them.
+        spark: The class in `pyspark.sql.types`.
+        duckdb, iceberg: Its name there. Iceberg has `int` for short integers.
+        delta: Its name in Delta Lake; None: there is none.
+        avro: Its type in the Avro files of Iceberg.
+        family: The types whose equal values have the same words in file indexes (`kernels.value_words`), the widest one last.
+        stored: The type of its values in metadata files: integers for dates and times, text for decimals.
+        python: The classes of literals with which conditions compare it.
+        bound: The format of a bound in Iceberg, for `struct`; None: `iceberg.values` says it.
+        limits: The least and the greatest integer of a date or time that a table takes.
+        units: The units of time by which Iceberg partitions it.
+        truncates, hashes: Whether Iceberg partitions it by parts and by hashes of its values.
+        directory: Whether Spark reads it from the name of a partition's directory as it was written.
+    """
+
+    name: str
+    arrow: pa.DataType
+    ddl: dict[str, set[str]]
+    spark: str
+    duckdb: str
+    iceberg: str
+    delta: str | None
+    avro: object
+    family: str
+    stored: pa.DataType
+    python: tuple[type, ...]
+    bound: str | None = None
+    limits: tuple[int, int] | None = None
+    units: tuple[str, ...] = ()
+    truncates: bool = False
+    hashes: bool = False
+    directory: bool = False
+
+
+BYTES = "bytes"
+"""The family of STRING and BINARY."""
+_AVRO_TIME = {"type": "long", "logicalType": "timestamp-micros"}
+_UTC = pa.timestamp("us", "UTC")
+_DATED, _TIMED = ("year", "month", "day"), ("year", "month", "day", "hour")
+_NUMBER, _DATES = (int, float, Decimal), (datetime.date, datetime.datetime)
+_BOTH = {"truncates": True, "hashes": True}
+# fmt: off
+# name, arrow, ddl, spark, duckdb, iceberg, delta; avro, family, stored, python, bound, limits, units
+TABLE = (
+    ColumnType("BOOLEAN", pa.bool_(), {"BOOLEAN": {"BOOLEAN"}}, "BooleanType", "BOOLEAN", "boolean", "boolean",
+               "boolean", "boolean", pa.bool_(), (bool,), "?", directory=True),
+    ColumnType("TINYINT", pa.int8(), {"TINYINT": {"TINYINT", "BYTE"}}, "ByteType", "TINYINT", "int", "byte",
+               "int", "integer", pa.int8(), _NUMBER, "<i", **_BOTH),
+    ColumnType("SMALLINT", pa.int16(), {"SMALLINT": {"SMALLINT", "SHORT"}}, "ShortType", "SMALLINT", "int", "short",
+               "int", "integer", pa.int16(), _NUMBER, "<i", **_BOTH),
+    ColumnType("INT", pa.int32(), {"INT": {"INT", "INTEGER"}}, "IntegerType", "INTEGER", "int", "integer",
+               "int", "integer", pa.int32(), _NUMBER, "<i", **_BOTH, directory=True),
+    ColumnType("BIGINT", pa.int64(), {"BIGINT": {"BIGINT", "LONG"}}, "LongType", "BIGINT", "long", "long",
+               "long", "integer", pa.int64(), _NUMBER, "<q", **_BOTH, directory=True),
+    ColumnType("FLOAT", pa.float32(), {"FLOAT": {"FLOAT", "REAL"}}, "FloatType", "FLOAT", "float", "float",
+               "float", "float", pa.float32(), _NUMBER, "<f"),
+    ColumnType("DOUBLE", pa.float64(), {"DOUBLE": {"DOUBLE"}}, "DoubleType", "DOUBLE", "double", "double",
+               "double", "float", pa.float64(), _NUMBER, "<d"),
+    ColumnType("STRING", pa.string(), {"TEXT": {"STRING"}}, "StringType", "VARCHAR", "string", "string",
+               "string", BYTES, pa.string(), (str,), **_BOTH, directory=True),
+    ColumnType("BINARY", pa.binary(), {"BINARY": {"BINARY"}}, "BinaryType", "BLOB", "binary", "binary",
+               "bytes", BYTES, pa.binary(), (bytes,), **_BOTH),
+    ColumnType("DATE", pa.date32(), {"DATE": {"DATE"}}, "DateType", "DATE", "date", "date",
+               {"type": "int", "logicalType": "date"}, "date", pa.int32(), _DATES, "<i", _DAYS, _DATED,
+               hashes=True, directory=True),
+    ColumnType("TIMESTAMP", _UTC, {"TIMESTAMPTZ": {"TIMESTAMP"}, "TIMESTAMPLTZ": {"TIMESTAMP_LTZ"}},
+               "TimestampType", "TIMESTAMP WITH TIME ZONE", "timestamptz", "timestamp",
+               {**_AVRO_TIME, "adjust-to-utc": True}, "timestamp", pa.int64(), _DATES, "<q", _MOMENTS, _TIMED, hashes=True),
+    ColumnType("TIMESTAMP_NTZ", pa.timestamp("us"), {"TIMESTAMPNTZ": {"TIMESTAMP_NTZ"}},
+               "TimestampNTZType", "TIMESTAMP", "timestamp", "timestamp_ntz",
+               {**_AVRO_TIME, "adjust-to-utc": False}, "timestamp_ntz", pa.int64(), _DATES, "<q", _MOMENTS, _TIMED, hashes=True),
+)
+# fmt: on
+"""All types but decimals, which have parameters, and nested types."""
+_BY_ARROW = {row.arrow: row for row in TABLE}
+BY_NAME = {row.name: row for row in TABLE}
+BY_ICEBERG = {row.iceberg: row for row in TABLE}  # INT for int
+BY_DELTA = {row.delta: row for row in TABLE if row.delta}
+_DECIMAL = re.compile(r"(?:DECIMAL|decimal)\( *([0-9]{1,2}) *, *([0-9]{1,2}) *\)")
+
+
+def column_type(type_: pa.DataType) -> ColumnType | None:
+    """The row of a canonical type that is not nested; None for another type."""
+    return _BY_ARROW.get(type_) or (_decimal(type_) if pa.types.is_decimal128(type_) else None)
+
+
+def named(name: str, known: Mapping[str, ColumnType] = BY_NAME) -> ColumnType | None:
+    """The row of this name, such as DECIMAL(10,2); None: there is none. `known`: the names of a system."""
+    if (found := _DECIMAL.fullmatch(name)) is None:
+        return known.get(name)
+    precision, scale = int(found[1]), int(found[2])
+    return _decimal(pa.decimal128(precision, scale)) if 0 < precision <= DECIMAL_DIGITS_MAX and scale <= precision else None
+
+
+@lru_cache(maxsize=256)
+def _decimal(type_: pa.DataType) -> ColumnType:
+    digits, scale = type_.precision, type_.scale
+    size = (10**digits - 1).bit_length() // 8 + 1  # the fewest bytes that hold any number of so many digits
+    avro = {"type": "fixed", "size": size, "logicalType": "decimal", "precision": digits, "scale": scale}
+    name = f"DECIMAL({digits},{scale})"
+    return ColumnType(
+        *(name, type_, {}, "DecimalType", name, f"decimal({digits}, {scale})"),
+        *(f"decimal({digits},{scale})", avro, f"decimal({scale})", pa.string(), _NUMBER),
+        **_BOTH,
+        directory=True,
+    )
+
+
+DECIMAL = _decimal(pa.decimal128(10, 0))
+"""The DECIMAL without parameters."""
+
+
+def is_time(type_: pa.DataType) -> bool:
+    """Whether values of the Arrow type are dates or times, which are stored as integers."""
+    return pa.types.is_date(type_) or pa.types.is_timestamp(type_) or pa.types.is_time(type_)
+
+
+def as_integers(values: Values) -> Values:
+    """Dates and times as the integers that are stored; other values as they are."""
+    return values.cast(_integer(values.type)) if is_time(values.type) else values
+
+
+def of_integers(values: Values, type_: pa.DataType) -> Values:
+    """The inverse of `as_integers`."""
+    return (values.cast(_integer(type_)) if is_time(type_) else values).cast(type_)
+
+
+def _integer(type_: pa.DataType) -> pa.DataType:
+    return pa.int32() if type_.bit_width == 32 else pa.int64()
