@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from lsmlake.commit import attempt
 from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.compact import bucket, changelog, supersede
-from lsmlake.compact.compaction_state import Work
+from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.compact.supersede import OldRows
 from lsmlake.errors import LakeError
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
@@ -60,7 +60,7 @@ def without_oldest(picked: Compaction | None) -> Compaction | None:
     return replace(picked, parts=tuple(part for part in parts if part))
 
 
-def forgetful_mark(work: Work, name: str, positions: object) -> None:
+def forgetful_mark(work: CompactionState, name: str, positions: object) -> None:
     work.vectors[name] = DeletionVector.of(positions)
     work.changed.add(name)
 
@@ -141,12 +141,12 @@ PLANTED: dict[str, Planted] = {
     ),
     "dead rows are not marked": Planted(
         "a row that was found superseded gets into no deletion vector",
-        lambda: patch.object(Work, "mark", lambda work, name, positions: None),
+        lambda: patch.object(CompactionState, "mark", lambda work, name, positions: None),
         a_history(mode="vectors, lazy", buckets=1, verbs=("upsert", "compact")),
     ),
     "a vector forgets what it held": Planted(
         "a new vector has the new positions only, instead of the union with the old one",
-        lambda: patch.object(Work, "mark", forgetful_mark),
+        lambda: patch.object(CompactionState, "mark", forgetful_mark),
         a_history(**UPSERTS),
     ),
     "a raw read ignores vectors": Planted(

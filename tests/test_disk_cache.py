@@ -29,7 +29,7 @@ from lsmlake.format.paths import is_unique
 from lsmlake.storage.address import address_of
 from lsmlake.storage.disk_cache import DiskCache, through
 from lsmlake.storage.objects import ObjectStorage
-from lsmlake.storage.ranges import Range
+from lsmlake.storage.ranges import ByteRange
 
 LIMIT = 1 << 20
 
@@ -166,9 +166,9 @@ def test_no_error_of_the_disk_reaches_the_reader(cache: DiskCache, tmp_path: Pat
 @examples(10)
 def test_ranges_through_blocks_are_those_of_the_file(tmp_path_factory: pytest.TempPathFactory, size: int, data: st.DataObject):
     cache, whole = DiskCache(str(tmp_path_factory.mktemp("cache")), 1 << 30), content(0, size)
-    requested: list[Range] = []
+    requested: list[ByteRange] = []
 
-    def fetch(wanted: list[Range]) -> list[memoryview]:
+    def fetch(wanted: list[ByteRange]) -> list[memoryview]:
         requested.extend(wanted)
         return [memoryview(whole)[one.start : one.stop] for one in wanted]
 
@@ -176,7 +176,7 @@ def test_ranges_through_blocks_are_those_of_the_file(tmp_path_factory: pytest.Te
     points = st.integers(0, size - 1)
     for _ in range(4):
         ranges = [
-            Range(min(pair), max(pair) + 1) for pair in data.draw(st.lists(st.tuples(points, points), min_size=1, max_size=3))
+            ByteRange(min(pair), max(pair) + 1) for pair in data.draw(st.lists(st.tuples(points, points), min_size=1, max_size=3))
         ]
         assert list(map(bytes, read(ranges))) == [whole[one.start : one.stop] for one in ranges]
     assert len(set(requested)) == len(requested)  # nothing is requested twice

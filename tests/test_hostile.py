@@ -261,7 +261,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "snapshot": lambda data: snapshot.Snapshot.decode(data, "x"),
     "tag": lambda data: tag.Tag.decode(data, "x"),
     "branch": lambda data: branch.BranchInfo.decode(data, "x"),
-    "branch-work": lambda data: branch.Work.decode(data, "x"),
+    "branch-work": lambda data: branch.BranchWork.decode(data, "x"),
     "consumer": lambda data: progress_in(data),
     "statistics": lambda data: statistics.TableStatistics.decode(data, "x"),
     "MANF": lambda data: manifest_codec.decode(data, "x"),
@@ -270,7 +270,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "FIDX": lambda data: file_index.decode(data, 9, "x"),
 }
 MEMORY_MAX = 160 << 20
-WORK = branch.Work(branch.RENAME, None, "old", "new")
+WORK = branch.BranchWork(branch.RENAME, None, "old", "new")
 
 
 def progress_in(data: bytes) -> object:

@@ -32,7 +32,7 @@ from lsmlake.errors import (
 )
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.imports import delta
-from lsmlake.storage.outside import Outside, Place
+from lsmlake.storage.outside import Outside, OutsideFile
 
 GOLDEN = Path(__file__).parent / "golden" / "delta-tables.zip"
 
@@ -327,5 +327,5 @@ def test_a_table_in_an_object_store(s3):
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-def placed(server: Server, path: str) -> Place:
+def placed(server: Server, path: str) -> OutsideFile:
     return Outside(server.options).place(f"{server.url}/{path}")

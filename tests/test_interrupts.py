@@ -28,7 +28,7 @@ from lsmlake import Lake, Scan, undo
 from lsmlake.beside import GivenUp, Signal, Threads
 from lsmlake.dialect import databases
 from lsmlake.dialect.connection import registered
-from lsmlake.dialect.patient import Connection
+from lsmlake.dialect.patient import PatientConnection
 from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.errors import TableNotFound
 from lsmlake.files.data_writer import Origin, write_run
@@ -274,7 +274,7 @@ def test_the_result_of_a_statement_goes_with_the_last_one_that_holds_it():
     """Not with the next garbage collection: before a fork no database may be left."""
     gc.disable()
     try:
-        connection = Connection(duckdb.connect(":memory:"))
+        connection = PatientConnection(duckdb.connect(":memory:"))
         connection.execute("SELECT 1")
         inner = weakref.ref(connection.inner)
         del connection

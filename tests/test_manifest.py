@@ -15,7 +15,7 @@ from lsmlake.errors import Corrupt
 from lsmlake.format import manifest, manifest_checks, manifest_codec, manifest_list, packed, vector_index
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
-from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, VectorIndex
+from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, VectorIndex
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
@@ -213,7 +213,7 @@ FILES = st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True)
     st.none() | FILES,
 )
 def test_an_index_is_read_back(vectors, parts, follows):
-    changes = Changes((name, ref and VectorRef(*ref)) for name, ref in vectors.items())
+    changes = VectorChanges((name, ref and VectorRef(*ref)) for name, ref in vectors.items())
     index = IndexManifest(tuple(IndexPart(*part) for part in parts), follows, changes)
     assert vector_index.decode_index(vector_index.encode_index(index), "index") == index
 
@@ -221,7 +221,7 @@ def test_an_index_is_read_back(vectors, parts, follows):
 @QUICK
 @given(st.lists(st.dictionaries(FILES, st.none() | st.tuples(FILES, *[st.integers(20, 99)] * 3), max_size=5), max_size=5))
 def test_an_index_is_the_fold_of_its_changes(parts):
-    layers = [Changes((name, ref and VectorRef(*ref)) for name, ref in part.items()) for part in parts]
+    layers = [VectorChanges((name, ref and VectorRef(*ref)) for name, ref in part.items()) for part in parts]
     folded = {}
     for layer in layers:
         folded |= layer

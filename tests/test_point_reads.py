@@ -39,10 +39,10 @@ from lsmlake import change_type, move_column, set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.page_reader import PageReader, _Source
+from lsmlake.files.page_reader import PageReader, _PageSource
 from lsmlake.format.thrift import read_struct
 from lsmlake.read import point
-from lsmlake.read.point import Files, lookups_are_cheaper
+from lsmlake.read.point import KeyedFiles, lookups_are_cheaper
 from lsmlake.storage.memory import MemoryStorage
 
 ALTERATIONS = [set_option("write-only", True), change_type("n", "BIGINT"), move_column("stamp", first=True)]
@@ -165,7 +165,7 @@ def test_rows_at_the_ends_of_pages_are_found_in_one_read(by_pages, codec: str):
     table = long(storage, codec)
     with BucketFiles.of(table.version, next(iter(table.states()))).open(next(iter(table.states().values())).files[0]) as reader:
         pages, size = PageReader(reader), reader.source.size()
-        file = _Source(reader.path, reader.source, size, table.meta.files.cache)
+        file = _PageSource(reader.path, reader.source, size, table.meta.files.cache)
         first = {row for leaf in range(1, 12) for row in pages._pages(file, 0, leaf).first}
     assert len(first) > 8
     every = table.scan().to_arrow().sort_by("k")
@@ -219,7 +219,7 @@ def test_a_small_file_is_read_once_and_then_answers_from_memory():
 @pytest.mark.parametrize("rows", [10, 1_000_000, 100_000_000])
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_few_keys_are_looked_up_and_many_are_scanned(rows: int, nested: bool):
-    for files in (Files(rows, 0, 12, nested), Files(rows, rows // 2, 12, nested), Files(rows, rows, 12, nested)):
+    for files in (KeyedFiles(rows, 0, 12, nested), KeyedFiles(rows, rows // 2, 12, nested), KeyedFiles(rows, rows, 12, nested)):
         chosen = [lookups_are_cheaper(keys, files) for keys in (1, 10, 1_000, 100_000, 10_000_000, 1_000_000_000)]
         assert chosen == sorted(chosen, reverse=True)
         assert chosen[0]

@@ -24,7 +24,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.format.vector_index import Changes, IndexManifest
+from lsmlake.format.vector_index import IndexManifest, VectorChanges
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
 from lsmlake.storage.local import LocalStorage
@@ -128,7 +128,7 @@ def test_a_vector_of_a_missing_file(table):
     state = only(table)
     gone = [file for file in state.files if file.name in state.vectors]
     assert gone
-    refs = Changes({**table.version.vector_refs(), "data-gone.parquet": next(iter(state.vectors.values()))})
+    refs = VectorChanges({**table.version.vector_refs(), "data-gone.parquet": next(iter(state.vectors.values()))})
     found = rewritten(table, index_manifest=table.meta.manifests.put_index(IndexManifest((), None, refs)))
     assert any("I3: a vector names data-gone.parquet, which is not live" in text for text in found), found
 

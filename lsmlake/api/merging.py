@@ -31,7 +31,7 @@ Evaluate = Callable[[Version], DmlReport]
 
 
 @dataclass(frozen=True)
-class Rows:
+class SourceRows:
     """A source in this process. `tables`: reads it, once."""
 
     columns: pa.Schema
@@ -55,7 +55,8 @@ class Merging:
     evolves: bool = False
 
     def read(self, version: Version, source: object) -> Callable[[], DmlReport]:
-        """Reads the statement on a version, and returns what carries it out. `source`: data, a scan, `Rows` or `OwnRows`."""
+        """Reads the statement on a version, and returns what carries it out. `source`: data, a scan, `SourceRows` or
+        `OwnRows`."""
         if not isinstance(source, OwnRows):
             return self._action(version, self._opened(version, source))
 
@@ -70,7 +71,7 @@ class Merging:
         given = self._opened(version, source.at(version) if isinstance(source, OwnRows) else source)
         read_on, columns = self._read_on(version, given)
         statement, zone = self.statement, self.runtime.zone
-        if not isinstance(given, Rows):
+        if not isinstance(given, SourceRows):
             yield from self.runtime.on_spark("merge of a DataFrame").explained_merge(read_on, given, statement, self.name, mode)
             return
         made = bound(statement, read_on.schema, columns, zone, statement.reader(read_on))
@@ -79,14 +80,14 @@ class Merging:
         yield from merge_lines(self.name, read_on, statement.on, made.equal, clauses, "DuckDB", mode)
         yield from made.reader.explained(zone, mode)
 
-    def _read_on(self, version: Version, source: Rows | MergeSource) -> tuple[Version, pa.Schema]:
+    def _read_on(self, version: Version, source: SourceRows | MergeSource) -> tuple[Version, pa.Schema]:
         """The version with the columns that the statement adds, and the columns of the source."""
-        columns = source.columns if isinstance(source, Rows) else self.runtime.columns_of(source.schema)
+        columns = source.columns if isinstance(source, SourceRows) else self.runtime.columns_of(source.schema)
         return becoming(version, self.name, columns) if self.evolves else version, columns
 
-    def _opened(self, version: Version, data: object) -> Rows | MergeSource:
+    def _opened(self, version: Version, data: object) -> SourceRows | MergeSource:
         """The source, for this process or for the runtime."""
-        if isinstance(data, Rows):
+        if isinstance(data, SourceRows):
             return data
         if not isinstance(data, Scan) and not self.runtime.owns(data):
             data = self._input(version, data)
@@ -97,7 +98,7 @@ class Merging:
         first = next(tables, None)
         if first is None:
             raise InvalidData("the source of the merge has no columns", where=self.name, cure="pass data with columns")
-        return Rows(schema_of_source(first.schema, version.schema.plain_columns), lambda: chain([first], tables))
+        return SourceRows(schema_of_source(first.schema, version.schema.plain_columns), lambda: chain([first], tables))
 
     def _input(self, version: Version, data: object) -> Input:
         """Data in this process. The columns of files without types that have the name of one of the table get its type."""
@@ -107,7 +108,7 @@ class Merging:
         fields = {field.name.lower(): field for field in version.schema.typed_columns}
         return Input(typed(given, fields, Cast(self.runtime.zone)))
 
-    def _action(self, version: Version, source: Rows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
+    def _action(self, version: Version, source: SourceRows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
         """Reads the statement on a version; returns what carries it out. `own`: the source is made of rows of this version, and
         the caller evaluates the statement again."""
         read_on, columns = self._read_on(version, source)
@@ -123,9 +124,11 @@ class Merging:
     def _evolved(self, version: Version, columns: pa.Schema) -> Version:
         return evolve(version, self.name, columns, (), partial(self.runtime.compactions, version.meta))
 
-    def _evaluation(self, read_on: Version, source: Rows | MergeSource) -> Callable[[bool], AbstractContextManager[Evaluate]]:
+    def _evaluation(
+        self, read_on: Version, source: SourceRows | MergeSource
+    ) -> Callable[[bool], AbstractContextManager[Evaluate]]:
         """How the statement is evaluated. What this process refuses the runtime may know, whatever the size of the files."""
-        if not isinstance(source, Rows):
+        if not isinstance(source, SourceRows):
             return self._spread(read_on, source)
         try:
             return self._here(read_on, source)
@@ -139,7 +142,7 @@ class Merging:
         read = self.runtime.on_spark("merge of a DataFrame").merging(read_on, source, self.statement)
         return lambda own: nullcontext(partial(read, own=own))
 
-    def _here(self, read_on: Version, source: Rows) -> Callable[[bool], AbstractContextManager[Evaluate]]:
+    def _here(self, read_on: Version, source: SourceRows) -> Callable[[bool], AbstractContextManager[Evaluate]]:
         statement, zone = self.statement, self.runtime.zone
 
         def made(version: Version) -> Bound:

@@ -85,10 +85,10 @@ class Runtime:
 
     def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
         """Reads a DELETE or UPDATE on a version. The result evaluates it on any version; it raises Overtaken."""
-        from lsmlake.statements.change import Change  # loads sqlglot
+        from lsmlake.statements.change import CheckedChange  # loads sqlglot
 
-        first = Change.of(statement, version, self.zone)
-        return lambda now: (first if now is version else Change.of(statement, now, self.zone)).run()
+        first = CheckedChange.of(statement, version, self.zone)
+        return lambda now: (first if now is version else CheckedChange.of(statement, now, self.zone)).run()
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
         """What EXPLAIN says of a DELETE or UPDATE of the table `name`."""

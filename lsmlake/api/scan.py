@@ -35,7 +35,7 @@ from lsmlake.read.get import read_keys
 from lsmlake.read.in_duckdb import dataset, relation
 from lsmlake.read.in_polars import lazy_frame, streamed
 from lsmlake.read.limit import first_rows, limited
-from lsmlake.read.native import Source, Stream, source_of
+from lsmlake.read.native import NativeSource, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
@@ -362,7 +362,7 @@ class Scan(Readable):
         )
 
 
-def _wide(plan: Plan, verify: bool) -> Source:
+def _wide(plan: Plan, verify: bool) -> NativeSource:
     """How an engine reads the columns of the rows and of the predicate. `verify`: check the files that it reads."""
     source = source_of(replace(plan, columns=plan.needed))
     if verify:

@@ -22,7 +22,7 @@ from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
-from lsmlake.format.vector_index import Changes, IndexManifest, IndexPart, merged
+from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, merged
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
 from lsmlake.tables.manifests import Manifests
@@ -191,7 +191,7 @@ class SnapshotBuilder:
         layers = [manifests.index(Named(part.name, part.bytes)).changes for part in taken]
         changes = merged([*layers, changes])
         if not kept:
-            changes = Changes((name, ref) for name, ref in changes.items() if ref is not None)
+            changes = VectorChanges((name, ref) for name, ref in changes.items() if ref is not None)
         follows = None if before is None else before.name
         return self._tracked(manifests.put_index(IndexManifest(kept, follows, changes)))
 
@@ -227,10 +227,10 @@ def _entries(edits: Sequence[BucketEdit]) -> list[ManifestEntry]:
     ]
 
 
-def _changes(before: Mapping[str, VectorRef], edits: Sequence[BucketEdit]) -> Changes:
+def _changes(before: Mapping[str, VectorRef], edits: Sequence[BucketEdit]) -> VectorChanges:
     """The vectors that the edits add, and None for the files with a vector that they remove."""
     removed = {file.name for edit in edits for file in edit.removed} - {file.name for edit in edits for file in edit.added}
-    changes = Changes((name, None) for name in sorted(removed) if name in before)
+    changes = VectorChanges((name, None) for name in sorted(removed) if name in before)
     for edit in edits:
         changes.update(edit.vectors)
     return changes

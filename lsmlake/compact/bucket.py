@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.compact.changelog import write_changelog
-from lsmlake.compact.compaction_state import Work, kinds
+from lsmlake.compact.compaction_state import CompactionState, kinds
 from lsmlake.compact.retain import drop_expired, retain
 from lsmlake.compact.supersede import OldRows, supersede
 from lsmlake.errors import InvalidData
@@ -79,7 +79,7 @@ def compact_bucket(
     with Threads(_THREADS) as pool:
         uncommitted, schema, root = tuple(uncommitted_files), files.schema, files.meta.paths.root
         live = {file.name: file for file in (*state.files, *uncommitted)}
-        work = Work(
+        work = CompactionState(
             files, rule_of(schema, root), state, uncommitted, cached_rows, pool, live, retained=oldest_first(state.retained)
         )
         try:
@@ -107,7 +107,7 @@ def compact_bucket(
         return message
 
 
-def _execute(work: Work, picked: Compaction) -> None:
+def _execute(work: CompactionState, picked: Compaction) -> None:
     options = work.schema.parsed_options
     ignoring = retain(work, picked)
     old_rows = supersede(work, picked) if options.layout.deletion_vectors else OldRows()
@@ -142,7 +142,7 @@ def changes_rows(schema: Schema, becoming: Schema) -> bool:
     return rule != rule_of(schema) and rule.old_row is OldRow.MERGED
 
 
-def _apply_new_rule(work: Work, rule: MergeRule) -> None:
+def _apply_new_rule(work: CompactionState, rule: MergeRule) -> None:
     """Rewrites each row as the new rule merges it alone. Raises InvalidData for rows that the rule does not accept."""
     files = sorted(work.files.values(), key=lambda file: file.min_key)
     if not files:
@@ -160,7 +160,7 @@ def _apply_new_rule(work: Work, rule: MergeRule) -> None:
     work.rows_changed = True
 
 
-def _merged_alone(work: Work, rows: pa.Table, rule: MergeRule) -> pa.Table:
+def _merged_alone(work: CompactionState, rows: pa.Table, rule: MergeRule) -> pa.Table:
     key = work.schema.key
     try:
         check_each(rule, rows, key)
@@ -177,17 +177,17 @@ def _merged_alone(work: Work, rows: pa.Table, rule: MergeRule) -> pa.Table:
         ) from error
 
 
-def _stream(work: Work, file: DataFile, columns: Sequence[str]) -> Iterator[Chunk]:
+def _stream(work: CompactionState, file: DataFile, columns: Sequence[str]) -> Iterator[Chunk]:
     with work.bucket_files.open(file) as reader:
         yield from reader.stream(columns)
 
 
-def _has_uncombined_rows(work: Work, picked: Compaction) -> bool:
+def _has_uncombined_rows(work: CompactionState, picked: Compaction) -> bool:
     """Whether the inputs may hold uncombined rows. They must be merged even if the lookup finds no older row."""
     return work.rule.old_row is OldRow.MERGED and any(file.delete_rows for file in picked.inputs)
 
 
-def _upgrade(work: Work, file: DataFile, level: int) -> None:
+def _upgrade(work: CompactionState, file: DataFile, level: int) -> None:
     """Step 3. With vectors, delete rows are marked, since their old rows are; a file of delete rows only is removed."""
     if file.delete_rows and work.schema.parsed_options.layout.deletion_vectors:
         deletes = plain(kinds(work, file)) == DELETE
@@ -199,7 +199,7 @@ def _upgrade(work: Work, file: DataFile, level: int) -> None:
 
 
 def _rewrite(
-    work: Work, rewrite: Rewrite, level: int, old_rows: OldRows, expiry: RowExpiry | None, *, complete: bool
+    work: CompactionState, rewrite: Rewrite, level: int, old_rows: OldRows, expiry: RowExpiry | None, *, complete: bool
 ) -> tuple[DataFile, ...]:
     """Step 4. If the rows are not `complete`, an older file may hold their keys; then the output keeps -U, -D and expired rows,
     because they hide older rows."""
@@ -231,7 +231,7 @@ def _origin(files: Iterable[DataFile], level: int) -> Origin:
     return Origin(level, COMPACT, None if None in newest else max(newest), min(oldest, default=None))
 
 
-def _merged(work: Work, section: Section, old_rows: OldRows, complete: bool) -> Iterator[pa.Table]:
+def _merged(work: CompactionState, section: Section, old_rows: OldRows, complete: bool) -> Iterator[pa.Table]:
     """Yields the merged rows of one section, in key order."""
     ordered = sorted(section.files, key=lambda file: (recency(file), file.min_key), reverse=True)
     runs = old_rows.runs(work, section)  # older than all inputs
@@ -244,13 +244,13 @@ def _merged(work: Work, section: Section, old_rows: OldRows, complete: bool) -> 
     yield from merge_windows(runs, work.schema.key, merge, work.meta.env.limits.window_bytes)
 
 
-def _live_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
+def _live_chunks(work: CompactionState, file: DataFile) -> Iterator[pa.Table]:
     columns = [*work.schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
     for chunk in _stream(work, file, columns):
         yield live_rows(chunk, work.vector(file.name))
 
 
-def _vectors_to_merge(work: Work) -> dict[str, DeletionVector]:
+def _vectors_to_merge(work: CompactionState) -> dict[str, DeletionVector]:
     """Unchanged vectors of the bucket to write again beside the changed ones: those of the smallest vector files, if the bucket's
     vectors would lie in `deletion-vectors.merge-min-count` files. They get a new place, the old file goes with the snapshots that
     name it."""
@@ -269,7 +269,7 @@ def _vectors_to_merge(work: Work) -> dict[str, DeletionVector]:
     return work.meta.vectors.read_together(work.base.vectors, [work.files[name] for name in chosen])
 
 
-def _message(work: Work, changelog: tuple[DataFile, ...]) -> CommitMessage | None:
+def _message(work: CompactionState, changelog: tuple[DataFile, ...]) -> CommitMessage | None:
     base, now = {file.name: file for file in work.base.all_files}, work.files | {file.name: file for file in work.retained}
     removed = tuple(file for name, file in base.items() if now.get(name) != file)
     added = tuple(file for name, file in now.items() if base.get(name) != file)

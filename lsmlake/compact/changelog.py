@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 import pyarrow as pa
 
-from lsmlake.compact.compaction_state import Work
+from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, DataFile
@@ -35,7 +35,7 @@ _CACHED_ROWS = 1 << 18  # keys per chunk of cached rows
 View = Callable[[DataFile], bool]
 
 
-def write_changelog(work: Work) -> tuple[DataFile, ...]:
+def write_changelog(work: CompactionState) -> tuple[DataFile, ...]:
     """Writes the changelog files of `work`. Returns none if compaction does not produce the changelog, or if no file entered the
     view."""
     producer = work.schema.parsed_options.changelog.producer
@@ -65,7 +65,7 @@ def _visible_now(file: DataFile | None, visible: View) -> bool:
 Side = tuple[Collection[DataFile], Callable[[str], DeletionVector]]
 
 
-def _changes(work: Work, entered: Iterable[DataFile], before: Side, after: Side) -> Iterator[pa.Table]:
+def _changes(work: CompactionState, entered: Iterable[DataFile], before: Side, after: Side) -> Iterator[pa.Table]:
     compared = work.schema.columns.names if work.rows_changed else compared_columns(work.schema, work.rule.old_row)
     for keys in _keys(work, entered):
         old, new = (_live_rows_of(work, keys, *side) for side in (before, after))
@@ -82,7 +82,7 @@ def compared_columns(schema: Schema, old_row: OldRow) -> Collection[str] | None:
     return [name for name in schema.columns.names if name not in options.changelog.ignored_columns]
 
 
-def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
+def _keys(work: CompactionState, files: Iterable[DataFile]) -> Iterator[pa.Table]:
     """Yields the distinct keys of the files in ascending windows."""
     key = work.schema.key
     runs = []
@@ -92,7 +92,7 @@ def _keys(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
     yield from merge_windows(runs, key, distinct, work.meta.env.limits.changelog_window_bytes)
 
 
-def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
+def _key_chunks(work: CompactionState, file: DataFile) -> Iterator[pa.Table]:
     key = work.schema.key
     if file.name in work.cached_rows:
         keys = work.rows(file, key)
@@ -103,7 +103,9 @@ def _key_chunks(work: Work, file: DataFile) -> Iterator[pa.Table]:
             yield chunk.table
 
 
-def _live_rows_of(work: Work, keys: pa.Table, files: Collection[DataFile], vector: Callable[[str], DeletionVector]) -> pa.Table:
+def _live_rows_of(
+    work: CompactionState, keys: pa.Table, files: Collection[DataFile], vector: Callable[[str], DeletionVector]
+) -> pa.Table:
     """Returns the live rows of `keys` in `files`, all columns."""
     columns, merging = work.schema.columns.names, not work.schema.parsed_options.layout.deletion_vectors
     runs = [work.schema.row_columns.empty_table()]

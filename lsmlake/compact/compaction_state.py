@@ -21,7 +21,7 @@ from lsmlake.tables.metadata import Metadata
 
 
 @dataclass
-class Work:
+class CompactionState:
     """`files`, `vectors` and `retained` change, `base` does not. `uncommitted`: level-0 files that are not in `base`;
     `cached_rows`: their rows by file name, so that they are not read again, with the columns `lookup_columns` and maybe
     `_row_kind`."""
@@ -104,6 +104,6 @@ def lookup_columns(schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.columns.names if name in wanted)
 
 
-def kinds(work: Work, file: DataFile) -> np.ndarray:
+def kinds(work: CompactionState, file: DataFile) -> np.ndarray:
     """Returns the row kinds of a level-0 file that has a `_row_kind` column."""
     return np.asarray(work.rows(file, [ROW_KIND])[ROW_KIND])

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from lsmlake.compact.compaction_state import Work
+from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.files.retained import Retained
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
@@ -24,7 +24,7 @@ SLACK_MS = 86_400_000
 _TIER_FILES = 4
 
 
-def retain(work: Work, picked: Compaction) -> Collection[str]:
+def retain(work: CompactionState, picked: Compaction) -> Collection[str]:
     """Marks ignored rows of the level-0 inputs and retains their deletes. Returns the names of the files with ignored rows."""
     level0 = sorted((file for file in picked.inputs if file.level == 0), key=recency, reverse=True)  # oldest first
     retained = Retained.of(work.bucket_files, work.retained, work.rule)
@@ -44,7 +44,7 @@ def retain(work: Work, picked: Compaction) -> Collection[str]:
     return found.ignored.keys()
 
 
-def drop_expired(work: Work, becoming: Schema | None) -> None:
+def drop_expired(work: CompactionState, becoming: Schema | None) -> None:
     """Drops the files all of whose deletes have expired; all files if the next schema of the table, `becoming`, retains no
     deletes or orders rows otherwise."""
     now_ms = work.meta.env.clock()

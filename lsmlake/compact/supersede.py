@@ -14,7 +14,7 @@ from itertools import chain, groupby
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.compact.compaction_state import Work, kinds, lookup_columns
+from lsmlake.compact.compaction_state import CompactionState, kinds, lookup_columns
 from lsmlake.files.bucket_files import Hits
 from lsmlake.format.files import DataFile
 from lsmlake.kernels.keys import comparable
@@ -39,7 +39,7 @@ class OldRows:
     def __bool__(self) -> bool:
         return any(found for _, found in self.parts)
 
-    def runs(self, work: Work, section: Section) -> list[RunReader]:
+    def runs(self, work: CompactionState, section: Section) -> list[RunReader]:
         """Returns the old rows that are merged with this section, one sorted run per level."""
         names = {file.name for file in section.files}
         found: dict[str, list[np.ndarray]] = {}
@@ -51,14 +51,14 @@ class OldRows:
         return [_run(work, list(run), found) for _, run in groupby(files, key=lambda file: file.level)]
 
 
-def _run(work: Work, files: list[DataFile], found: Mapping[str, list[np.ndarray]]) -> RunReader:
+def _run(work: CompactionState, files: list[DataFile], found: Mapping[str, list[np.ndarray]]) -> RunReader:
     places = {file.name: np.sort(np.concatenate(found[file.name])) for file in files}
     columns = work.schema.columns.names
     rows = (work.bucket_files.fetch(file, places[file.name], columns) for file in files)
     return RunReader(chain.from_iterable(rows), sum(map(len, places.values())))
 
 
-def supersede(work: Work, picked: Compaction) -> OldRows:
+def supersede(work: CompactionState, picked: Compaction) -> OldRows:
     """Marks superseded rows as deleted; returns the old rows that are merged with the inputs."""
     inputs = {file.name for file in picked.inputs}
     targets = [file for file in work.files.values() if file.level > 0 and file.name not in inputs]
@@ -80,7 +80,7 @@ def supersede(work: Work, picked: Compaction) -> OldRows:
     return OldRows()
 
 
-def _find_live(work: Work, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
+def _find_live(work: CompactionState, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
     repeats = work.rule.repeats_keys
     found = work.bucket_files.find(keys, list(targets), repeats=repeats)
     work.load_vectors(found)
@@ -91,7 +91,7 @@ def _find_live(work: Work, keys: pa.Table, targets: Iterable[DataFile]) -> Itera
 
 
 def _old_rows(
-    work: Work, files: Iterable[DataFile], targets: Iterable[DataFile]
+    work: CompactionState, files: Iterable[DataFile], targets: Iterable[DataFile]
 ) -> tuple[frozenset[str], Mapping[str, np.ndarray]]:
     found: dict[str, np.ndarray] = {}
     for keys in _key_batches(work, files):
@@ -102,7 +102,7 @@ def _old_rows(
     return frozenset(file.name for file in files), found
 
 
-def _keep_one(work: Work, file: DataFile, targets: list[DataFile]) -> None:
+def _keep_one(work: CompactionState, file: DataFile, targets: list[DataFile]) -> None:
     """Keeps either the level-0 rows of a key or the old row, by sequence (BY_SEQUENCE) or always the old row (KEPT). The first of
     several level-0 rows of a key has the greatest sequence and decides. An erasing row always wins."""
     sequence = work.rule.sequence
@@ -124,7 +124,7 @@ def _keep_one(work: Work, file: DataFile, targets: list[DataFile]) -> None:
         work.mark(file.name, np.flatnonzero(np.repeat(loses, lengths(starts, rows.num_rows))))
 
 
-def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
+def _key_batches(work: CompactionState, files: Iterable[DataFile]) -> Iterator[pa.Table]:
     """Yields the keys of level-0 files in batches, ascending and unique in each batch."""
     batch: list[pa.Table] = []
     for file in files:
@@ -136,7 +136,7 @@ def _key_batches(work: Work, files: Iterable[DataFile]) -> Iterator[pa.Table]:
         yield _distinct(work, batch)
 
 
-def _distinct(work: Work, batch: list[pa.Table]) -> pa.Table:
+def _distinct(work: CompactionState, batch: list[pa.Table]) -> pa.Table:
     if len(batch) == 1 and not work.rule.repeats_keys:
         return batch[0]
     return distinct(batch)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lsmlake.dialect.databases import Database, borrowed
 from lsmlake.dialect.failures import failure
-from lsmlake.dialect.patient import Connection
+from lsmlake.dialect.patient import PatientConnection
 from lsmlake.errors import Corrupt, EngineFailed, InvalidQuery, LakeError, Wording
 from lsmlake.extras import need
 
@@ -25,7 +25,7 @@ _CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order")
 
 
 @contextmanager
-def connected(zone: str, what: str) -> Iterator[Connection]:
+def connected(zone: str, what: str) -> Iterator[PatientConnection]:
     """A connection to a database in memory that nobody else uses meanwhile, without the functions of Spark.
 
     Tables and views must be made `TEMP`. The next user of the database finds the settings of `_CHANGED` as they were; a statement
@@ -43,7 +43,7 @@ def connected(zone: str, what: str) -> Iterator[Connection]:
 
 
 @contextmanager
-def opened(zone: str, what: str, setup: Callable[[Database], Iterable[str]] = lambda database: ()) -> Iterator[Connection]:
+def opened(zone: str, what: str, setup: Callable[[Database], Iterable[str]] = lambda database: ()) -> Iterator[PatientConnection]:
     """As `connected`. `setup`: the statements that set up the connection."""
     need("duckdb", what)
     with borrowed(_SETTINGS) as database:
@@ -65,7 +65,7 @@ def memory_limit(memory_bytes: int) -> str:
 
 
 @contextmanager
-def registered(connection: Connection, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
+def registered(connection: PatientConnection, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
     """Lets queries read the batches under a name, once. An error of the batches is raised as it is, an error of DuckDB as in
     `translated_errors`."""
     failed: list[Exception] = []

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.cast import cast
-from lsmlake.dialect.scope import Column, Scope, Typed
+from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_number, is_time
 from lsmlake.types.intervals import is_interval
@@ -27,7 +27,7 @@ class Inner(NamedTuple):
     sql: str
     types: list[pa.DataType]
     keys: int | None
-    used: tuple[Column, ...]
+    used: tuple[ScopeColumn, ...]
 
 
 Subquery = Callable[[exp.Expression, Scope], Inner]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from lsmlake import undo
-from lsmlake.dialect.patient import Connection
+from lsmlake.dialect.patient import PatientConnection
 from lsmlake.extras import need
 
 _IDLE_MAX = 4
@@ -25,13 +25,13 @@ class Database:
 
     def __init__(self, settings: str) -> None:
         self.made: set[str] = set()
-        self._root = Connection(need("duckdb", "SQL").connect(":memory:"))
+        self._root = PatientConnection(need("duckdb", "SQL").connect(":memory:"))
         self._root.execute(settings)
         self.folder = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{secrets.token_hex(8)}")
         quoted = self.folder.replace("'", "''")
         self._root.execute(f"SET temp_directory = '{quoted}'")  # DuckDB makes it when it needs it, and removes it
 
-    def cursor(self, setup: str) -> Connection:
+    def cursor(self, setup: str) -> PatientConnection:
         """A new connection, on which the statements `setup` were executed. Closing it removes what it made `TEMP`."""
 
         def opened():
@@ -39,7 +39,7 @@ class Database:
             inner.execute(setup)
             return inner
 
-        return Connection(self._root.wait_for(opened))
+        return PatientConnection(self._root.wait_for(opened))
 
     def close(self) -> None:
         self._root.close()

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.aggregates import AGGREGATES, GROUPING
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.scope import Column, Scope, Typed
+from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
 from lsmlake.types.spelling import spelled
 
@@ -25,7 +25,7 @@ _COMMUTE = exp.Add, exp.Mul, exp.EQ, exp.And, exp.Or
 
 
 @dataclass
-class Groups:
+class SelectGroups:
     """The groups of one SELECT.
 
     Attributes:
@@ -49,7 +49,7 @@ class Groups:
         self._own(node, "GROUP BY")
         return self.column(self._ordered(node))
 
-    def column(self, made: Typed | Column) -> Typed:
+    def column(self, made: Typed | ScopeColumn) -> Typed:
         """The column of a translated expression, or of a column, of GROUP BY."""
         column = Typed(f"{self.name}.{quoted(f'g{len(self.keys)}')}", made.type, known=made.known)
         return self.keys.setdefault(made.sql, column)
@@ -119,7 +119,7 @@ class Groups:
     def scope(self) -> Scope:
         """The columns that groups have."""
 
-        def of(column: Column) -> Column | None:
+        def of(column: ScopeColumn) -> ScopeColumn | None:
             found = self.keys.get(column.sql)
             return None if found is None else replace(column, sql=found.sql)
 
@@ -163,7 +163,7 @@ def _calls(node: exp.Expression) -> list[exp.Anonymous]:
 
 
 def grouped(
-    groups: Groups, group: exp.Group, items: Sequence[exp.Expression], item_of: Callable[[exp.Expression], exp.Expression]
+    groups: SelectGroups, group: exp.Group, items: Sequence[exp.Expression], item_of: Callable[[exp.Expression], exp.Expression]
 ) -> None:
     """Reads the clause GROUP BY.
 
@@ -193,12 +193,12 @@ def grouped(
         groups.sets = [list(dict.fromkeys(sqls[id(item)] for item in one)) for one in listed]
 
 
-def _sql(groups: Groups, node: exp.Expression) -> str:
+def _sql(groups: SelectGroups, node: exp.Expression) -> str:
     column = groups.key(node)
     return next(sql for sql, one in groups.keys.items() if one is column)
 
 
-def _sets(groups: Groups, item: exp.Expression) -> list[Keys] | None:
+def _sets(groups: SelectGroups, item: exp.Expression) -> list[Keys] | None:
     """The grouping sets of ROLLUP, CUBE and GROUPING SETS; None for a plain expression."""
     match item:
         case exp.Rollup():
@@ -216,7 +216,7 @@ def _sets(groups: Groups, item: exp.Expression) -> list[Keys] | None:
     return None
 
 
-def _elements(groups: Groups, item: exp.Rollup | exp.Cube) -> list[Keys]:
+def _elements(groups: SelectGroups, item: exp.Rollup | exp.Cube) -> list[Keys]:
     found = [_element(part) for part in item.expressions]
     if () in found:
         groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS")
@@ -237,7 +237,7 @@ def _subsets(elements: Sequence[Keys]) -> list[Keys]:
     return [tuple(chain.from_iterable(one)) for length in lengths for one in combinations(elements, length)]
 
 
-def _read_empty(groups: Groups, found: list[exp.Expression]) -> None:
+def _read_empty(groups: SelectGroups, found: list[exp.Expression]) -> None:
     """ROLLUP and CUBE after WITH name no columns."""
     for one in found:
         if one.expressions:

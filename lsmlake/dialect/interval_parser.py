@@ -22,7 +22,7 @@ _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _SIGNS = (TokenType.DASH, TokenType.PLUS)
 
 
-class _Part(NamedTuple):
+class _IntervalPart(NamedTuple):
     """A number with its sign, in a text or as digits, and the unit behind it, in upper case and without an S."""
 
     number: str
@@ -38,7 +38,7 @@ def interval(parser: Any) -> exp.Interval | None:
     parser._advance()
     if _word(parser) in _UNITS and parser._next is not None and parser._next.token_type in (*_TEXTS, TokenType.NUMBER):
         parser.raise_error("the unit of an INTERVAL stands behind its number", start)
-    parts: list[_Part] = []
+    parts: list[_IntervalPart] = []
     while (part := _part(parser)) is not None:
         parts.append(part)
         if parser._match_text_seq("TO"):
@@ -55,7 +55,7 @@ def interval(parser: Any) -> exp.Interval | None:
     return None
 
 
-def _span(parser: Any, start: Any, parts: list[_Part]) -> exp.Interval:
+def _span(parser: Any, start: Any, parts: list[_IntervalPart]) -> exp.Interval:
     """What stands behind `INTERVAL 'text' field TO`."""
     first, last = parts[-1], _word(parser)
     if len(parts) > 1 or not first.is_text or first.unit not in (*MONTHS, *MICROSECONDS):
@@ -66,7 +66,7 @@ def _span(parser: Any, start: Any, parts: list[_Part]) -> exp.Interval:
     return _literal(parser, start, first.number, exp.IntervalSpan(this=exp.Var(this=first.unit), expression=exp.Var(this=last)))
 
 
-def _part(parser: Any) -> _Part | None:
+def _part(parser: Any) -> _IntervalPart | None:
     """The number at the place of the parser and its unit; None if something else follows."""
     index, sign = parser._index, ""
     if parser._curr is not None and parser._curr.token_type in _SIGNS:
@@ -80,7 +80,7 @@ def _part(parser: Any) -> _Part | None:
         unit = written if written in _UNITS else written.removesuffix("S")
         if unit in _UNITS:
             parser._advance()
-            return _Part(_signed(sign, point + token.text), token.token_type in _TEXTS, unit)
+            return _IntervalPart(_signed(sign, point + token.text), token.token_type in _TEXTS, unit)
     parser._retreat(index)
     return None
 

@@ -74,7 +74,7 @@ def _from_json(context: Context, node: exp.Expression, arguments: Arguments) -> 
     options = literal_options(context, arguments[2], *_OPTIONS.values(), "mode") if len(arguments) > 2 else {}
     if options.get("mode", "permissive").lower() != "permissive":
         context.text.refuse(arguments[2], "from_json has the mode PERMISSIVE only here", cure="leave the mode out")
-    reader = _Reader(context, node, options)
+    reader = _JsonReader(context, node, options)
     made = reader.value("j", kind, 0)
     if pa.types.is_struct(kind):
         nothing = f"struct_pack({', '.join(f'{quoted(f.name)} := CAST(NULL AS {duck_name(f.type)})' for f in kind)})"
@@ -104,7 +104,7 @@ def _wanted(context: Context, node: exp.Expression) -> pa.DataType:
     return kind
 
 
-class _Reader:
+class _JsonReader:
     """Reads values of all types. What does not fit its type is null. `options`: of from_json, in lower case."""
 
     def __init__(self, context: Context, node: exp.Expression, options: Mapping[str, str]) -> None:

@@ -30,10 +30,10 @@ def _to_json(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
         return Typed("CAST(NULL AS VARCHAR)", STRING)
     if not pa.types.is_nested(value.type):
         context.text.refuse(arguments[0], "expected a STRUCT, an ARRAY or a MAP", found=format_type(value.type))
-    return Typed(_Writer(context, node, options).written(value.sql, value.type, 0), STRING)
+    return Typed(_JsonWriter(context, node, options).written(value.sql, value.type, 0), STRING)
 
 
-class _Writer:
+class _JsonWriter:
     """Writes values of all types. `options`: of to_json, in lower case."""
 
     def __init__(self, context: Context, node: exp.Expression, options: Mapping[str, str]) -> None:

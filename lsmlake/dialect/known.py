@@ -30,7 +30,7 @@ class Taker:
         return [*self.own, *(one for reader in self.readers for one in reader.conditions(self))]
 
 
-class Origin(NamedTuple):
+class ColumnOrigin(NamedTuple):
     """A column of what takes conditions: its name in the table."""
 
     taker: Taker
@@ -43,7 +43,7 @@ class Known:
     of a set operation there are several."""
 
     declared: pa.Field | None = None
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[ColumnOrigin, ...] = ()
 
     def name_in(self, taker: Taker) -> str | None:
         """The name of the column in a table; None if it is none of it."""

@@ -17,7 +17,7 @@ from lsmlake.dialect.calling import (
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
-from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
 from lsmlake.dialect.structs import renamed
 from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of, duck_name
 from lsmlake.types.type_text import format_type
@@ -161,7 +161,7 @@ def _lambda(
     if len(of.expressions) > len(kinds):
         context.text.refuse(of, "the lambda has too many parameters", expected=f"at most {len(kinds)}")
     names = [f"p{depth}_{number}" for number in range(len(of.expressions))]
-    columns = tuple(Column(one.name, kind, name) for one, kind, name in zip(of.expressions, kinds, names, strict=False))
+    columns = tuple(ScopeColumn(one.name, kind, name) for one, kind, name in zip(of.expressions, kinds, names, strict=False))
     return names, of.this, Scope((Relation((), columns),), outer=replace(context.scope, used=None))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class _Kind(NamedTuple):
+class _FloatKind(NamedTuple):
     """`bits`: of the mantissa. `least`: below it, a number may have one digit; then Java writes two. `text`: of a number from
     10**-3 to 10**7, without a power of ten."""
 
@@ -20,8 +20,8 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    "double": _Kind(53, "1e-321", "CAST(x AS VARCHAR)"),
-    "float": _Kind(
+    "double": _FloatKind(53, "1e-321", "CAST(x AS VARCHAR)"),
+    "float": _FloatKind(
         24,
         "1e-43",
         "CASE WHEN length(rtrim(CAST(spark_digits(CAST(x AS VARCHAR)) AS VARCHAR), '0')) > 8 "

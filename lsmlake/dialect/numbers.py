@@ -8,7 +8,7 @@ from sqlglot import exp
 from lsmlake.dialect.calling import Arguments, Function, counted, number_argument
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.literals import decimal_of
-from lsmlake.dialect.scope import Column, Relation, Scope, Typed
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
 from lsmlake.dialect.time_arithmetic import is_timely
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, TINYINT, duck_name, is_number
 from lsmlake.types.intervals import is_calendar, is_interval
@@ -96,7 +96,7 @@ def _tried(operator: type[exp.Binary]) -> Function:
             divisor = exp.Anonymous(this="nullif", expressions=[arguments[1], exp.Literal.number(0)])
             return context.typed(operator(this=exp.Paren(this=arguments[0]), expression=divisor))
         places = Relation(
-            (), tuple(Column(name, one.type, f"struct_extract(o, '{name}')") for name, one in zip("ab", typed, strict=True))
+            (), tuple(ScopeColumn(name, one.type, f"struct_extract(o, '{name}')") for name, one in zip("ab", typed, strict=True))
         )
         inside = context.inside(Scope((places,)))
         literals = zip("ab", typed, arguments, strict=True)  # a literal in decimal arithmetic has the digits of the text

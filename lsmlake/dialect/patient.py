@@ -28,7 +28,7 @@ _AGAIN_S = 0.05  # a statement can miss a request to stop that comes before it h
 _END = object()
 
 
-class Connection:
+class PatientConnection:
     """A connection of DuckDB, with its methods."""
 
     def __init__(self, inner) -> None:  # the type belongs to an optional package
@@ -73,10 +73,10 @@ class Connection:
             self.inner.close()  # executes nothing
 
 
-class Relation:
+class PatientRelation:
     """A relation of DuckDB, `inner`, with its methods. Its rows are fetched when a method asks for them."""
 
-    def __init__(self, connection: Connection, inner) -> None:
+    def __init__(self, connection: PatientConnection, inner) -> None:
         self.connection, self.inner = connection, inner
 
     def __getattr__(self, name: str):
@@ -96,15 +96,15 @@ class Relation:
         return self.to_arrow_reader().__arrow_c_stream__(requested_schema)
 
 
-def _wrapped(connection: Connection, member: object) -> object:
+def _wrapped(connection: PatientConnection, member: object) -> object:
     """A member of DuckDB's connection or relation, which takes and returns relations as above."""
     if not callable(member):
         return member
 
     def call(*given: object, **named: object) -> object:
-        bare = [one.inner if isinstance(one, Relation) else one for one in given]
+        bare = [one.inner if isinstance(one, PatientRelation) else one for one in given]
         found = connection.wait_for(lambda: member(*bare, **named))
-        return Relation(connection, found) if hasattr(found, "union") else found
+        return PatientRelation(connection, found) if hasattr(found, "union") else found
 
     return call
 

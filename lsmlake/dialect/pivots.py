@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.calls import called
-from lsmlake.dialect.grouping import Groups
+from lsmlake.dialect.grouping import SelectGroups
 from lsmlake.dialect.known import UNKNOWN
 from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.reading import passed_on
@@ -43,7 +43,7 @@ def _pivoted(
 ) -> Query:
     """A row for each group of the columns that PIVOT does not name, with a column for each value and aggregate."""
     before = queries.translator(Scope((_undeclared(relation),)), ctes)  # Spark pads no CHAR(n) here
-    groups = Groups(before, queries.fresh())
+    groups = SelectGroups(before, queries.fresh())
     over = replace(before, groups=groups, aggregates=True, scope=Scope(()))
     places = field.this.expressions if isinstance(field.this, exp.Tuple) else [field.this]
     named = {column.name.lower() for part in (*node.expressions, *places) for column in part.find_all(exp.Column)}

@@ -13,7 +13,7 @@ from sqlglot import exp
 from lsmlake.dialect.context import Inner
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.known import UNKNOWN, Known, Shared
-from lsmlake.dialect.scope import Column, Relation, Scope
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, quoted, without_null
@@ -98,7 +98,7 @@ class Queries(ABC):
         """A translator for expressions in a place of a query. `allowed`: what else they can use."""
 
         def subquery(node: exp.Expression, around: Scope) -> Inner:
-            used: list[Column] = []
+            used: list[ScopeColumn] = []
             made = self.query(node, ctes, replace(around, used=used))
             return Inner(made.sql, [kind for _, kind in made.columns], made.keys, tuple(used))
 
@@ -146,7 +146,7 @@ def aliased_columns(node: exp.Expression) -> list[str]:
 def relation_of(name: str, qualifiers: tuple[str, ...], query: Query) -> Relation:
     """The columns of a query that is the relation `name` of DuckDB."""
     columns = (
-        Column(one, kind, f"{name}.{quoted(f'#{i}')}", known=known)
+        ScopeColumn(one, kind, f"{name}.{quoted(f'#{i}')}", known=known)
         for i, ((one, kind), known) in enumerate(zip(query.columns, query.all_known, strict=True))
     )
     return Relation(qualifiers, tuple(columns))

@@ -48,10 +48,10 @@ _CONTROLS = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f", "a": r"\x07", "e": 
 
 def regex(pattern: str) -> Regex:
     """The translation of a pattern of Java. Raises RegexRefused."""
-    return _Reader(pattern).read()
+    return _PatternReader(pattern).read()
 
 
-class _Reader:
+class _PatternReader:
     """Reads a pattern from the left."""
 
     def __init__(self, pattern: str) -> None:

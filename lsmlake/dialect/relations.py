@@ -12,11 +12,11 @@ from lsmlake.dialect.char_padding import padded
 from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
-from lsmlake.dialect.known import Known, Origin
+from lsmlake.dialect.known import ColumnOrigin, Known
 from lsmlake.dialect.pipes import NESTED
 from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
-from lsmlake.dialect.scope import Column, Relation, Scope, Typed, declared
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed, declared
 from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.types import common, of_column, quoted
 from lsmlake.dialect.view_use import ViewUse
@@ -140,12 +140,12 @@ class Relations:
         if given and len(given) != len(use.schema):
             queries.text.refuse(node, "the alias names another number of columns", expected=len(use.schema), found=len(given))
         columns = tuple(
-            Column(
+            ScopeColumn(
                 as_,
                 of_column(field),
                 f"{name}.{quoted(field.name)}",
                 field.name,
-                Known(declared(field), (Origin(use, field.name),)),
+                Known(declared(field), (ColumnOrigin(use, field.name),)),
             )
             for as_, field in zip(given or use.schema.names, use.schema, strict=True)
         )
@@ -231,14 +231,14 @@ class Relations:
             a, b = (one.typed._replace(sql=Translator(text, left).converted(node, one.typed, wanted)) for one in sides)
             conditions.append(" = ".join(one.sql for one in padded((name, name), (a, b))))
             both = {"RIGHT": b, "FULL": Typed(f"coalesce({a.sql}, {b.sql})", wanted)}.get(kind, a)
-            merged.append(Column(ours[0].name, wanted, both.sql, known=_merged(both, sides, wanted, kind)))
+            merged.append(ScopeColumn(ours[0].name, wanted, both.sql, known=_merged(both, sides, wanted, kind)))
             hidden |= set(sides)
         rest = (column for column in (*left.columns(), *right.columns()) if column not in hidden)
         scope = Scope((*left.relations, *right.relations), (*merged, *rest), left.outer)
         return " ON " + " AND ".join(conditions), scope
 
 
-def _merged(made: Typed, sides: Sequence[Column], wanted: pa.DataType, kind: str) -> Known:
+def _merged(made: Typed, sides: Sequence[ScopeColumn], wanted: pa.DataType, kind: str) -> Known:
     """What is known of a column that USING makes of two. `made`: the one whose values it has."""
     if any(one.type != wanted for one in sides):
         return made.known.placeless

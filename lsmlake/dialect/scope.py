@@ -24,7 +24,7 @@ class Typed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
+class ScopeColumn:
     """A column: how the text names it, its type and what it is to DuckDB. `field`: its name in the table, if the text gives it
     another one."""
 
@@ -44,7 +44,7 @@ class Relation:
     """A table, view or subquery in FROM. `qualifiers`: the names before a dot, such as ("orders", "sales.orders")."""
 
     qualifiers: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ScopeColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Scope:
     """
 
     relations: tuple[Relation, ...]
-    plain: tuple[Column, ...] | None = None
+    plain: tuple[ScopeColumn, ...] | None = None
     outer: Scope | None = None
-    used: list[Column] | None = None
+    used: list[ScopeColumn] | None = None
 
     @staticmethod
     def of(schema: pa.Schema, *qualifiers: str, prefix: str = "") -> Scope:
@@ -77,7 +77,7 @@ class Scope:
     def inside(self, outer: Scope | None) -> Scope:
         return replace(self, outer=outer)
 
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[ScopeColumn, ...]:
         """The columns that `*` stands for, in order."""
         if self.plain is not None:
             return self.plain
@@ -93,16 +93,16 @@ class Scope:
         lost = {one.sql for number, relation in enumerate(self.relations) if number not in kept for one in relation.columns}
         return self.mapped(lambda one: replace(one, known=one.known.placeless) if one.sql in lost else one) if lost else self
 
-    def mapped(self, made: Callable[[Column], Column | None]) -> Scope:
+    def mapped(self, made: Callable[[ScopeColumn], ScopeColumn | None]) -> Scope:
         """With other columns in the place of these; without those for which there is none."""
 
-        def of(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        def of(columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
             return tuple(found for column in columns if (found := made(column)) is not None)
 
         relations = tuple(Relation(one.qualifiers, of(one.columns)) for one in self.relations)
         return replace(self, relations=relations, plain=None if self.plain is None else of(self.plain))
 
-    def found(self, path: Sequence[str]) -> list[tuple[Column, int]]:
+    def found(self, path: Sequence[str]) -> list[tuple[ScopeColumn, int]]:
         """The columns that a dotted name can mean, each with the number of parts that name it; the rest are struct fields. The
         outer scope counts only where this one has none."""
         lower = [part.lower() for part in path]
@@ -137,8 +137,8 @@ class Scope:
         ]
 
 
-def _columns(schema: pa.Schema, prefix: str) -> tuple[Column, ...]:
-    return tuple(Column(one.name, of_column(one), quoted(prefix + one.name), known=Known(declared(one))) for one in schema)
+def _columns(schema: pa.Schema, prefix: str) -> tuple[ScopeColumn, ...]:
+    return tuple(ScopeColumn(one.name, of_column(one), quoted(prefix + one.name), known=Known(declared(one))) for one in schema)
 
 
 def declared(field: pa.Field) -> pa.Field | None:

@@ -18,13 +18,13 @@ from sqlglot import exp
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import generated, is_generator
-from lsmlake.dialect.grouping import Groups, aggregates, grouped
+from lsmlake.dialect.grouping import SelectGroups, aggregates, grouped
 from lsmlake.dialect.pipes import AGGREGATES_ROWS, INPUT_COLUMN
 from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.reading import passed_on, peek
 from lsmlake.dialect.relations import From, Relations
-from lsmlake.dialect.scope import Column, Relation, Scope, Typed
-from lsmlake.dialect.sorting import Output, Sorting, by_name, is_all, limit_number, limits, ordinal, sorting
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
+from lsmlake.dialect.sorting import OutputColumn, Sorting, by_name, is_all, limit_number, limits, ordinal, sorting
 from lsmlake.dialect.stars import is_star, starred
 from lsmlake.dialect.table_use import push
 from lsmlake.dialect.types import quoted
@@ -48,8 +48,8 @@ class Select:
     ctes: Mapping[str, Query]
     outer: Scope | None
     more: tuple[exp.Expression, ...] = ()
-    groups: Groups | None = None
-    outputs: list[Output] = field(default_factory=list)
+    groups: SelectGroups | None = None
+    outputs: list[OutputColumn] = field(default_factory=list)
 
     @property
     def items(self) -> list[exp.Expression]:
@@ -146,7 +146,7 @@ class Select:
 
     def _group(self, before: Translator, here: Translator) -> Translator:
         """Reads GROUP BY. Returns the translator for expressions over the groups."""
-        self.groups = groups = Groups(before, self.queries.fresh())
+        self.groups = groups = SelectGroups(before, self.queries.fresh())
         group = self.node.args.get("group")
         if group is not None:
             everything = bool(peek(group, "all") and group.args.get("all"))  # False means DISTINCT
@@ -159,7 +159,7 @@ class Select:
     def _has_column(self, name: str, before: Translator) -> bool:
         return bool(before.scope.found([name])) or any(item.alias.lower() == name for item in self.items)
 
-    def _group_by_all(self, group: exp.Group, groups: Groups) -> None:
+    def _group_by_all(self, group: exp.Group, groups: SelectGroups) -> None:
         """GROUP BY ALL: by the expressions of SELECT that hold no aggregate."""
         if group.expressions:
             self.queries.text.refuse(group, "GROUP BY ALL stands alone", cure="list the columns")
@@ -199,17 +199,17 @@ class Select:
             if AGGREGATES_ROWS in item.meta and not aggregates(inner):
                 self.queries.text.refuse(item, "|> AGGREGATE takes aggregate functions", cure="write it behind GROUP BY")
             if is_star(item):
-                self.outputs += [Output(column.name, made, True) for column, made in self._starred(item, context)]
+                self.outputs += [OutputColumn(column.name, made, True) for column, made in self._starred(item, context)]
                 continue
             if generator is not None and is_generator(inner):
-                made = [Output(one.name, Typed(one.sql, one.type), True) for one in generator.columns]
+                made = [OutputColumn(one.name, Typed(one.sql, one.type), True) for one in generator.columns]
                 self.outputs += made
                 if isinstance(item, exp.Aliases):
                     continue
             else:
                 is_name = isinstance(inner, (exp.Column, exp.Dot))
                 alias = item.alias if isinstance(item, exp.Alias) else ""  # that of a window is the name of its definition
-                made = [Output(alias or self._name(inner, is_name), context.typed(item), bool(alias) or is_name)]
+                made = [OutputColumn(alias or self._name(inner, is_name), context.typed(item), bool(alias) or is_name)]
                 self.outputs += made
             if isinstance(item, exp.Alias):
                 known = made[0].name.lower()
@@ -221,12 +221,12 @@ class Select:
             return self.groups.before.scope.columns()[int(inner.expressions[0].this) - 1].name
         return inner.name if is_name else spelled(inner)
 
-    def _starred(self, item: exp.Expression, here: Context) -> list[tuple[Column, Typed]]:
+    def _starred(self, item: exp.Expression, here: Context) -> list[tuple[ScopeColumn, Typed]]:
         """The columns that `*` or `t.*` stands for."""
         scope = here.scope if self.groups is None else self.groups.before.scope
         return [(one, self._over_groups(item, one)) for one in starred(here, item, scope)]
 
-    def _over_groups(self, item: exp.Expression, column: Column) -> Typed:
+    def _over_groups(self, item: exp.Expression, column: ScopeColumn) -> Typed:
         if self.groups is None or not self.groups.keys:
             if self.groups is not None and self.node.args.get("group") is None:
                 self.queries.text.refuse(item, "* needs a GROUP BY of all columns beside an aggregate", cure="name the columns")

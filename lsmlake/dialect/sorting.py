@@ -18,7 +18,7 @@ from lsmlake.dialect.windows import ordered, sortable
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputColumn:
     """A column of the result of a query: `made` gives its values. `named`: expressions of ORDER BY can name it."""
 
     name: str
@@ -49,13 +49,13 @@ class Sorting:
         return f"{self.name}.{quoted(f'#s{len(self.hidden) - 1}')}"
 
 
-def by_name(outputs: Sequence[Output]) -> dict[str, Typed | None]:
+def by_name(outputs: Sequence[OutputColumn]) -> dict[str, Typed | None]:
     """What the name of an output means to ORDER BY, in lower case: nothing if several have it."""
     counts = Counter(one.name.lower() for one in outputs if one.named)
     return {one.name.lower(): one.made if counts[one.name.lower()] == 1 else None for one in outputs if one.named}
 
 
-def sorting(context: Context, node: exp.Expression, outputs: Sequence[Output], name: str, over: Scope | None) -> Sorting:
+def sorting(context: Context, node: exp.Expression, outputs: Sequence[OutputColumn], name: str, over: Scope | None) -> Sorting:
     """Reads ORDER BY of a query.
 
     Args:
@@ -128,6 +128,6 @@ def is_all(clause: exp.Expression) -> bool:
     return isinstance(value, (exp.Column, exp.Var)) and value.name.upper() == "ALL"
 
 
-def of_outputs(columns: Sequence[tuple[str, pa.DataType]], relation: str) -> list[Output]:
+def of_outputs(columns: Sequence[tuple[str, pa.DataType]], relation: str) -> list[OutputColumn]:
     """The columns of a whole query that is the relation of this name."""
-    return [Output(name, Typed(f"{relation}.{quoted(f'#{i}')}", kind), True) for i, (name, kind) in enumerate(columns)]
+    return [OutputColumn(name, Typed(f"{relation}.{quoted(f'#{i}')}", kind), True) for i, (name, kind) in enumerate(columns)]

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from lsmlake.dialect.connection import opened
 from lsmlake.dialect.databases import Database
 from lsmlake.dialect.macros import ZONED, called, macros
-from lsmlake.dialect.patient import Connection
+from lsmlake.dialect.patient import PatientConnection
 
 
 @contextmanager
-def spark_connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[Connection]:
+def spark_connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[PatientConnection]:
     """As `connected`, with the functions of Spark. Macros must be made `TEMP`, too.
 
     Args:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.scope import Column, Relation, Scope
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn
 from lsmlake.dialect.types import quoted, text
 
 Path = tuple[str, ...]
@@ -22,7 +22,7 @@ def is_star(item: exp.Expression) -> bool:
     return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
 
-def starred(context: Context, item: exp.Expression, scope: Scope) -> list[Column]:
+def starred(context: Context, item: exp.Expression, scope: Scope) -> list[ScopeColumn]:
     """The columns that an item of SELECT stands for.
 
     Args:
@@ -56,11 +56,11 @@ def _inside(context: Context, item: exp.Column, scope: Scope) -> Scope:
     made = context.typed(exp.column(*reversed(path)))
     if not pa.types.is_struct(made.type):
         context.text.refuse(item, f"{qualifier} has no fields", expected="a table or a STRUCT")
-    fields = (Column(field.name, field.type, f"struct_extract({made.sql}, {text(field.name)})") for field in made.type)
+    fields = (ScopeColumn(field.name, field.type, f"struct_extract({made.sql}, {text(field.name)})") for field in made.type)
     return Scope((Relation((), tuple(fields)),))
 
 
-def _dropped(context: Context, star: exp.Star, columns: Iterable[Column], scope: Scope) -> dict[str, list[Path]]:
+def _dropped(context: Context, star: exp.Star, columns: Iterable[ScopeColumn], scope: Scope) -> dict[str, list[Path]]:
     """The SQL of a column that EXCEPT names -> the paths of its fields, () for all of it."""
     known, dropped = {column.sql for column in columns}, {}
     for item in star.args.get("except_") or ():
@@ -77,7 +77,7 @@ def _dropped(context: Context, star: exp.Star, columns: Iterable[Column], scope:
     return dropped
 
 
-def _without(context: Context, star: exp.Star, column: Column, paths: list[Path]) -> Column | None:
+def _without(context: Context, star: exp.Star, column: ScopeColumn, paths: list[Path]) -> ScopeColumn | None:
     """A column without some of its fields; None without all of it."""
     if () in paths:
         return None
@@ -85,17 +85,17 @@ def _without(context: Context, star: exp.Star, column: Column, paths: list[Path]
     names = {field.name.lower() for field in kind} if pa.types.is_struct(kind) else set()
     if unknown := sorted({path[0] for path in paths} - names):
         context.text.refuse(star, f"{column.name} has no such fields", found=unknown)
-    fields = [Column(field.name, field.type, f"struct_extract({column.sql}, {text(field.name)})") for field in kind]
+    fields = [ScopeColumn(field.name, field.type, f"struct_extract({column.sql}, {text(field.name)})") for field in kind]
     inner = ((one, [path[1:] for path in paths if path[0] == one.name.lower()]) for one in fields)
     left = [found for one, below in inner if (found := _without(context, star, one, below) if below else one) is not None]
     if not left:
         context.text.refuse(star, f"no field of {column.name} is left", cure="leave out the column")
     packed = ", ".join(f"{quoted(one.name)} := {one.sql}" for one in left)
     sql = f"CASE WHEN {column.sql} IS NOT NULL THEN struct_pack({packed}) END"
-    return Column(column.name, pa.struct([pa.field(one.name, one.type) for one in left]), sql)
+    return ScopeColumn(column.name, pa.struct([pa.field(one.name, one.type) for one in left]), sql)
 
 
-def _replaced(context: Context, new: exp.Alias, columns: list[Column]) -> list[Column]:
+def _replaced(context: Context, new: exp.Alias, columns: list[ScopeColumn]) -> list[ScopeColumn]:
     """The columns, one of them with another value."""
     name = new.alias.lower()
     places = [place for place, one in enumerate(columns) if one.name.lower() == name]
@@ -103,5 +103,5 @@ def _replaced(context: Context, new: exp.Alias, columns: list[Column]) -> list[C
         found = f"{len(places)} columns of this name" if places else None
         context.text.refuse(new, f"SET takes a column: {name}", expected=", ".join(one.name for one in columns), found=found)
     made = context.typed(new.this)
-    column = Column(columns[places[0]].name, made.type, made.sql)
+    column = ScopeColumn(columns[places[0]].name, made.type, made.sql)
     return [*columns[: places[0]], column, *columns[places[0] + 1 :]]

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.known import Taker
 from lsmlake.dialect.reading import operands
-from lsmlake.dialect.scope import Column, Scope
+from lsmlake.dialect.scope import Scope, ScopeColumn
 
 _KEYS = ("this", "table", "db", "catalog")
 
@@ -33,7 +33,7 @@ def conditions(node: exp.Expression, scope: Scope) -> list[exp.Expression]:
     """The parts of a condition on rows of the only relation of `scope` that hold no query, with plain names of columns."""
     own = {column.sql for column in scope.relations[0].columns}
 
-    def name_of(column: Column) -> str | None:
+    def name_of(column: ScopeColumn) -> str | None:
         return (column.field or column.name) if column.sql in own else None
 
     return [found for part in _parts(node) if (found := _about(part, scope, name_of)) is not None]
@@ -55,7 +55,7 @@ def _takers(part: exp.Expression, scope: Scope) -> list[Taker]:
     return [origin.taker for column, _ in found[:1] for origin in column.known.origins]
 
 
-def _about(part: exp.Expression, scope: Scope, name_of: Callable[[Column], str | None]) -> exp.Expression | None:
+def _about(part: exp.Expression, scope: Scope, name_of: Callable[[ScopeColumn], str | None]) -> exp.Expression | None:
     """A condition with the names that its columns have in a table, if it has all of them."""
     made = part.copy()
     names = [node for node in made.walk() if isinstance(node, exp.Column)]

@@ -26,7 +26,7 @@ class PatternRefused(Exception):
     """A letter that has no equal here. The message says what is wrong with the pattern."""
 
 
-class _Part(NamedTuple):
+class _PatternPart(NamedTuple):
     """A letter, repeated, or plain text.
 
     Attributes:
@@ -61,54 +61,54 @@ def _zulu(write: str) -> str:
     return f"CASE WHEN {_OFFSET} = 0 THEN 'Z' ELSE {write} END"
 
 
-_LETTERS: dict[str, _Part] = {
-    "y": _Part("", "CAST(year(t) AS VARCHAR)", "([0-9]{1,9})", "y"),
-    "yy": _Part("%y", "", "([0-9]{2})", "yy"),
-    "yyy": _Part("", _padded("year(t)", 3), "([0-9]{3,9})", "y"),
-    "yyyy": _Part("%Y", "", r"([0-9]{4}|\+[0-9]{5,6})", "y"),
-    "yyyyy": _Part("", _padded("year(t)", 5), "([0-9]{5})", "y"),
-    "yyyyyy": _Part("", _padded("year(t)", 6), "([0-9]{6})", "y"),
-    **{month: _Part("%-m", "", "0*([0-9]{1,2})", "mo") for month in "ML"},
-    **{month * 2: _Part("%m", "", "([0-9]{2})", "mo") for month in "ML"},
-    **{month * 3: _Part("%b", "", f"({'|'.join(_MONTHS)})", "mon") for month in "ML"},
-    **{month * 4: _Part("%B", "", _FULL_MONTHS, "mon") for month in "ML"},
-    "d": _Part("%-d", "", "0*([0-9]{1,2})", "d"),
-    "dd": _Part("%d", "", "([0-9]{2})", "d"),
-    "D": _Part("", "CAST(dayofyear(t) AS VARCHAR)", "0*([0-9]{1,3})", "doy"),
-    "DD": _Part("", _padded("dayofyear(t)", 2), "([0-9]{2,3})", "doy"),
-    "DDD": _Part("%j", "", "([0-9]{3})", "doy"),
-    **{letter: _Part("", "CAST(quarter(t) AS VARCHAR)") for letter in "Qq"},
-    **{letter * 2: _Part("", "'0' || quarter(t)") for letter in "Qq"},
-    **{letter * 3: _Part("", "'Q' || quarter(t)") for letter in "Qq"},
-    **{letter * 4: _Part("", _QUARTERS) for letter in "Qq"},
-    **{"E" * times: _Part("%A" if times == 4 else "%a") for times in (1, 2, 3, 4)},
-    "F": _Part("", "CAST((day(t) - 1) % 7 + 1 AS VARCHAR)"),
-    "a": _Part("%p", "", "(am|pm)", "ap"),
-    "h": _Part("%-I", "", "0*([1-9]|1[0-2])", "h12"),
-    "hh": _Part("%I", "", "(0[1-9]|1[0-2])", "h12"),
-    "K": _Part("", "CAST(hour(t) % 12 AS VARCHAR)", "0*([0-9]|1[01])", "h12"),
-    "KK": _Part("", _padded("hour(t) % 12", 2), "(0[0-9]|1[01])", "h12"),
-    "H": _Part("%-H", "", "0*([0-9]|1[0-9]|2[0-3])", "h24"),
-    "HH": _Part("%H", "", _HOURS, "h24"),
-    "k": _Part("", "CAST((hour(t) + 23) % 24 + 1 AS VARCHAR)", "0*([1-9]|1[0-9]|2[0-4])", "h24"),
-    "kk": _Part("", _padded("(hour(t) + 23) % 24 + 1", 2), "(0[1-9]|1[0-9]|2[0-4])", "h24"),
-    "m": _Part("%-M", "", "0*([0-5]?[0-9])", "mi"),
-    "mm": _Part("%M", "", _SIXTY, "mi"),
-    "s": _Part("%-S", "", "0*([0-5]?[0-9])", "s"),
-    "ss": _Part("%S", "", _SIXTY, "s"),
-    **{"S" * n: _Part("", f"left(strftime(t, '%f') || '000', {n})", f"([0-9]{{1,{n}}})", "f") for n in range(1, 10)},
-    "SSSSSS": _Part("%f", "", "([0-9]{1,6})", "f"),
-    "X": _Part("", _zulu(_HH), "(Z|[+-][0-9]{2}(?:[0-9]{2})?)", "off"),
-    **{"X" * n: _Part("", _zulu(_hhmm("")), "(Z|[+-][0-9]{4})", "off") for n in (2, 4)},
-    **{"X" * n: _Part("", _zulu(_hhmm(":")), "(Z|[+-][0-9]{2}:[0-9]{2})", "off") for n in (3, 5)},
-    "x": _Part("", _HH, "([+-][0-9]{2}(?:[0-9]{2})?)", "off"),
-    **{"x" * n: _Part("", _hhmm(""), "([+-][0-9]{4})", "off") for n in (2, 4)},
-    **{"x" * n: _Part("", _hhmm(":"), "([+-][0-9]{2}:[0-9]{2})", "off") for n in (3, 5)},
-    **{"Z" * n: _Part("", _hhmm(""), "([+-][0-9]{4})", "off") for n in (1, 2, 3)},
-    "ZZZZZ": _Part("", _zulu(_hhmm(":")), "(Z|[+-][0-9]{2}:[0-9]{2})", "off"),
-    **{zone: _Part("", "", "([A-Za-z0-9+:/_-]+)", "zone") for zone in ("VV", "z", "zz", "zzz")},
-    "O": _Part("", "", "(GMT(?:[+-][0-9]{1,2}(?::[0-9]{2})?)?)", "off"),
-    **{"G" * n: _Part("", "'Anno Domini'" if n == 4 else "'AD'") for n in (1, 2, 3, 4)},
+_LETTERS: dict[str, _PatternPart] = {
+    "y": _PatternPart("", "CAST(year(t) AS VARCHAR)", "([0-9]{1,9})", "y"),
+    "yy": _PatternPart("%y", "", "([0-9]{2})", "yy"),
+    "yyy": _PatternPart("", _padded("year(t)", 3), "([0-9]{3,9})", "y"),
+    "yyyy": _PatternPart("%Y", "", r"([0-9]{4}|\+[0-9]{5,6})", "y"),
+    "yyyyy": _PatternPart("", _padded("year(t)", 5), "([0-9]{5})", "y"),
+    "yyyyyy": _PatternPart("", _padded("year(t)", 6), "([0-9]{6})", "y"),
+    **{month: _PatternPart("%-m", "", "0*([0-9]{1,2})", "mo") for month in "ML"},
+    **{month * 2: _PatternPart("%m", "", "([0-9]{2})", "mo") for month in "ML"},
+    **{month * 3: _PatternPart("%b", "", f"({'|'.join(_MONTHS)})", "mon") for month in "ML"},
+    **{month * 4: _PatternPart("%B", "", _FULL_MONTHS, "mon") for month in "ML"},
+    "d": _PatternPart("%-d", "", "0*([0-9]{1,2})", "d"),
+    "dd": _PatternPart("%d", "", "([0-9]{2})", "d"),
+    "D": _PatternPart("", "CAST(dayofyear(t) AS VARCHAR)", "0*([0-9]{1,3})", "doy"),
+    "DD": _PatternPart("", _padded("dayofyear(t)", 2), "([0-9]{2,3})", "doy"),
+    "DDD": _PatternPart("%j", "", "([0-9]{3})", "doy"),
+    **{letter: _PatternPart("", "CAST(quarter(t) AS VARCHAR)") for letter in "Qq"},
+    **{letter * 2: _PatternPart("", "'0' || quarter(t)") for letter in "Qq"},
+    **{letter * 3: _PatternPart("", "'Q' || quarter(t)") for letter in "Qq"},
+    **{letter * 4: _PatternPart("", _QUARTERS) for letter in "Qq"},
+    **{"E" * times: _PatternPart("%A" if times == 4 else "%a") for times in (1, 2, 3, 4)},
+    "F": _PatternPart("", "CAST((day(t) - 1) % 7 + 1 AS VARCHAR)"),
+    "a": _PatternPart("%p", "", "(am|pm)", "ap"),
+    "h": _PatternPart("%-I", "", "0*([1-9]|1[0-2])", "h12"),
+    "hh": _PatternPart("%I", "", "(0[1-9]|1[0-2])", "h12"),
+    "K": _PatternPart("", "CAST(hour(t) % 12 AS VARCHAR)", "0*([0-9]|1[01])", "h12"),
+    "KK": _PatternPart("", _padded("hour(t) % 12", 2), "(0[0-9]|1[01])", "h12"),
+    "H": _PatternPart("%-H", "", "0*([0-9]|1[0-9]|2[0-3])", "h24"),
+    "HH": _PatternPart("%H", "", _HOURS, "h24"),
+    "k": _PatternPart("", "CAST((hour(t) + 23) % 24 + 1 AS VARCHAR)", "0*([1-9]|1[0-9]|2[0-4])", "h24"),
+    "kk": _PatternPart("", _padded("(hour(t) + 23) % 24 + 1", 2), "(0[1-9]|1[0-9]|2[0-4])", "h24"),
+    "m": _PatternPart("%-M", "", "0*([0-5]?[0-9])", "mi"),
+    "mm": _PatternPart("%M", "", _SIXTY, "mi"),
+    "s": _PatternPart("%-S", "", "0*([0-5]?[0-9])", "s"),
+    "ss": _PatternPart("%S", "", _SIXTY, "s"),
+    **{"S" * n: _PatternPart("", f"left(strftime(t, '%f') || '000', {n})", f"([0-9]{{1,{n}}})", "f") for n in range(1, 10)},
+    "SSSSSS": _PatternPart("%f", "", "([0-9]{1,6})", "f"),
+    "X": _PatternPart("", _zulu(_HH), "(Z|[+-][0-9]{2}(?:[0-9]{2})?)", "off"),
+    **{"X" * n: _PatternPart("", _zulu(_hhmm("")), "(Z|[+-][0-9]{4})", "off") for n in (2, 4)},
+    **{"X" * n: _PatternPart("", _zulu(_hhmm(":")), "(Z|[+-][0-9]{2}:[0-9]{2})", "off") for n in (3, 5)},
+    "x": _PatternPart("", _HH, "([+-][0-9]{2}(?:[0-9]{2})?)", "off"),
+    **{"x" * n: _PatternPart("", _hhmm(""), "([+-][0-9]{4})", "off") for n in (2, 4)},
+    **{"x" * n: _PatternPart("", _hhmm(":"), "([+-][0-9]{2}:[0-9]{2})", "off") for n in (3, 5)},
+    **{"Z" * n: _PatternPart("", _hhmm(""), "([+-][0-9]{4})", "off") for n in (1, 2, 3)},
+    "ZZZZZ": _PatternPart("", _zulu(_hhmm(":")), "(Z|[+-][0-9]{2}:[0-9]{2})", "off"),
+    **{zone: _PatternPart("", "", "([A-Za-z0-9+:/_-]+)", "zone") for zone in ("VV", "z", "zz", "zzz")},
+    "O": _PatternPart("", "", "(GMT(?:[+-][0-9]{1,2}(?::[0-9]{2})?)?)", "off"),
+    **{"G" * n: _PatternPart("", "'Anno Domini'" if n == 4 else "'AD'") for n in (1, 2, 3, 4)},
 }  # fmt: skip
 """The letters of a pattern, repeated so often."""
 
@@ -131,7 +131,7 @@ def _parsed(pattern: str) -> list:
             raise PatternRefused(f"{word!r} has no meaning in a pattern of times")
         elif token[2] is None:
             plain = word[1:-1].replace("''", "'") or "'" if word.startswith("'") else word
-            stack[-1].append(_Part(plain.replace("%", "%%"), "", re.escape(plain)))
+            stack[-1].append(_PatternPart(plain.replace("%", "%%"), "", re.escape(plain)))
         elif word in _LETTERS:
             stack[-1].append(_LETTERS[word])
         else:
@@ -139,7 +139,7 @@ def _parsed(pattern: str) -> list:
     return stack[0]
 
 
-def _flat(items: Sequence) -> list[_Part]:
+def _flat(items: Sequence) -> list[_PatternPart]:
     return [part for item in items for part in (_flat(item) if isinstance(item, list) else [item])]
 
 
@@ -182,7 +182,7 @@ def _regex(shape: str) -> str:
     return text(f"(?is)^{shape}")
 
 
-def _joined(parts: Sequence[_Part]) -> str:
+def _joined(parts: Sequence[_PatternPart]) -> str:
     """The shape of parts that follow each other. A fraction of a second takes all digits that it can, and gives none back: a
     number behind it begins after as many digits as the pattern has S's."""
     shapes = []
@@ -200,11 +200,11 @@ def _shape(items: Sequence) -> str:
     return "".join(f"(?:{_shape(item)})?" if isinstance(item, list) else item.read for item in items)
 
 
-def _choices(items: Sequence) -> list[tuple[tuple[_Part, ...], tuple[str, ...]]]:
+def _choices(items: Sequence) -> list[tuple[tuple[_PatternPart, ...], tuple[str, ...]]]:
     """Each choice of sections: its parts, and what the text must not begin with, because a section that fits is not left out."""
-    made: list[tuple[tuple[_Part, ...], tuple[str, ...]]] = [((), ())]
+    made: list[tuple[tuple[_PatternPart, ...], tuple[str, ...]]] = [((), ())]
     for item in items:
-        if isinstance(item, _Part):
+        if isinstance(item, _PatternPart):
             made = [((*parts, item), absent) for parts, absent in made]
             continue
         before = {parts: _joined(parts) for parts, _ in made}
@@ -217,7 +217,7 @@ def _choices(items: Sequence) -> list[tuple[tuple[_Part, ...], tuple[str, ...]]]
     return made
 
 
-def _moment(parts: Sequence[_Part], shape: str) -> str:
+def _moment(parts: Sequence[_PatternPart], shape: str) -> str:
     names = [part.field for part in parts if part.field]
     if len({"y" if name == "yy" else "mo" if name == "mon" else name for name in names}) < len(names):
         raise PatternRefused("a part of the time stands twice in the pattern")

@@ -19,7 +19,7 @@ from lsmlake.types.type_text import format_type
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ViewColumn:
     """A column of a view: its name and type, and its place in the result of the query: the `place`th (from 0) named `source`.
     `declared`: the column, if it is declared with the length of a text."""
 
@@ -30,7 +30,7 @@ class Wanted:
     declared: pa.Field | None = None
 
 
-class Tables(Protocol):
+class NamedTables(Protocol):
     """What the names in a text stand for."""
 
     def schema(self, node: exp.Table) -> Any:
@@ -43,8 +43,8 @@ class ViewUse:
 
     name: str
     text: Text
-    catalog: Tables
-    columns: tuple[Wanted, ...]
+    catalog: NamedTables
+    columns: tuple[ViewColumn, ...]
 
     def tree(self) -> exp.Expression:
         """The query, for looking at it."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lsmlake.files.data_reader import DataReader, checked_kinds, reading
 from lsmlake.files.data_writer import DATA, Origin, write_run
-from lsmlake.files.page_reader import PageReader, Place
+from lsmlake.files.page_reader import PageReader, RowOfGroup
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
@@ -159,7 +159,7 @@ class BucketFiles:
         return pa.Table.from_arrays([found[name] for name in columns], schema=pa.schema(fields).remove_metadata())
 
     def _keys_at(
-        self, file: DataFile, places: Sequence[Place], pages: PageReader, opened: Callable[[], DataReader]
+        self, file: DataFile, places: Sequence[RowOfGroup], pages: PageReader, opened: Callable[[], DataReader]
     ) -> Iterator[pa.Array]:
         """The key columns of some rows."""
         parts = [

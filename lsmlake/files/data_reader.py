@@ -27,7 +27,7 @@ from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.rowkind import STORED
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
-from lsmlake.storage.ranges import Range, RangedFile
+from lsmlake.storage.ranges import ByteRange, RangedFile
 from lsmlake.types import types
 from lsmlake.types.table import is_time, of_integers
 
@@ -143,7 +143,7 @@ class DataReader:
                 low, high = low.cast(type_), high.cast(type_)
             return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
 
-    def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[Range] = ()) -> pa.Table:
+    def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[ByteRange] = ()) -> pa.Table:
         """All rows of the row groups, concatenated. `ahead`: what the caller reads next, fetched in the same step if the storage
         reads by requests."""
         with reading(self.where):
@@ -155,15 +155,15 @@ class DataReader:
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
         return table
 
-    def _load(self, groups: Sequence[int], leaves: Sequence[int], ahead: Sequence[Range]) -> None:
+    def _load(self, groups: Sequence[int], leaves: Sequence[int], ahead: Sequence[ByteRange]) -> None:
         """Fetch the column chunks that are read next, if the storage reads by requests."""
         if isinstance(self.source, RangedFile):
             self.source.ranges.load([*self._ranges(groups, leaves), *ahead])
 
-    def _ranges(self, groups: Sequence[int], leaves: Sequence[int]) -> list[Range]:
+    def _ranges(self, groups: Sequence[int], leaves: Sequence[int]) -> list[ByteRange]:
         chunks = [self.footer.row_group(group).column(leaf) for group in groups for leaf in leaves]
         starts = [min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset) for chunk in chunks]
-        return [Range(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
+        return [ByteRange(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
 
     def _loaded(self, runs: Sequence[Sequence[int]], leaves: Sequence[int]) -> Iterator[Sequence[int]]:
         """The runs of row groups, each when its column chunks are at hand; those of the next runs are fetched meanwhile."""
@@ -194,7 +194,7 @@ class DataReader:
     def _id(self, column: str) -> int:
         return types.field_id(self.field_of(column))
 
-    def stored(self, column: str) -> _Stored | None:
+    def stored(self, column: str) -> _StoredColumn | None:
         """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
         lacks a column that it must have."""
         found = self.columns.get(self._id(column))
@@ -216,7 +216,7 @@ class DataReader:
         return sorted({leaf for found in stored or [self._narrow] for leaf in found.leaves})
 
     @property
-    def _narrow(self) -> _Stored:
+    def _narrow(self) -> _StoredColumn:
         """A column that the file has, of the key if there is one."""
         return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
@@ -325,7 +325,7 @@ def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa
     return kinds
 
 
-class _Stored(NamedTuple):
+class _StoredColumn(NamedTuple):
     """A column in a file: its place among the columns, the positions of its leaves, and its type with the ids of all fields."""
 
     place: int
@@ -359,10 +359,12 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _Stored]:
+def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _StoredColumn]:
     """Field id -> column of the file. Raises Corrupt if two columns have the same id."""
     stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
-    placed = [(types.field_id(field), _Stored(place, own, field)) for place, (field, own) in stored if types.has_field_id(field)]
+    placed = [
+        (types.field_id(field), _StoredColumn(place, own, field)) for place, (field, own) in stored if types.has_field_id(field)
+    ]
     if nameless := [one.field.name for _, one in placed if not types.has_field_ids(one.field.type)]:
         expected = "a field id at every level"
         raise Corrupt("data file has a column without ids inside", where=path, expected=expected, found=nameless, cure=RESTORE)

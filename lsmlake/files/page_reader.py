@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lsmlake.files.data_reader import DataReader, reading
-from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Column, Page, Values, dictionary
+from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Page, PagedColumn, PlainValues, dictionary
 from lsmlake.format.thrift import Struct, read_struct
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.storage.ranges import Range, RangedFile
+from lsmlake.storage.ranges import ByteRange, RangedFile
 from lsmlake.tables.cache import Cache
 from lsmlake.types.table import is_time, of_integers
 
@@ -32,10 +32,10 @@ _ENCODINGS, _CODEC, _DATA_PAGE, _DICTIONARY_PAGE = 2, 4, 9, 11
 _LOCATIONS, _OFFSET, _SIZE, _FIRST_ROW = 1, 1, 2, 3
 
 
-class _Chunk(NamedTuple):
+class _PagedChunk(NamedTuple):
     """A column chunk: how its pages are stored, and the places, as (offset, bytes), of its offset index and dictionary."""
 
-    column: Column
+    column: PagedColumn
     index: tuple[int, int]
     dictionary: tuple[int, int] | None
 
@@ -48,14 +48,14 @@ class _Pages(NamedTuple):
     first: array
 
 
-class Place(NamedTuple):
+class RowOfGroup(NamedTuple):
     """A row of a row group."""
 
     group: int
     row: int
 
 
-class _Wanted(NamedTuple):
+class _PageColumn(NamedTuple):
     """A column to read: its leaf and field in the file, None if the file lacks it, and its field in the schema."""
 
     leaf: int | None
@@ -73,7 +73,7 @@ class PageReader:
         self.path, self.starts = reader.path, reader.starts.tolist()
         low, high, _ = reader.group_bounds(reader.schema.key[0])
         self.key_bounds = list(zip(low.to_pylist(), high.to_pylist(), strict=True))
-        self.chunks: dict[tuple[int, int], _Chunk | None] = {}
+        self.chunks: dict[tuple[int, int], _PagedChunk | None] = {}
         names = [*reader.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
         self.columns = {name: _wanted(reader, name) for name in names}
         self.pages: dict[tuple[int, int], _Pages] = {}
@@ -103,12 +103,12 @@ class PageReader:
             for group in range(len(self.starts) - 1)
         )
 
-    def places(self, positions: Sequence[int]) -> list[Place]:
+    def places(self, positions: Sequence[int]) -> list[RowOfGroup]:
         """The row groups of positions, and the rows in them."""
         groups = [bisect_right(self.starts, position) - 1 for position in positions]
-        return [Place(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
+        return [RowOfGroup(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
 
-    def indexes(self, group: int) -> list[Range]:
+    def indexes(self, group: int) -> list[ByteRange]:
         """Where the page indexes of a row group are that are not known yet."""
         return [_range(*self.chunks[one].index) for one in self._unknown(group)]
 
@@ -117,7 +117,7 @@ class PageReader:
         they are read when they are needed."""
         if isinstance(source, RangedFile):
             with reading(self.path):
-                file = _Source(self.path, source, source.size(), cache)
+                file = _PageSource(self.path, source, source.size(), cache)
                 try:
                     for one in self._unknown(group):
                         self._pages(file, *one)
@@ -128,16 +128,16 @@ class PageReader:
         return [one for one, chunk in self.chunks.items() if one[0] == group and chunk is not None and one not in self.pages]
 
     def columns_at(
-        self, source: pa.NativeFile, places: Sequence[Place], names: Sequence[str], cache: Cache
+        self, source: pa.NativeFile, places: Sequence[RowOfGroup], names: Sequence[str], cache: Cache
     ) -> list[pa.Array | pa.ChunkedArray]:
         """Columns of some rows, ascending. `names`: columns that `can_read`. `cache`: keeps dictionaries."""
         with reading(self.path):
-            file = _Source(self.path, source, source.size(), cache)
+            file = _PageSource(self.path, source, source.size(), cache)
             if isinstance(source, RangedFile):
                 self._load(file, source, places, [self.columns[name].leaf for name in names])
             return [self._array(file, self.columns[name], places) for name in names]
 
-    def _load(self, file: _Source, source: RangedFile, places: Sequence[Place], leaves: Sequence[int | None]) -> None:
+    def _load(self, file: _PageSource, source: RangedFile, places: Sequence[RowOfGroup], leaves: Sequence[int | None]) -> None:
         """Fetch the page indexes of the columns together, then the pages."""
         stored = [leaf for leaf in leaves if leaf is not None]
         groups = {place.group for place in places}
@@ -156,7 +156,7 @@ class PageReader:
             raise ValueError(f"a page index is damaged: {broken}") from broken
         source.ranges.load([one for one in wanted if 0 <= one.start <= one.stop <= file.size])
 
-    def _array(self, file: _Source, column: _Wanted, places: Sequence[Place]) -> pa.Array | pa.ChunkedArray:
+    def _array(self, file: _PageSource, column: _PageColumn, places: Sequence[RowOfGroup]) -> pa.Array | pa.ChunkedArray:
         if column.leaf is None:
             return constant(column.wanted, len(places)).cast(column.type)
         try:
@@ -169,7 +169,7 @@ class PageReader:
             return adapted(pa.chunked_array([array_]), column.stored, column.wanted, where)
         return array_ if array_.type == column.type else array_.cast(column.type)
 
-    def _values(self, file: _Source, leaf: int, places: Sequence[Place]) -> list[int | float | bytes | None]:
+    def _values(self, file: _PageSource, leaf: int, places: Sequence[RowOfGroup]) -> list[int | float | bytes | None]:
         values, opened, page, first, end = [], None, None, 0, 0
         for group, row in places:
             if group != opened or row >= end:
@@ -184,7 +184,7 @@ class PageReader:
             values.append(page[row - first])
         return values
 
-    def _pages(self, file: _Source, group: int, leaf: int) -> _Pages:
+    def _pages(self, file: _PageSource, group: int, leaf: int) -> _Pages:
         if (group, leaf) not in self.pages:
             locations = read_struct(file.read(*self.chunks[group, leaf].index))[0][_LOCATIONS][1][1]
             fields = (_OFFSET, _SIZE, _FIRST_ROW)
@@ -192,7 +192,7 @@ class PageReader:
         return self.pages[group, leaf]
 
 
-class _Source(NamedTuple):
+class _PageSource(NamedTuple):
     """An open file."""
 
     path: str
@@ -208,7 +208,7 @@ class _Source(NamedTuple):
     def dictionary_key(self, group: int, leaf: int) -> tuple:
         return self.path, "dictionary", group, leaf
 
-    def dictionary(self, group: int, leaf: int, chunk: _Chunk) -> Values | None:
+    def dictionary(self, group: int, leaf: int, chunk: _PagedChunk) -> PlainValues | None:
         if chunk.dictionary is None:
             return None
         return self.cache.get(
@@ -218,21 +218,21 @@ class _Source(NamedTuple):
         )
 
 
-def _range(start: int, length: int) -> Range:
-    return Range(start, start + length)
+def _range(start: int, length: int) -> ByteRange:
+    return ByteRange(start, start + length)
 
 
-def _wanted(reader: DataReader, name: str) -> _Wanted | None:
+def _wanted(reader: DataReader, name: str) -> _PageColumn | None:
     """How a column is read; None if it is nested."""
     wanted, type_, stored = reader.field_of(name), reader.plain_field(name).type, reader.stored(name)
     if pa.types.is_nested(wanted.type):
         return None
     if stored is None:
-        return _Wanted(None, None, wanted, type_, evolved=False)
-    return _Wanted(stored.leaves[0], stored.field, wanted, type_, is_evolved(stored.field.type, wanted.type))
+        return _PageColumn(None, None, wanted, type_, evolved=False)
+    return _PageColumn(stored.leaves[0], stored.field, wanted, type_, is_evolved(stored.field.type, wanted.type))
 
 
-def _chunk(stored: Struct, about: pq.ColumnSchema) -> _Chunk | None:
+def _chunk(stored: Struct, about: pq.ColumnSchema) -> _PagedChunk | None:
     """A column chunk; None if its pages cannot be read one by one."""
     meta = stored[_METADATA][1]
     codec = meta[_CODEC][1]
@@ -240,10 +240,12 @@ def _chunk(stored: Struct, about: pq.ColumnSchema) -> _Chunk | None:
     known = about.physical_type in KINDS and codec in CODECS and ENCODINGS.issuperset(meta[_ENCODINGS][1][1])
     if nested or not known or _INDEX_OFFSET not in stored:
         return None
-    column = Column(about.physical_type, about.length, about.max_definition_level == 1, CODECS[codec] and pa.Codec(CODECS[codec]))
+    column = PagedColumn(
+        about.physical_type, about.length, about.max_definition_level == 1, CODECS[codec] and pa.Codec(CODECS[codec])
+    )
     first = meta[_DICTIONARY_PAGE][1] if _DICTIONARY_PAGE in meta else None
     index = stored[_INDEX_OFFSET][1], stored[_INDEX_LENGTH][1]
-    return _Chunk(column, index, None if first is None else (first, meta[_DATA_PAGE][1] - first))
+    return _PagedChunk(column, index, None if first is None else (first, meta[_DATA_PAGE][1] - first))
 
 
 def _from_physical(values: Sequence[int | float | bytes | None], type_: pa.DataType) -> pa.Array:

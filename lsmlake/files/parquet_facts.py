@@ -14,7 +14,7 @@ from lsmlake.errors import Corrupt, InvalidData, LakeError
 from lsmlake.files.checksum import TAIL_BYTES, footer_in
 from lsmlake.format.files import ColumnStats
 from lsmlake.format.stats import bounds
-from lsmlake.storage.outside import Place
+from lsmlake.storage.outside import OutsideFile
 
 _LENGTH_AND_MAGIC = 8
 _ENCRYPTED = b"PARE"
@@ -25,14 +25,14 @@ _ARROW_SCHEMA = b"ARROW:schema"
 RESTORE = "restore it there, or import without it: other files, or another snapshot of the table"
 
 
-class Range(NamedTuple):
+class ValueRange(NamedTuple):
     """The least and the greatest value; 0 and 0 if there is none."""
 
     low: int
     high: int
 
 
-class Leaf(NamedTuple):
+class ParquetLeaf(NamedTuple):
     """A physical column. `path`: the names from the root. `logical`: the name of its logical type in Parquet, or NONE. `bounded`:
     a row group has a least and a greatest value of it. `range`: those of the file, of integers as they are stored, such as dates;
     None: not known."""
@@ -41,7 +41,7 @@ class Leaf(NamedTuple):
     physical: str
     logical: str
     bounded: bool
-    range: Range | None
+    range: ValueRange | None
 
 
 class ParquetFacts(NamedTuple):
@@ -52,14 +52,14 @@ class ParquetFacts(NamedTuple):
     rows: int
     columns: pa.Schema
     declared: tuple[pa.Field, ...]
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ParquetLeaf, ...]
     codecs: frozenset[str]
     footer_bytes: int
     footer_checksum: int
     has_own_ids: bool = True
 
 
-def read_footer(place: Place, size: int, where: str) -> tuple[bytes, pq.FileMetaData]:
+def read_footer(place: OutsideFile, size: int, where: str) -> tuple[bytes, pq.FileMetaData]:
     """The footer of a file of `size` bytes, as bytes and parsed.
 
     Raises Corrupt naming `where` if it is missing or damaged, and InvalidData if it is encrypted or signed."""
@@ -125,7 +125,7 @@ def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
         parsed.schema.to_arrow_schema(),
         _declared(parsed),
         tuple(
-            Leaf(one.path, one.physical_type, one.logical_type.type, any(map(_is_bounded, of)), _range(of))
+            ParquetLeaf(one.path, one.physical_type, one.logical_type.type, any(map(_is_bounded, of)), _range(of))
             for one, of in zip(described, chunks, strict=True)
         ),
         frozenset(chunk.compression for of in chunks for chunk in of),
@@ -138,13 +138,13 @@ def _is_bounded(chunk: pq.ColumnChunkMetaData) -> bool:
     return chunk.statistics is not None and chunk.statistics.has_min_max
 
 
-def _range(chunks: Sequence[pq.ColumnChunkMetaData]) -> Range | None:
+def _range(chunks: Sequence[pq.ColumnChunkMetaData]) -> ValueRange | None:
     if any(chunk.physical_type not in _INTEGERS or chunk.statistics is None for chunk in chunks):
         return None
     known = [chunk.statistics for chunk in chunks if chunk.statistics.num_values]
     if not all(one.has_min_max for one in known):
         return None
-    return Range(min((one.min_raw for one in known), default=0), max((one.max_raw for one in known), default=0))
+    return ValueRange(min((one.min_raw for one in known), default=0), max((one.max_raw for one in known), default=0))
 
 
 def _declared(parsed: pq.FileMetaData) -> tuple[pa.Field, ...]:

@@ -72,7 +72,7 @@ class BranchInfo(Shown):
 
 
 @dataclass(frozen=True)
-class Work:
+class BranchWork:
     """Work on a branch that excludes other work.
 
     Attributes:
@@ -92,9 +92,9 @@ class Work:
         return envelope.wrap_json("branch-work", asdict(self))
 
     @staticmethod
-    def decode(data: bytes, where: str) -> Work:
+    def decode(data: bytes, where: str) -> BranchWork:
         """Decodes a file that begins or ends work. Raises Corrupt or UnsupportedFormat naming `where`."""
-        return Work(**_decoded("branch-work", WORK_KINDS, "snapshot", data, where))
+        return BranchWork(**_decoded("branch-work", WORK_KINDS, "snapshot", data, where))
 
 
 def _decoded(kind: str, kinds: Mapping[str, Kind], snapshot: str, data: bytes, where: str) -> dict:

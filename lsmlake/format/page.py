@@ -34,7 +34,7 @@ Arrow's gzip keeps a state."""
 ENCODINGS = frozenset((_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY))
 
 
-class Column(NamedTuple):
+class PagedColumn(NamedTuple):
     """How the pages of a column chunk are stored. `kind`: the physical type; `width`: of FIXED_LEN_BYTE_ARRAY."""
 
     kind: str
@@ -43,10 +43,10 @@ class Column(NamedTuple):
     codec: pa.Codec | None
 
 
-class Values:
+class PlainValues:
     """PLAIN values, addressed by number; of a dictionary, or the valid ones of a data page."""
 
-    def __init__(self, data: memoryview, column: Column, count: int) -> None:
+    def __init__(self, data: memoryview, column: PagedColumn, count: int) -> None:
         self.data, self.kind, self.count = data, column.kind, count
         self.layout = _WIDTHS.get(column.kind)
         self.step = self.layout.size if self.layout else column.width
@@ -87,7 +87,7 @@ class Values:
             offsets.append(at)
         return offsets[number], offsets[number + 1]
 
-    def whole(self) -> Values:
+    def whole(self) -> PlainValues:
         """The same, with the places of all texts known, so that its size does not change."""
         if self.offsets is not None:
             self._text(self.count - 1)
@@ -166,7 +166,7 @@ class _Runs:
 class Page:
     """A data page: the values of its rows, which are the physical ones: integers, floats, bytes; None for null."""
 
-    def __init__(self, stored: bytes, column: Column, dictionary: Values | None, rows: int) -> None:
+    def __init__(self, stored: bytes, column: PagedColumn, dictionary: PlainValues | None, rows: int) -> None:
         header, body = _opened(stored, column)
         if header[1][1] != _DATA:
             raise ValueError("not a data page")
@@ -187,7 +187,7 @@ class Page:
                 raise ValueError("a page has codes, but there is no dictionary")
             self.dictionary, self.codes = dictionary, _Runs(body, at + 1, len(body), body[at], valid) if valid else None
         elif encoding == _PLAIN:
-            self.dictionary, self.codes = Values(body[at:] if at else body, column, valid), None
+            self.dictionary, self.codes = PlainValues(body[at:] if at else body, column, valid), None
         else:
             raise ValueError(f"a page has the encoding {encoding}")
 
@@ -199,15 +199,15 @@ class Page:
         return self.dictionary[row if self.codes is None else self.codes[row]]
 
 
-def dictionary(stored: bytes, column: Column) -> Values:
+def dictionary(stored: bytes, column: PagedColumn) -> PlainValues:
     """Returns the values of a dictionary page. Raises ValueError."""
     header, body = _opened(stored, column)
     if header[1][1] != _DICTIONARY:
         raise ValueError("not a dictionary page")
-    return Values(body, column, header[7][1][1][1]).whole()
+    return PlainValues(body, column, header[7][1][1][1]).whole()
 
 
-def _opened(stored: bytes, column: Column) -> tuple[Struct, memoryview]:
+def _opened(stored: bytes, column: PagedColumn) -> tuple[Struct, memoryview]:
     """The header and the decompressed body of a page. Raises ValueError if its checksum is wrong."""
     header, at = read_struct(stored)
     size, length = header[2][1], header[3][1]

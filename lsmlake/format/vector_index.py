@@ -36,7 +36,7 @@ _OFFSET_MIN, _LENGTH_MIN = 4, 20  # bytes of the magic of a Puffin file, and of 
 _NONE = VectorRef("", 0, 0, 0)
 
 
-class Changes(dict[str, VectorRef | None]):
+class VectorChanges(dict[str, VectorRef | None]):
     """Data file -> its vector from now on; None: it has none any more. Never modified once it is part of an index."""
 
     @cached_property
@@ -63,13 +63,13 @@ class IndexManifest(NamedTuple):
 
     parts: tuple[IndexPart, ...]
     follows: str | None
-    changes: Changes
+    changes: VectorChanges
 
 
 class VectorIndex(Mapping[str, VectorRef]):
     """Data file name -> location of its vector, for all live files that have one. `layers`: changes, oldest first."""
 
-    def __init__(self, layers: Sequence[Changes]) -> None:
+    def __init__(self, layers: Sequence[VectorChanges]) -> None:
         self.layers = tuple(layer for layer in layers if layer)
 
     def __getitem__(self, name: str) -> VectorRef:
@@ -104,9 +104,9 @@ class VectorIndex(Mapping[str, VectorRef]):
         return {name: ref for name, ref in merged(self.layers).items() if ref is not None}
 
 
-def merged(layers: Sequence[Changes]) -> Changes:
+def merged(layers: Sequence[VectorChanges]) -> VectorChanges:
     """The changes of several layers, oldest first, as one."""
-    found = Changes()
+    found = VectorChanges()
     for layer in layers:
         found.update(layer)
     return found
@@ -135,7 +135,7 @@ def decode_index(data: bytes, where: str) -> IndexManifest:
     if wrong := [ref for ref in refs if ref is not None and (ref.offset < _OFFSET_MIN or ref.length < _LENGTH_MIN)]:
         expected = f"offsets from {_OFFSET_MIN} and lengths from {_LENGTH_MIN}"
         raise Corrupt("index manifest has an invalid place", where=where, expected=expected, found=wrong[0], cure=RESTORE)
-    found = Changes(zip(content["file"], refs, strict=True))
+    found = VectorChanges(zip(content["file"], refs, strict=True))
     if len(found) < len(content["file"]):
         raise Corrupt("index manifest names a file twice", where=where, expected="one vector per file", cure=RESTORE)
     return IndexManifest(tuple(IndexPart(*part) for part in content["parts"]), content["follows"], found)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg import metadata
-from lsmlake.iceberg.changes import View
-from lsmlake.iceberg.entries import Number
+from lsmlake.iceberg.changes import IcebergView
+from lsmlake.iceberg.entries import SnapshotNumbers
 from lsmlake.iceberg.lineage import Line
 from lsmlake.iceberg.published import is_of
 from lsmlake.iceberg.snapshot_writer import Step
@@ -64,17 +64,17 @@ class Additions:
             return self._made(files, main, line, snapshot, {})  # the snapshot before it may be the damaged one
 
     def _made(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, there: Mapping[int, Mapping]) -> dict:
-        view, schema_id = View.of(Version.at(files if line is main else line.meta, snapshot)), snapshot.schema_id
+        view, schema_id = IcebergView.of(Version.at(files if line is main else line.meta, snapshot)), snapshot.schema_id
         before, parent = None, None
         if (base := _before(main, line, snapshot.id, there)) is not None:
             of, last = base
-            before = View.of(Version.at(files if of is main else of.meta, of.kept[last] or of.meta.snapshots.get(last)))
+            before = IcebergView.of(Version.at(files if of is main else of.meta, of.kept[last] or of.meta.snapshots.get(last)))
             parent = there[of.id_of(last)]
         if line is main:
             content, order = metadata.with_schema(self.content, view.version.schema)
         else:
             content, schema_id, order = metadata.with_branch_schema(self.content, view.version.schema, line.common)
-        number = Number(line.id_of(snapshot.id), max(snapshot.id, self._last_sequence() + 1))
+        number = SnapshotNumbers(line.id_of(snapshot.id), max(snapshot.id, self._last_sequence() + 1))
         with line.meta.snapshots.unless_expired(snapshot):
             made = Step(files, self.put, view, before, parent, number, schema_id, order, self.next_row).snapshot()
         self.content = content

@@ -35,14 +35,14 @@ def shows_level0(schema: Schema) -> bool:
     return options.iceberg.level0 and newest and not floats  # Iceberg has no equality deletes by numbers with fractions
 
 
-class View(NamedTuple):
+class IcebergView(NamedTuple):
     """A version as a reader of Iceberg sees it."""
 
     version: Version
     level0: bool
 
     @staticmethod
-    def of(version: Version) -> View:
+    def of(version: Version) -> IcebergView:
         """Raises InvalidOption if the table merges rows when it is read, which no reader of Iceberg does."""
         if version.schema.merges_at_read:
             raise InvalidOption(
@@ -50,7 +50,7 @@ class View(NamedTuple):
                 where=version.meta.paths.root,
                 cure="set deletion-vectors.enabled = true",
             )
-        return View(version, shows_level0(version.schema))
+        return IcebergView(version, shows_level0(version.schema))
 
     def shows(self, file: DataFile | None) -> bool:
         return file is not None and (file.level > 0 or self.level0 or self.version.schema.append_only)
@@ -95,7 +95,7 @@ class Touched(NamedTuple):
         return self.after or self.before
 
 
-def touched(before: View | None, after: View) -> list[Touched]:
+def touched(before: IcebergView | None, after: IcebergView) -> list[Touched]:
     """The files in which two versions differ. The snapshot right after another says it itself."""
     version = after.version
     meta, schema, snapshot = version.meta, version.schema, version.snapshot
@@ -129,7 +129,7 @@ def _files(table: pa.Table, kind: int, schema: Schema) -> list[tuple[Bucket, int
     return manifest.files_of(manifest.with_rows(table.filter(pc.equal(table["kind"], kind))), schema)
 
 
-def _changed_vectors(before: View, after: View) -> Iterable[str]:
+def _changed_vectors(before: IcebergView, after: IcebergView) -> Iterable[str]:
     """The names of files that may have another vector."""
     old, new = before.version.snapshot.index_manifest, after.version.snapshot.index_manifest
     if old == new or new is None:
@@ -138,7 +138,7 @@ def _changed_vectors(before: View, after: View) -> Iterable[str]:
     return index.changes if index.follows == (None if old is None else old.name) else after.version.vector_refs()
 
 
-def _differing(before: View, after: View) -> list[Touched]:
+def _differing(before: IcebergView, after: IcebergView) -> list[Touched]:
     old_table, old_refs = before.version.live(), before.version.vector_refs()
     old = {file.name: (bucket, file) for bucket, _, file in manifest.files_of(old_table, before.version.schema)}
     new_table, new_refs = after.version.live(), after.version.vector_refs()

@@ -22,9 +22,9 @@ from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg import metadata, published
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lsmlake.iceberg.changes import View
+from lsmlake.iceberg.changes import IcebergView
 from lsmlake.iceberg.check_files import Placed, PublishedFiles, damage, guarded, read_vectors
-from lsmlake.iceberg.entries import Key, Point, key_of
+from lsmlake.iceberg.entries import EntryKey, Point, key_of
 from lsmlake.iceberg.lineage import branches_of, id_on, tag_on, tags_of
 from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
 from lsmlake.iceberg.schemas import schema_json, spec_json
@@ -179,7 +179,7 @@ class _Check:
 
     def _of_snapshot(self, one: Mapping) -> Iterator[Finding]:
         listed = path_of(self.meta, one["manifest-list"])
-        entries: dict[Key, Placed] = {}
+        entries: dict[EntryKey, Placed] = {}
         for record in self.files.listed(one["manifest-list"]):
             placed, found = self.files.manifest(record)
             yield from found
@@ -194,7 +194,7 @@ class _Check:
             yield from self._missing(entries)
             return
         try:
-            view = View.of(version)
+            view = IcebergView.of(version)
         except InvalidOption as broken:
             yield finding(self.path, broken)
             return
@@ -212,7 +212,7 @@ class _Check:
                     return Version.at(meta, snapshot)
         return None
 
-    def _row_ids(self, listed: str, one: Mapping, entries: Mapping[Key, Placed]) -> Iterator[Finding]:
+    def _row_ids(self, listed: str, one: Mapping, entries: Mapping[EntryKey, Placed]) -> Iterator[Finding]:
         files = [placed.entry["data_file"] for key, placed in entries.items() if key.content == DATA]
         ids = sorted((file["first_row_id"], file["record_count"]) for file in files)
         if any(first + rows > following for (first, rows), (following, _) in pairwise(ids)):
@@ -225,7 +225,7 @@ class _Check:
         if one["first-row-id"] + one["added-rows"] > next_row:
             yield damage(self.path, "a row id is not before the next row id", next_row, one["first-row-id"] + one["added-rows"])
 
-    def _missing(self, entries: Mapping[Key, Placed]) -> Iterator[Finding]:
+    def _missing(self, entries: Mapping[EntryKey, Placed]) -> Iterator[Finding]:
         for key, placed in entries.items():
             file = placed.entry["data_file"]["file_path"]
             if file not in self.missing:
@@ -256,7 +256,7 @@ class _Check:
 
     # -- the files of one snapshot ------------------------------------------------------------------------------------
 
-    def _compared(self, listed: str, view: View, entries: Mapping[Key, Placed]) -> Iterator[Finding]:
+    def _compared(self, listed: str, view: IcebergView, entries: Mapping[EntryKey, Placed]) -> Iterator[Finding]:
         version, left = view.version, dict(entries)
         refs, ids = version.vector_refs(), version.schema.field_ids()
         equality = tuple(ids[name] for name in version.schema.key)
@@ -266,18 +266,18 @@ class _Check:
             partition = tuple(map(number_of, bucket.partition))
             facts = Facts(file.sequence, file.rows, file.bytes, bucket.spec, partition)
             if view.shows(file):
-                yield from self._entry(listed, left.pop(Key(DATA, uri), None), Key(DATA, uri), facts, one, version)
-                vector = left.pop(Key(POSITION_DELETES, uri), None)
+                yield from self._entry(listed, left.pop(EntryKey(DATA, uri), None), EntryKey(DATA, uri), facts, one, version)
+                vector = left.pop(EntryKey(POSITION_DELETES, uri), None)
                 yield from self._vector(listed, vector, uri, one, view)
             if view.deletes_older(file):
-                key = Key(EQUALITY_DELETES, uri)
+                key = EntryKey(EQUALITY_DELETES, uri)
                 facts = facts._replace(equality_ids=equality)
                 yield from self._entry(listed, left.pop(key, None), key, facts, one, version)
         for key, placed in left.items():
             yield damage(placed.path, f"{_CONTENTS[key.content]} is published that the snapshot has not", "no entry", key.uri)
 
     def _entry(
-        self, listed: str, placed: Placed | None, key: Key, expected: Facts, one: TableFile, version: Version
+        self, listed: str, placed: Placed | None, key: EntryKey, expected: Facts, one: TableFile, version: Version
     ) -> Iterator[Finding]:
         if placed is None:
             yield damage(listed, f"{_CONTENTS[key.content]} of the snapshot is not published", key.uri, "no entry")
@@ -294,7 +294,7 @@ class _Check:
         if wrong := [*_wrong_bounds(file, one.file, schemas)]:
             yield damage(placed.path, f"statistics of {file['file_path']} are wrong", *wrong[0])
 
-    def _vector(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: View) -> Iterator[Finding]:
+    def _vector(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: IcebergView) -> Iterator[Finding]:
         if placed is None and (one.vector is None and not one.hides_deletes):
             return
         entry = None if placed is None else placed.entry["data_file"]
@@ -307,7 +307,7 @@ class _Check:
             self.vectors[memo] = [*guarded(where, check)]
         yield from self.vectors[memo]
 
-    def _positions(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: View) -> Iterator[Finding]:
+    def _positions(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: IcebergView) -> Iterator[Finding]:
         refs = {} if one.vector is None else {one.file.name: one.vector}
         expected = view.vectors([(one.bucket, one.file)], refs).get(one.file.name)
         if placed is None:

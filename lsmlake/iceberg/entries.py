@@ -40,14 +40,14 @@ class Point(NamedTuple):
     sequence: int
 
 
-class Number(NamedTuple):
+class SnapshotNumbers(NamedTuple):
     """The numbers of a snapshot of Iceberg: its id, and its sequence number."""
 
     id: int
     sequence: int
 
 
-class Place(NamedTuple):
+class VectorPlace(NamedTuple):
     """The place of a Puffin file and of a vector in it."""
 
     uri: str
@@ -57,23 +57,23 @@ class Place(NamedTuple):
     cardinality: int
 
 
-class Key(NamedTuple):
+class EntryKey(NamedTuple):
     """Identifies an entry among the live ones: its content, and the URI of its file; for a vector that of its data file."""
 
     content: int
     uri: str
 
 
-def key_of(entry: Entry) -> Key:
+def key_of(entry: Entry) -> EntryKey:
     file = entry["data_file"]
-    return Key(file["content"], file["referenced_data_file"] or file["file_path"])
+    return EntryKey(file["content"], file["referenced_data_file"] or file["file_path"])
 
 
 class Made(NamedTuple):
     """Makes the entries that a snapshot adds. `schema`: of the table at the snapshot. `number`: that of the snapshot."""
 
     schema: Schema
-    number: Number
+    number: SnapshotNumbers
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
         """A data file. `first_row`: the id of its first row. `order`: the id of the sort order of sorted files."""
@@ -96,7 +96,7 @@ class Made(NamedTuple):
         stats = _stats(self.schema, file, self.schema.key)
         return self._entry(EQUALITY_DELETES, uri, bucket, file, file.sequence, **stats, equality_ids=equal)
 
-    def vector(self, uri: str, bucket: Bucket, file: DataFile, place: Place) -> Entry:
+    def vector(self, uri: str, bucket: Bucket, file: DataFile, place: VectorPlace) -> Entry:
         """The deletion vector of a data file. `uri`: of the data file."""
         return self._entry(
             POSITION_DELETES,

@@ -20,7 +20,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg.metadata import OF_BRANCHES, identity_of
 from lsmlake.iceberg.schemas import check_promotions, spec_json
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.branches import State
+from lsmlake.tables.branches import BranchState
 from lsmlake.tables.metadata import Metadata
 
 
@@ -78,7 +78,7 @@ def lines_of(meta: Metadata, table: Schema, known: Mapping[int, str]) -> list[Li
     return found
 
 
-def branches_of(meta: Metadata) -> list[tuple[Metadata, State]]:
+def branches_of(meta: Metadata) -> list[tuple[Metadata, BranchState]]:
     """The branches by name, except those that cannot be read, each with its state."""
     found = []
     for name in meta.branches.names():
@@ -116,7 +116,7 @@ def fits(branch: Schema, table: Schema, common: Schema) -> bool:
     return all(spec_json(spec) in specs for spec in branch.partitioning.specs)
 
 
-def _branch(on: Metadata, state: State, table: Schema, known: Mapping[int, str]) -> Line | None:
+def _branch(on: Metadata, state: BranchState, table: Schema, known: Mapping[int, str]) -> Line | None:
     """None: it cannot be published."""
     begins, common = (0, 0) if state.base is None else (state.base.id, state.base.schema_id)
     if not fits(on.schemas.of(on.snapshots.latest()), table, on.schemas.get(common)):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt
 from lsmlake.iceberg import avro
 from lsmlake.iceberg.avro import ADDED, CURE, DATA, DELETED, EXISTING, NOTES, partition_name
-from lsmlake.iceberg.entries import Entry, Key, Number, Point, deleted, encode, existing, key_of
+from lsmlake.iceberg.entries import Entry, EntryKey, Point, SnapshotNumbers, deleted, encode, existing, key_of
 from lsmlake.iceberg.values import binary
 from lsmlake.kernels import transforms
 from lsmlake.schema.schema import Schema
@@ -68,7 +68,7 @@ class Manifest(NamedTuple):
         return self.has_deletes, self.record["partition_spec_id"]
 
 
-class Manifests(NamedTuple):
+class SnapshotManifests(NamedTuple):
     """The manifests of a snapshot."""
 
     listed: tuple[Manifest, ...] = ()
@@ -87,29 +87,29 @@ class Manifests(NamedTuple):
         }
 
     @staticmethod
-    def decode(data: bytes, where: str) -> Manifests:
+    def decode(data: bytes, where: str) -> SnapshotManifests:
         records, header = avro.read(data, where)
         spans = json.loads(header[NOTES])
-        return Manifests(tuple(Manifest(record, Span(*span)) for record, span in zip(records, spans, strict=True)))
+        return SnapshotManifests(tuple(Manifest(record, Span(*span)) for record, span in zip(records, spans, strict=True)))
 
 
 @dataclass(frozen=True)
-class Change:
+class EntryChange:
     """What a snapshot changes: the entries that it adds, and the keys of those that it removes, each with its point."""
 
     added: Sequence[tuple[Entry, int]] = ()
     """With the partition spec."""
-    removed: Mapping[Key, Point] = field(default_factory=dict)
+    removed: Mapping[EntryKey, Point] = field(default_factory=dict)
 
 
-class Files(NamedTuple):
+class ManifestFiles(NamedTuple):
     """Reads the entries of a manifest by its URI, and writes a manifest, whose URI it returns."""
 
     read: Callable[[str], list[Entry]]
     put: Callable[[bytes, list[Entry]], str]
 
 
-class Summary(NamedTuple):
+class ChangeSummary(NamedTuple):
     """What a snapshot did, for its summary."""
 
     added: Mapping[int, int]
@@ -119,14 +119,14 @@ class Summary(NamedTuple):
 
 
 def changed(
-    before: Manifests, change: Change, schema: Schema, number: Number, files: Files, where: str
-) -> tuple[Manifests, Summary]:
+    before: SnapshotManifests, change: EntryChange, schema: Schema, number: SnapshotNumbers, files: ManifestFiles, where: str
+) -> tuple[SnapshotManifests, ChangeSummary]:
     """The manifests of the snapshot of this number, which follows `before`.
 
     Raises:
         Corrupt: an entry to be removed is not there. `where`: the path of the manifest list `before`.
     """
-    writer = _Writer(schema, number, files)
+    writer = _ManifestWriter(schema, number, files)
     missing = dict(change.removed)
     gone: list[Entry] = []
     kept, rewritten = [], []
@@ -155,10 +155,10 @@ def changed(
         made += writer.write_sorted(some, kind)
     added = [entry for entry, _ in change.added]
     listed = sorted([*kept, *rewritten, *made], key=lambda one: one.record["content"])
-    return Manifests(tuple(listed)), _summary(added, gone)
+    return SnapshotManifests(tuple(listed)), _summary(added, gone)
 
 
-def _merged(manifests: list[Manifest], writer: _Writer) -> list[Manifest]:
+def _merged(manifests: list[Manifest], writer: _ManifestWriter) -> list[Manifest]:
     """The same entries in fewer manifests, where many have about the same size."""
     tiers: dict[tuple, list[Manifest]] = {}
     for one in manifests:
@@ -178,19 +178,19 @@ def _deletes(entry: Entry) -> bool:
     return entry["data_file"]["content"] != DATA
 
 
-def _summary(added: Sequence[Entry], gone: Sequence[Entry]) -> Summary:
+def _summary(added: Sequence[Entry], gone: Sequence[Entry]) -> ChangeSummary:
     counts = []
     for entries in (added, gone):
         contents = [entry["data_file"]["content"] for entry in entries]
         counts.append({content: contents.count(content) for content in set(contents)})
     rows = [sum(e["data_file"]["record_count"] for e in es if e["data_file"]["content"] == DATA) for es in (added, gone)]
-    return Summary(counts[0], counts[1], rows[0], rows[1])
+    return ChangeSummary(counts[0], counts[1], rows[0], rows[1])
 
 
-class _Writer(NamedTuple):
+class _ManifestWriter(NamedTuple):
     schema: Schema
-    number: Number
-    files: Files
+    number: SnapshotNumbers
+    files: ManifestFiles
 
     def write_sorted(self, entries: list[Entry], kind: tuple[bool, int]) -> list[Manifest]:
         """Few manifests of many entries, each with few buckets."""

@@ -36,7 +36,7 @@ from lsmlake.iceberg import metadata, published
 from lsmlake.iceberg.additions import Additions
 from lsmlake.iceberg.catalog import register
 from lsmlake.iceberg.catalog_backoff import waiting_for
-from lsmlake.iceberg.changes import View
+from lsmlake.iceberg.changes import IcebergView
 from lsmlake.iceberg.entries import Point
 from lsmlake.iceberg.lineage import Line, lines_of
 from lsmlake.iceberg.manifests import Manifest
@@ -149,7 +149,7 @@ class _Attempt:
         version = Version.latest(meta)  # not before: the metadata must not go back to an older snapshot
         self.options = version.options.iceberg
         if self.whole:
-            View.of(version)
+            IcebergView.of(version)
         location = uri_of(meta, meta.paths.root)
         if self.before is None:
             need("fastavro", "Iceberg metadata")

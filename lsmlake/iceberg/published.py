@@ -12,7 +12,7 @@ from lsmlake.errors import Corrupt, LakeError
 from lsmlake.iceberg import entries
 from lsmlake.iceberg.avro import CURE, DELETED, POSITION_DELETES
 from lsmlake.iceberg.entries import Entry, Point
-from lsmlake.iceberg.manifests import Manifest, Manifests
+from lsmlake.iceberg.manifests import Manifest, SnapshotManifests
 from lsmlake.iceberg.metadata import KEPT, Metadata, ours
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.metadata import Metadata as TableMetadata
@@ -112,10 +112,10 @@ def is_of(meta: TableMetadata, path: str) -> bool:
     return path.startswith(meta.paths.iceberg(""))
 
 
-def manifests_of(meta: TableMetadata, snapshot: Mapping) -> Manifests:
+def manifests_of(meta: TableMetadata, snapshot: Mapping) -> SnapshotManifests:
     """The manifests of a snapshot of the metadata. Raises Corrupt."""
     path = path_of(meta, snapshot["manifest-list"])
-    return meta.files.cache.get(path, lambda: Manifests.decode(_read(meta, path), path), list_bytes)
+    return meta.files.cache.get(path, lambda: SnapshotManifests.decode(_read(meta, path), path), list_bytes)
 
 
 def entries_of(meta: TableMetadata, uri: str) -> list[Entry]:
@@ -139,7 +139,7 @@ def vectors_of(meta: TableMetadata, manifest: Manifest) -> list[tuple[str, Point
     ]
 
 
-class Kept:
+class KeptMetadata:
     """The files of the folder `metadata` that stay: the newest metadata files, and what they name. Reads each file once."""
 
     def __init__(self, meta: TableMetadata) -> None:
@@ -201,7 +201,7 @@ def _read(meta: TableMetadata, path: str) -> bytes:
         raise Corrupt("Iceberg metadata is missing", where=path, cure=CURE) from missing
 
 
-def list_bytes(found: Manifests) -> int:
+def list_bytes(found: SnapshotManifests) -> int:
     return 2048 * (1 + len(found.listed))
 
 

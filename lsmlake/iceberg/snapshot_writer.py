@@ -13,9 +13,9 @@ from lsmlake.format import puffin
 from lsmlake.format.snapshot import COMPACT
 from lsmlake.iceberg import metadata
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lsmlake.iceberg.changes import Touched, View, touched
-from lsmlake.iceberg.entries import Entry, Key, Made, Number, Place, Point
-from lsmlake.iceberg.manifests import Change, Files, Manifests, Summary, changed
+from lsmlake.iceberg.changes import IcebergView, Touched, touched
+from lsmlake.iceberg.entries import Entry, EntryKey, Made, Point, SnapshotNumbers, VectorPlace
+from lsmlake.iceberg.manifests import ChangeSummary, EntryChange, ManifestFiles, SnapshotManifests, changed
 from lsmlake.iceberg.published import entries_of, list_bytes, manifest_bytes, manifests_of, path_of, uri_of
 from lsmlake.iceberg.schemas import check_promotions
 from lsmlake.tables.metadata import Metadata
@@ -38,10 +38,10 @@ class Step(NamedTuple):
 
     meta: Metadata
     put: Callable[[str, bytes], str]
-    view: View
-    before: View | None
+    view: IcebergView
+    before: IcebergView | None
     parent: Mapping | None
-    number: Number
+    number: SnapshotNumbers
     schema_id: int
     order: int
     next_row: int
@@ -50,8 +50,8 @@ class Step(NamedTuple):
         snapshot, meta, number = self.view.version.snapshot, self.meta, self.number
         change, rows = self._change(touched(self.before, self.view))
         self._check_types()
-        files = Files(lambda uri: entries_of(meta, uri), self._put_manifest)
-        there = Manifests() if self.parent is None else manifests_of(meta, self.parent)
+        files = ManifestFiles(lambda uri: entries_of(meta, uri), self._put_manifest)
+        there = SnapshotManifests() if self.parent is None else manifests_of(meta, self.parent)
         where = "" if self.parent is None else path_of(meta, self.parent["manifest-list"])
         there, summary = changed(there, change, replace(self.view.version.schema, id=self.schema_id), number, files, where)
         parent = {} if self.parent is None else {"parent-snapshot-id": self.parent["snapshot-id"]}
@@ -83,14 +83,14 @@ class Step(NamedTuple):
         for id in version.live()["schema_id"].unique().to_pylist() if version.schema.id else ():
             check_promotions(version.meta.schemas.get(id), version.schema, version.meta.paths.root)
 
-    def _change(self, files: list[Touched]) -> tuple[Change, int]:
+    def _change(self, files: list[Touched]) -> tuple[EntryChange, int]:
         """The entries that the snapshot adds and removes, and the number of rows that it adds."""
         view, before = self.view, self.before
         refs = view.version.vector_refs()
         old_refs = {} if before is None else before.version.vector_refs()
         made = Made(view.version.schema, self.number)
         added: list[tuple[Entry, int]] = []
-        removed: dict[Key, Point] = {}
+        removed: dict[EntryKey, Point] = {}
         masked: list[Touched] = []
         next_row = self.next_row
         for one in files:
@@ -98,9 +98,9 @@ class Step(NamedTuple):
             shown, was_shown = view.shows(one.after), before is not None and before.shows(one.before)
             deletes, deleted = view.deletes_older(one.after), before is not None and before.deletes_older(one.before)
             if was_shown and not shown:
-                removed[Key(DATA, uri)] = _point(one)
+                removed[EntryKey(DATA, uri)] = _point(one)
             if deleted and not deletes:
-                removed[Key(EQUALITY_DELETES, uri)] = _point(one)
+                removed[EntryKey(EQUALITY_DELETES, uri)] = _point(one)
             if shown and not was_shown:
                 added.append((made.data(uri, bucket, one.after, next_row, self.order), bucket.spec))
                 next_row += one.after.rows
@@ -110,15 +110,15 @@ class Step(NamedTuple):
             hid = was_shown and (old_refs.get(one.before.name), before.hides_deletes(one.before))
             if hides != hid:
                 if hid and any(hid):
-                    removed[Key(POSITION_DELETES, uri)] = _point(one)
+                    removed[EntryKey(POSITION_DELETES, uri)] = _point(one)
                 if hides and any(hides):
                     masked.append(one)
         added += [
             (made.vector(self._uri(one), one.bucket, one.after, place), one.bucket.spec) for one, place in self._vectors(masked)
         ]
-        return Change(added, removed), next_row - self.next_row
+        return EntryChange(added, removed), next_row - self.next_row
 
-    def _vectors(self, files: list[Touched]) -> list[tuple[Touched, Place]]:
+    def _vectors(self, files: list[Touched]) -> list[tuple[Touched, VectorPlace]]:
         """Write the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
         found = []
         vectors = self.view.vectors([(one.bucket, one.after) for one in files], self.view.version.vector_refs())
@@ -127,7 +127,7 @@ class Step(NamedTuple):
                 of = self._uri(one)
                 data, places = puffin.encode({of: vectors[one.after.name]})
                 uri = self.put(f"dv-{self.view.version.number}-{self.meta.env.ids()}.puffin", data)
-                found.append((one, Place(uri, len(data), *places[of])))
+                found.append((one, VectorPlace(uri, len(data), *places[of])))
         return found
 
     def _uri(self, one: Touched) -> str:
@@ -139,7 +139,7 @@ class Step(NamedTuple):
         meta.files.cache.put(path_of(meta, uri), found, manifest_bytes)
         return uri
 
-    def _summary(self, done: Summary, there: Manifests) -> dict[str, str]:
+    def _summary(self, done: ChangeSummary, there: SnapshotManifests) -> dict[str, str]:
         snapshot = self.view.version.snapshot
         plain = not done.removed and set(done.added) <= {DATA}
         if snapshot.kind == COMPACT:

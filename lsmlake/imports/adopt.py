@@ -37,7 +37,7 @@ from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.imports.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
 from lsmlake.imports.dead_rows import dead_rows
-from lsmlake.imports.examine import Adopted, Rewritten, examine
+from lsmlake.imports.examine import Adopted, RewrittenFile, examine
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.imports.layout import is_whole, shape_key
 from lsmlake.imports.sources import Sources
@@ -174,13 +174,13 @@ class _Adoption:
         rows = {one.of.name: one.rows for one in looked}
         dead = dead_rows(self.sources, rows)
         adopted = [one for one in looked if isinstance(one, Adopted) and len(dead.get(one.of.name, ())) < one.rows]
-        rewritten = [one for one in looked if isinstance(one, Rewritten) and len(dead.get(one.of.name, ())) < one.rows]
+        rewritten = [one for one in looked if isinstance(one, RewrittenFile) and len(dead.get(one.of.name, ())) < one.rows]
         ranges: dict[str, KeyRange] = {}
         if adopted and not self.schema.append_only:
             placed = all(map(self._is_placed, [*adopted, *rewritten]))
             ranges = self._key_ranges([*adopted, *rewritten], dead) if placed else {}
             why = _DEAD_KEY if placed else _ELSEWHERE
-            rewritten += [Rewritten(one.of, one.rows, why) for one in adopted if one.of.name not in ranges]
+            rewritten += [RewrittenFile(one.of, one.rows, why) for one in adopted if one.of.name not in ranges]
             adopted = [one for one in adopted if one.of.name in ranges]
         schemas = self._schemas(adopted)
         self.schema = schemas[-1]
@@ -201,12 +201,12 @@ class _Adoption:
 
     # -- the keys ---------------------------------------------------------------------------------------------------------
 
-    def _is_placed(self, one: Adopted | Rewritten) -> bool:
+    def _is_placed(self, one: Adopted | RewrittenFile) -> bool:
         """Whether all rows of a file lie in the partition that it has."""
         trusted = not self.sources.table.by_folder or isinstance(one, Adopted) or not one.of.partition
         return self.schema.has_spec(one.of.spec) and trusted
 
-    def _key_ranges(self, looked: Sequence[Adopted | Rewritten], dead: Mapping[str, DeletionVector]) -> dict[str, KeyRange]:
+    def _key_ranges(self, looked: Sequence[Adopted | RewrittenFile], dead: Mapping[str, DeletionVector]) -> dict[str, KeyRange]:
         """The range of keys of each file, without those with a dead row that has no key."""
         partitions: dict[tuple, list[KeyedFile]] = {}
         for one in looked:
@@ -269,7 +269,7 @@ class _Adoption:
             raise Corrupt("a data file is missing", where=one.of.uri, cure=RESTORE) from missing
         return one.of, file
 
-    def _write(self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
+    def _write(self, files: Sequence[RewrittenFile], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
         """Write the live rows of files anew."""
         if not files:
             return []
@@ -279,11 +279,11 @@ class _Adoption:
         self.written += [path for message in made for path in message.written]
         return made
 
-    def _live(self, one: Rewritten, names: Sequence[str], dead: Mapping[str, DeletionVector]) -> Iterator[pa.Table]:
+    def _live(self, one: RewrittenFile, names: Sequence[str], dead: Mapping[str, DeletionVector]) -> Iterator[pa.Table]:
         """Some columns of the live rows of a file."""
         return (live_rows(chunk, dead.get(one.of.name, EMPTY)) for chunk in self._chunks(one, names))
 
-    def _with_keys(self, rows: pa.Table, one: Rewritten) -> pa.Table:
+    def _with_keys(self, rows: pa.Table, one: RewrittenFile) -> pa.Table:
         """Returns `rows` of a file, without -0.0 in their keys and partitions. Raises InvalidData if one has no key, a NaN there,
         or a date or time that no table takes."""
         check_valid(rows.select(self.schema.key), self.name, one.of.name)
@@ -292,7 +292,7 @@ class _Adoption:
         return clean_keys(rows, self.schema)
 
     def _check_unique(
-        self, files: Sequence[Rewritten], dead: Mapping[str, DeletionVector], written: Iterable[CommitMessage]
+        self, files: Sequence[RewrittenFile], dead: Mapping[str, DeletionVector], written: Iterable[CommitMessage]
     ) -> None:
         """Raises InvalidData if fewer rows were written than read, since rows of one key become one."""
         rows = sum(one.rows - len(dead.get(one.of.name, ())) for one in files)
@@ -303,7 +303,7 @@ class _Adoption:
             counts = live.group_by(key).aggregate([([], "count_all")])
             raise repeated_keys(self.name, lost, counts.filter(pc.greater(counts["count_all"], 1)).select(key).slice(0, 1))
 
-    def _chunks(self, one: Adopted | Rewritten, names: Sequence[str]) -> Iterator[Chunk]:
+    def _chunks(self, one: Adopted | RewrittenFile, names: Sequence[str]) -> Iterator[Chunk]:
         """Some columns of a file, dead rows included."""
         ids = self.schema.field_ids()
         with self.sources.open(one.of.uri, one.of.bytes, one.rows, self.schema.columns) as reader:

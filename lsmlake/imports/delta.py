@@ -68,7 +68,7 @@ def read_delta(outside: Outside, table: str, version: int | None, *, partitioned
     """
     found = _opened(outside, table, version)
     _check_features(found, table)
-    columns, names = _Columns(table).of(json.loads(found.schema().to_json()))
+    columns, names = _DeltaColumns(table).of(json.loads(found.schema().to_json()))
     described = found.metadata()
     partition_by = list(described.partition_columns) if partitioned else []
     ids = {field.name: types.field_id(field) for field in columns}
@@ -193,7 +193,7 @@ def _refuse_unknown(features: set[str], where: str) -> None:
         )
 
 
-class _Columns:
+class _DeltaColumns:
     """Columns with field ids, and the names that they have in files."""
 
     def __init__(self, where: str) -> None:

@@ -38,7 +38,7 @@ class Adopted(NamedTuple):
     by_name: bool
 
 
-class Rewritten(NamedTuple):
+class RewrittenFile(NamedTuple):
     """A file whose rows are written anew, and why."""
 
     of: ForeignFile
@@ -46,7 +46,7 @@ class Rewritten(NamedTuple):
     why: str
 
 
-def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Rewritten | None:
+def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | RewrittenFile | None:
     """Look at the footer of a file, and decide what becomes of it; None: it has no rows. `schema`: that of the table.
 
     Raises Corrupt, InvalidData, StorageFailed."""
@@ -76,7 +76,7 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     shape = shape_of(schema, facts.columns)
     why = why or _outside_years(sources, file, facts, shape) or _elsewhere(sources, schema, file, facts, parsed)
     if why is not None:
-        return Rewritten(file, facts.rows, why)
+        return RewrittenFile(file, facts.rows, why)
     first_leaf = _first_leaves(facts.columns)
     stored, wanted = _types_of(shape), _types_of(schema.columns)
     flat = [id for id, type_ in stored.items() if not pa.types.is_nested(type_)]

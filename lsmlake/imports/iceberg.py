@@ -68,7 +68,7 @@ def read_iceberg(
     """
     uri, content = metadata_of(outside, table, newest)
     found = _snapshot(content, snapshot, table)
-    reader = _Reader(outside, table, uri, content, _move(outside, uri, content, found), workers)
+    reader = _MetadataReader(outside, table, uri, content, _move(outside, uri, content, found), workers)
     return reader.table(found, snapshot is not None, partitioned)
 
 
@@ -119,7 +119,7 @@ def _snapshot(content: Mapping, id: int | None, table: str) -> Mapping | None:
     return known[wanted]
 
 
-class _Entry(NamedTuple):
+class _LiveEntry(NamedTuple):
     """A live entry of a manifest: the file, the id of its spec in Iceberg, and its sequence number."""
 
     file: Record
@@ -138,7 +138,7 @@ class _Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _MetadataReader:
     """Reads the table whose metadata file `uri` has this content. `where`: as the user named it."""
 
     outside: Outside
@@ -227,7 +227,7 @@ class _Reader:
     def _moved(self, uri: str) -> str:
         return self.move.of(uri)
 
-    def _entries(self, snapshot: Mapping) -> list[_Entry]:
+    def _entries(self, snapshot: Mapping) -> list[_LiveEntry]:
         if "manifest-list" not in snapshot:
             raise InvalidData(
                 "a snapshot without a manifest list, as early writers of Iceberg made it, is not read",
@@ -250,31 +250,31 @@ class _Reader:
             ) from missing
         return list(records(data, uri))
 
-    def _live(self, manifest: Record) -> list[_Entry]:
+    def _live(self, manifest: Record) -> list[_LiveEntry]:
         _refuse_encrypted(manifest.get("key_metadata"), manifest["manifest_path"])
         inherited, found = manifest.get("sequence_number") or 0, []
         for entry in self._records(manifest["manifest_path"]):
             if entry["status"] != DELETED:
                 file, sequence = entry["data_file"], entry.get("sequence_number")
                 _refuse_encrypted(file.get("key_metadata"), file["file_path"])
-                found.append(_Entry(file, manifest["partition_spec_id"], inherited if sequence is None else sequence))
+                found.append(_LiveEntry(file, manifest["partition_spec_id"], inherited if sequence is None else sequence))
         return found
 
-    def _of(self, entries: Sequence[_Entry], content: int) -> list[_Entry]:
+    def _of(self, entries: Sequence[_LiveEntry], content: int) -> list[_LiveEntry]:
         return [entry for entry in entries if (entry.file.get("content") or DATA) == content]
 
     # -- files ----------------------------------------------------------------------------------------------------------
 
     def _files(
         self,
-        entries: Sequence[_Entry],
+        entries: Sequence[_LiveEntry],
         columns: pa.Schema,
         partitioning: Partitioning,
         known: Mapping[int, Spec],
         specs: Sequence[Mapping],
     ) -> list[ForeignFile]:
         vectors = self._vectors(entries)
-        values = _Values(columns, partitioning, specs)
+        values = _PartitionValues(columns, partitioning, specs)
         floats = [types.field_id(field) for field in columns if pa.types.is_floating(field.type)]
         found = []
         for entry in self._of(entries, DATA):
@@ -301,7 +301,7 @@ class _Reader:
             )
         return found
 
-    def _vectors(self, entries: Sequence[_Entry]) -> dict[str, tuple[int, ForeignVector]]:
+    def _vectors(self, entries: Sequence[_LiveEntry]) -> dict[str, tuple[int, ForeignVector]]:
         """The vector of each data file, by the address of the file as in the metadata, with its sequence number."""
         found: dict[str, tuple[int, ForeignVector]] = {}
         for entry in self._of(entries, POSITION_DELETES):
@@ -329,7 +329,7 @@ class _Reader:
         return [field for id, field in found.items() if id not in map(types.field_id, columns)]
 
 
-def _format(entry: _Entry) -> str:
+def _format(entry: _LiveEntry) -> str:
     return entry.file["file_format"].lower()
 
 
@@ -340,7 +340,7 @@ def _refuse_encrypted(key: object, where: str) -> None:
         )
 
 
-class _Values:
+class _PartitionValues:
     """Partition values as lsmlake holds them, by the id of the field."""
 
     def __init__(self, columns: pa.Schema, partitioning: Partitioning, specs: Sequence[Mapping]) -> None:

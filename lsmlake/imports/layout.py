@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from lsmlake.files.parquet_facts import Leaf, ParquetFacts
+from lsmlake.files.parquet_facts import ParquetFacts, ParquetLeaf
 from lsmlake.iceberg.schemas import promotes
 from lsmlake.imports.foreign import ForeignFile
 from lsmlake.lsm.merge.rule import OldRow
@@ -88,7 +88,7 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
         yield f"statistics of column {found[0]!r} leave out a NaN"
 
 
-def _leaves_by_column(facts: ParquetFacts) -> list[list[Leaf]]:
+def _leaves_by_column(facts: ParquetFacts) -> list[list[ParquetLeaf]]:
     found, start = [], 0
     for field in facts.columns:
         stop = start + _leaf_count(field.type)
@@ -101,7 +101,7 @@ def _leaf_count(type_: pa.DataType) -> int:
     return sum(_leaf_count(type_.field(i).type) for i in range(type_.num_fields)) or 1
 
 
-def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[Leaf]) -> str | None:
+def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[ParquetLeaf]) -> str | None:
     """How a column is stored in a way that not every reader reads as the column wanted; None: all do."""
     if any(leaf.physical == "INT96" for leaf in leaves):
         return "as INT96"

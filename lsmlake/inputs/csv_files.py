@@ -22,7 +22,7 @@ import pyarrow.csv as csv
 from lsmlake.errors import InvalidData, LakeError, Wording
 from lsmlake.inputs import text_files
 from lsmlake.inputs.file_options import FileOptions
-from lsmlake.inputs.text_files import Text
+from lsmlake.inputs.text_files import TextFile
 from lsmlake.kernels.csv_quotes import QuoteCheck
 
 _DELIMITERS = ",", ";", "\t", "|"
@@ -63,7 +63,7 @@ class CsvFile:
     """A CSV file and how it is read. `recognised`: what was not the default, for reports. `names`: of the columns, if no line of
     the file has them. `quoted_nulls`: a null word in quotes is null in columns of texts, too."""
 
-    text: Text
+    text: TextFile
     delimiter: str
     null_values: tuple[str, ...] = ()
     recognised: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class CsvFile:
     def _open(
         self, convert: csv.ConvertOptions | None = None, *, block: int | None = None, **reading: object
     ) -> csv.CSVStreamingReader:
-        source = pa.PythonFile(_Checked(self.text, self.delimiter), mode="r")
+        source = pa.PythonFile(_CheckedBytes(self.text, self.delimiter), mode="r")
         parsing = csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
         return csv.open_csv(
             source, csv.ReadOptions(column_names=self.names, block_size=block or _BLOCK_BYTES, **reading), parsing, convert
@@ -277,10 +277,10 @@ class CsvFile:
             return None if before is None else before + 1
 
 
-class _Checked:
+class _CheckedBytes:
     """The bytes of a CSV file for PyArrow. Raises InvalidData for quotes that it would read wrongly."""
 
-    def __init__(self, text: Text, delimiter: str) -> None:
+    def __init__(self, text: TextFile, delimiter: str) -> None:
         self._text, self._stream = text, text.open()
         self._check, self._lines, self._opened_line = QuoteCheck(delimiter), 1, 1
         self.closed = False
@@ -312,7 +312,7 @@ class _Checked:
 
 
 class _Raw(io.RawIOBase):
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: TextFile) -> None:
         self._stream = text.open()
 
     def readable(self) -> bool:
@@ -345,7 +345,7 @@ def _made_up(names: list[str]) -> list[str]:
     return [f"_c{number}" for number, name in enumerate(names) if not name.strip()]
 
 
-def _delimiter(text: Text, default: str) -> str:
+def _delimiter(text: TextFile, default: str) -> str:
     try:
         with text.open() as stream:
             sample = stream.read(_SAMPLE_BYTES)

@@ -29,7 +29,7 @@ _SHOWN = 60
 """Bytes of a line in an error."""
 
 
-class Text(NamedTuple):
+class TextFile(NamedTuple):
     """A text file. `marked`: a byte order mark tells the encoding."""
 
     path: str
@@ -84,7 +84,7 @@ class Text(NamedTuple):
         )
 
 
-def opened(path: str, encoding: str | None) -> Text:
+def opened(path: str, encoding: str | None) -> TextFile:
     """A text file; `encoding`: None: recognised. Raises InvalidData, OSError."""
     with _decompressed(path) as stream:
         begin = stream.read(1024)
@@ -104,7 +104,7 @@ def opened(path: str, encoding: str | None) -> Text:
                     sql=f"give FORMAT_OPTIONS ('encoding' = '{name}') if it is text in UTF-16",
                 ),
             )
-        return Text(path, encoding or UTF_8, False)
+        return TextFile(path, encoding or UTF_8, False)
     if encoding is not None and not encoding.startswith(mark[1]):
         raise InvalidData(
             f"the byte order mark of the file is that of {mark[1].upper()}",
@@ -113,7 +113,7 @@ def opened(path: str, encoding: str | None) -> Text:
             found=f"encoding={encoding!r}",
             cure=Wording("leave the encoding out: the mark tells it", command="leave --encoding out: the mark tells it"),
         )
-    return Text(path, mark[1], True)
+    return TextFile(path, mark[1], True)
 
 
 def _decompressed(path: str) -> pa.NativeFile:

@@ -177,7 +177,7 @@ def _files(meta: Metadata, target: Metadata, snapshot: Snapshot) -> Iterator[Cop
     live = meta.manifests.live(snapshot, meta.schemas.of(snapshot))
     sums = zip(live["bytes"].to_pylist(), live["checksum"].to_pylist(), strict=True)
     for path, (size, checksum) in zip(data_of(meta, live).values(), sums, strict=True):
-        yield copied(path, None if checksum is None else Sum(size, checksum))
+        yield copied(path, None if checksum is None else FileSum(size, checksum))
     for path in indexes_of(meta, live).values():
         yield copied(path, None, partial(unwrap, file_index.KIND))
     for name in {ref.puffin for ref in meta.manifests.vector_refs(snapshot).values()}:
@@ -202,7 +202,7 @@ def _publish(meta: Metadata, target: Metadata, snapshot: Snapshot | None, name: 
 _CHUNK_BYTES = 1 << 23
 
 
-class Sum(NamedTuple):
+class FileSum(NamedTuple):
     """The size of a file and the CRC-32 of its content."""
 
     bytes: int
@@ -218,7 +218,7 @@ class CopiedFile(NamedTuple):
 
     source: str
     target: str
-    sum: Sum | None = None
+    sum: FileSum | None = None
     check: Callable[[bytes, str], object] | None = None
 
 
@@ -236,7 +236,7 @@ def copy_file(source: Storage, target: Storage, file: CopiedFile, there: int | N
     if there == expected.bytes and _sum_at(target, file.target) == expected:
         return Outcome(expected.bytes, True)
     with reading(file.source), source.read(file.source) as content, target.write(file.target) as sink:
-        found = Sum(0, 0)
+        found = FileSum(0, 0)
         for chunk in _chunks(content):
             sink.write(chunk)
             found = _added(found, chunk)
@@ -253,18 +253,18 @@ def copy_file(source: Storage, target: Storage, file: CopiedFile, there: int | N
     return Outcome(expected.bytes, False)
 
 
-def _sum_of_source(source: Storage, file: CopiedFile) -> Sum:
+def _sum_of_source(source: Storage, file: CopiedFile) -> FileSum:
     if file.check is None:
         with reading(file.source):
             return _sum_at(source, file.source)
     with reading(file.source):
         data = read_bytes(source, file.source)
     file.check(data, file.source)
-    return _added(Sum(0, 0), data)
+    return _added(FileSum(0, 0), data)
 
 
-def _sum_at(storage: Storage, path: str) -> Sum:
-    found = Sum(0, 0)
+def _sum_at(storage: Storage, path: str) -> FileSum:
+    found = FileSum(0, 0)
     with storage.read(path) as content:
         for chunk in _chunks(content):
             found = _added(found, chunk)
@@ -276,5 +276,5 @@ def _chunks(content: pa.NativeFile) -> Iterator[bytes]:
         yield chunk
 
 
-def _added(sum_: Sum, chunk: bytes) -> Sum:
-    return Sum(sum_.bytes + len(chunk), zlib.crc32(chunk, sum_.checksum))
+def _added(sum_: FileSum, chunk: bytes) -> FileSum:
+    return FileSum(sum_.bytes + len(chunk), zlib.crc32(chunk, sum_.checksum))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.published import Kept, is_published
+from lsmlake.iceberg.published import KeptMetadata, is_published
 from lsmlake.options.table_options import Options
 from lsmlake.retention.partition_expiry import expire_partitions, is_check_due
 from lsmlake.retention.retention import snapshot_retention
@@ -54,7 +54,7 @@ class IcebergMetadata(CommitFollower):
         mirror.bring_up_to_date(meta)
 
     def references(self, meta: Metadata) -> Callable[[], Iterable[str]]:
-        return Kept(meta).new
+        return KeptMetadata(meta).new
 
 
 class PartitionExpiry(CommitFollower):

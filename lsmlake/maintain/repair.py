@@ -115,14 +115,14 @@ def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow
     if rule.old_row is not OldRow.MERGED:
         return []
     found: list[BadRow] = []
-    bucket = _Bucket(files, rule, state, action, files.meta.vectors.read(state.vectors, state.files))
+    bucket = _ExaminedBucket(files, rule, state, action, files.meta.vectors.read(state.vectors, state.files))
     for section in sections(state.files):
         for _ in merge_windows(_runs(bucket, section.files), schema.key, partial(_inspect, bucket, found)):
             pass
     return found
 
 
-class _Bucket(NamedTuple):
+class _ExaminedBucket(NamedTuple):
     """The examined bucket, and the action for bad rows."""
 
     files: BucketFiles
@@ -159,7 +159,7 @@ class _Bucket(NamedTuple):
         return [name for name in self.schema.columns.names if name not in fixed]
 
 
-def _runs(bucket: _Bucket, files: Sequence[DataFile]) -> list[RunReader]:
+def _runs(bucket: _ExaminedBucket, files: Sequence[DataFile]) -> list[RunReader]:
     """The live rows of the files as sorted runs, oldest first, each row with its file and position."""
     numbers = {file.name: number for number, file in enumerate(bucket.state.files)}
     ordered = sorted(files, key=lambda file: (recency(file), file.min_key), reverse=True)
@@ -182,7 +182,7 @@ def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[st
             yield live_rows(Chunk(start, table.append_column(_POSITION, pa.array(positions))), vectors.get(file.name, EMPTY))
 
 
-def _inspect(bucket: _Bucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
+def _inspect(bucket: _ExaminedBucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
     """Merge a window and add its bad rows to `found`. Returns an empty table, because `merge_windows` expects a table."""
     mended: set[tuple[str, int]] = set()
     while error := bucket.refusal([piece.drop_columns(_PLACE) for piece in pieces]):
@@ -218,7 +218,7 @@ def _rows_of(key: pa.Table, pieces: Sequence[pa.Table]) -> list[pa.Table]:
     return found
 
 
-def _bad_rows_of_key(bucket: _Bucket, rows: Sequence[pa.Table]) -> list[BadRow]:
+def _bad_rows_of_key(bucket: _ExaminedBucket, rows: Sequence[pa.Table]) -> list[BadRow]:
     """Of the rows of one key, oldest first, those that cannot be merged with the rows before them, as repaired."""
     kept, bad = [], []
     for row in rows:
@@ -244,7 +244,7 @@ def _bad_rows_of_key(bucket: _Bucket, rows: Sequence[pa.Table]) -> list[BadRow]:
     return bad
 
 
-def _only(bucket: _Bucket, row: pa.Table, column: str) -> pa.Table:
+def _only(bucket: _ExaminedBucket, row: pa.Table, column: str) -> pa.Table:
     """The row with null in every combined column but one."""
     return _nulled(row, [name for name in bucket.combined if name != column], np.array([True]))
 

@@ -45,7 +45,7 @@ ZSTD = "zstd"
 
 
 @dataclass(frozen=True)
-class FileOptions:
+class DataFileOptions:
     target_bytes: int = option(
         "target-file-size", positive_size, 128 << 20, "size at which a data file is closed and the next one begins"
     )
@@ -80,7 +80,7 @@ class Options:
     write: WriteOptions
     isolation: IsolationOptions
     read: ReadOptions
-    files: FileOptions
+    files: DataFileOptions
     index: IndexOptions
     compaction: CompactionOptions
     appends: AppendOptions

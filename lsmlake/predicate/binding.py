@@ -68,7 +68,7 @@ def from_sqlglot(
     except ValueError as error:
         raise Unsupported("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
     try:
-        return _Reader(schema, session, text, names).predicate(node)
+        return _Binder(schema, session, text, names).predicate(node)
     except RecursionError as error:
         raise InvalidQuery("the predicate is nested too deeply", where=_shown(text), cure="use fewer parentheses") from error
 
@@ -77,7 +77,7 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
 
 
-class _Reader:
+class _Binder:
     def __init__(self, schema: pa.Schema, zone: tzinfo, text: str, names: Sequence[str]) -> None:
         self.schema, self.zone, self.text = schema, zone, text
         self.names, self.columns = {name.lower() for name in names}, {name.lower() for name in schema.names}

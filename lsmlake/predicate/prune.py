@@ -60,7 +60,7 @@ class _May(NamedTuple):
     null: np.ndarray
 
 
-class _Range(NamedTuple):
+class _FileRange(NamedTuple):
     """For each file, bounds in the form of `ordered` (null = unknown), and whether it may have values and nulls."""
 
     low: pa.Array | pa.Scalar
@@ -69,7 +69,7 @@ class _Range(NamedTuple):
     null: np.ndarray
 
 
-class _Files(NamedTuple):
+class _FileFacts(NamedTuple):
     stats: Mapping[str, ColumnBounds]
     rows: np.ndarray
 
@@ -79,17 +79,17 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.
 
     The bounds of a column that `stats` lacks are unknown. O(N x nodes); an IN list costs one binary search per file.
     """
-    return _may(predicate, _Files(stats, np.asarray(rows))).true
+    return _may(predicate, _FileFacts(stats, np.asarray(rows))).true
 
 
 def reach(column: Column, values: pa.Array, bounds: ColumnBounds) -> tuple[np.ndarray, np.ndarray]:
     """Returns for each file the half-open range of `values`, ascending in the form of `ordered`, that lie within its bounds."""
-    return _reach(_range(column, column.type, _Files({column.path[0]: bounds}, np.zeros(len(bounds.min)))), values)
+    return _reach(_range(column, column.type, _FileFacts({column.path[0]: bounds}, np.zeros(len(bounds.min)))), values)
 
 
 def must_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.ndarray) -> np.ndarray:
     """Returns one bool for each of N files: True only if every row of the file makes the predicate TRUE."""
-    may = _may(predicate, _Files(stats, np.asarray(rows)))
+    may = _may(predicate, _FileFacts(stats, np.asarray(rows)))
     return ~(may.false | may.null)
 
 
@@ -108,7 +108,7 @@ def key_values(predicate: Predicate, columns: Sequence[str]) -> dict[str, list] 
     return {name: sorted(bound[name]) for name in columns} if bound.keys() >= set(columns) else None
 
 
-def _may(predicate: Predicate, files: _Files) -> _May:
+def _may(predicate: Predicate, files: _FileFacts) -> _May:
     match predicate:
         case Constant(value):
             return _May(*(np.full(len(files.rows), value is outcome) for outcome in (True, False, None)))
@@ -145,22 +145,22 @@ def _or(a: _May, b: _May) -> _May:
     return _May(a.true | b.true, a.false & b.false, (a.null & (b.null | b.false)) | (b.null & a.false))
 
 
-def _range(column: Column, kind: pa.DataType, files: _Files) -> _Range:
+def _range(column: Column, kind: pa.DataType, files: _FileFacts) -> _FileRange:
     bounds = files.stats.get(column.path[0]) if len(column.path) == 1 else None
     count = len(files.rows)
     if bounds is None:
         unknown = pa.nulls(count, literals([], kind).type)
-        return _Range(unknown, unknown, np.ones(count, bool), np.ones(count, bool))
+        return _FileRange(unknown, unknown, np.ones(count, bool), np.ones(count, bool))
     nulls = pa.array(bounds.nulls) if isinstance(bounds.nulls, np.ndarray) else bounds.nulls
     counts = nulls.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     low, high = (ordered(side, kind) for side in (bounds.min, bounds.max))
-    return _Range(low, high, counts < files.rows, counts != 0)
+    return _FileRange(low, high, counts < files.rows, counts != 0)
 
 
-def _compare(op: str, left: Column, right: Column | Literal, files: _Files) -> _May:
+def _compare(op: str, left: Column, right: Column | Literal, files: _FileFacts) -> _May:
     if isinstance(right, Literal):
         a, value = _range(left, left.type, files), literals([right.value], left.type)[0]
-        b = _Range(value, value, np.True_, np.False_)
+        b = _FileRange(value, value, np.True_, np.False_)
     else:
         kind = common_type(left.type, right.type)
         a, b = _range(left, kind, files), _range(right, kind, files)
@@ -168,7 +168,7 @@ def _compare(op: str, left: Column, right: Column | Literal, files: _Files) -> _
     return _May(value & _room(op, a, b), value & _room(NEGATED[op], a, b), a.null | b.null)
 
 
-def _room(op: str, a: _Range, b: _Range) -> np.ndarray:
+def _room(op: str, a: _FileRange, b: _FileRange) -> np.ndarray:
     """Flags files whose bounds allow the comparison `a op b` to be true."""
     match op:
         case "<":
@@ -187,14 +187,14 @@ def _unless_known(possible: pa.Array) -> np.ndarray:
     return possible.fill_null(True).to_numpy(zero_copy_only=False)
 
 
-def _in(found: _Range, values: pa.Array) -> _May:
+def _in(found: _FileRange, values: pa.Array) -> _May:
     first, end = _reach(found, values.take(pc.sort_indices(values)))
     some = first < end
     same = pc.and_kleene(pc.equal(found.low, found.high), pc.is_in(found.low, value_set=values))
     return _May(found.value & some, found.value & _unless_known(pc.invert(same)), found.null)
 
 
-def _reach(found: _Range, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def _reach(found: _FileRange, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     low, high = found.low.fill_null(values[0]), found.high.fill_null(values[-1])
     steps = _sortable(values)
     return np.searchsorted(steps, _sortable(low), "left"), np.searchsorted(steps, _sortable(high), "right")
@@ -206,7 +206,7 @@ def _sortable(values: pa.Array) -> np.ndarray:
     return as_integers(values).to_numpy(zero_copy_only=False)
 
 
-def _like(found: _Range, prefix: str, rest: str) -> _May:
+def _like(found: _FileRange, prefix: str, rest: str) -> _May:
     starts = pc.less_equal(pc.utf8_slice_codeunits(found.low, 0, len(prefix)), prefix)
     some = _unless_known(starts) & _unless_known(pc.greater_equal(found.high, prefix))
     fails = np.ones(len(some), bool)

@@ -22,7 +22,7 @@ from lsmlake.extras import need
 from lsmlake.interruption import exported
 from lsmlake.predicate.expression import matching, needed_columns
 from lsmlake.predicate.in_duckdb import value
-from lsmlake.read.native import Direct, Source, Stored, Stream
+from lsmlake.read.native import Direct, NativeSource, Stored, Stream
 from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.defaults import INITIAL, default_of
@@ -32,7 +32,7 @@ _ZERO_ROWS_MAX = 1 << 28
 """Rows whose bitmaps of zeros are 32 MB."""
 
 
-def relation(connection, source: Source, rows_of=None):  # the types belong to an optional package
+def relation(connection, source: NativeSource, rows_of=None):  # the types belong to an optional package
     """A relation with the columns of the plan, of a connection of DuckDB or of the module's default connection.
 
     Args:
@@ -100,7 +100,7 @@ class _Scanner(NamedTuple):
         return pa.RecordBatchReader.from_batches(pa.schema(fields), (part for rows in tables for part in rows.to_batches()))
 
 
-def _scans(connection, source: Source, stored: Stored, files: Sequence[Direct]) -> list:
+def _scans(connection, source: NativeSource, stored: Stored, files: Sequence[Direct]) -> list:
     """Relations over the live rows of files with the same fields."""
     columns, select = source.plan.columns, _selected(source, stored)
     masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
@@ -133,7 +133,7 @@ def _bitmap(file: Direct) -> bytes:
     return np.packbits(file.dead.dead_mask(0, file.rows)).tobytes()
 
 
-def _selected(source: Source, stored: Stored) -> str:
+def _selected(source: NativeSource, stored: Stored) -> str:
     """What to select from files with these fields."""
     fields = map(source.plan.schema.columns.field, source.plan.columns)
     return ", ".join(f"{_item(old, field)} AS {quoted(field.name)}" for old, field in zip(stored, fields, strict=True))

@@ -17,7 +17,7 @@ import numpy as np
 
 from lsmlake.extras import need
 from lsmlake.predicate.in_polars import by_name
-from lsmlake.read.native import Direct, Source, Stored, Stream
+from lsmlake.read.native import Direct, NativeSource, Stored, Stream
 from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import constant, is_evolved
 
@@ -25,12 +25,12 @@ _DEAD_ROWS_MAX = 1 << 18
 """Dead rows of one scan, unless one file has more."""
 
 
-def lazy_frame(source: Source, limit: int | None = None):  # the type belongs to an optional package
+def lazy_frame(source: NativeSource, limit: int | None = None):  # the type belongs to an optional package
     """A LazyFrame with the columns of the plan. `limit`: rows that are enough; there may be more."""
     return source.kept(("polars", limit), lambda: _made(source, limit), dead_row_bytes=4)
 
 
-def _made(source: Source, limit: int | None):
+def _made(source: NativeSource, limit: int | None):
     pl = need("polars", "to_polars()")
     empty = pl.from_arrow(output_schema(source.plan).empty_table())
     parts = [part for stored, files in source.by_fields().items() for part in _scans(source, stored, files, limit)]
@@ -58,7 +58,7 @@ def streamed(stream: Stream):
     return plugins.register_io_source(batches, schema=pl.from_arrow(stream.schema.empty_table()).schema)
 
 
-def _scans(source: Source, stored: Stored, files: Sequence[Direct], limit: int | None) -> Iterator[object]:
+def _scans(source: NativeSource, stored: Stored, files: Sequence[Direct], limit: int | None) -> Iterator[object]:
     pl = need("polars", "to_polars()")
     items = _items(source, stored)
     number = "#" * (1 + max((len(field.name) for field in stored if field is not None), default=0))
@@ -99,7 +99,7 @@ def _parquet(files: Sequence[Direct], **settings: object):
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False, **others, **settings)
 
 
-def _items(source: Source, stored: Stored) -> list[object]:
+def _items(source: NativeSource, stored: Stored) -> list[object]:
     """The columns of the plan that are not columns of files with these fields, as they are."""
     pl = need("polars", "to_polars()")
     made = []

@@ -55,7 +55,7 @@ class Indexed(NamedTuple):
     step: str
 
 
-class Rows(NamedTuple):
+class RowsOfFile(NamedTuple):
     """The rows of a file that may match.
 
     Attributes:
@@ -67,9 +67,9 @@ class Rows(NamedTuple):
     flags: Callable[[], np.ndarray] | None = None
 
 
-_NO_ROW = Rows(False)
-_ANY_ROW = Rows(True)
-Test = Callable[[FileIndex, int], Rows]
+_NO_ROW = RowsOfFile(False)
+_ANY_ROW = RowsOfFile(True)
+Test = Callable[[FileIndex, int], RowsOfFile]
 """(The index of a file, the number of the file among all entries) -> its rows that may match."""
 
 
@@ -82,10 +82,10 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
     if not indexed:
         return None
     bounds = exact_bounds(table, schema, {*index.bloom_columns} & indexed)
-    test = _of(predicate, Columns(schema, indexed, bounds))
+    test = _of(predicate, IndexedColumns(schema, indexed, bounds))
     if test is None:
         return None
-    by_key = _of(predicate, Columns(schema, indexed & {*schema.primary_key}, bounds))
+    by_key = _of(predicate, IndexedColumns(schema, indexed & {*schema.primary_key}, bounds))
     has_index = pc.or_(pc.is_valid(table["index"]), pc.is_valid(table["index_bytes"])).to_numpy()
     levels = table["level"].to_numpy()
     tested = np.flatnonzero(matches & has_index & ((levels > 0) | (by_key is not None)))
@@ -110,7 +110,7 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
     return Indexed(left & keys, keys, f"indexes ({len(unreadable)} unreadable)" if unreadable else "indexes")
 
 
-class Columns(NamedTuple):
+class IndexedColumns(NamedTuple):
     """The columns `names` of a schema have indexes that may be used. `bounds`: of some of them, in all files."""
 
     schema: Schema
@@ -118,7 +118,7 @@ class Columns(NamedTuple):
     bounds: Mapping[str, ColumnBounds]
 
 
-def _of(predicate: Predicate, columns: Columns) -> Test | None:
+def _of(predicate: Predicate, columns: IndexedColumns) -> Test | None:
     """The test by the indexes of the columns; None: they exclude nothing."""
     needed = predicate.columns
     if len(needed) == 1:
@@ -146,28 +146,28 @@ def _by_column(children: Iterable[Predicate]) -> Iterator[Predicate]:
     yield from (and_(*group) for group in groups.values())
 
 
-def _all(parts: Collection[Rows]) -> Rows:
+def _all(parts: Collection[RowsOfFile]) -> RowsOfFile:
     if not all(part.some for part in parts):
         return _NO_ROW
     exact = [part.flags for part in parts if part.flags is not None]
     if len(exact) < 2:
-        return Rows(True, *exact)
+        return RowsOfFile(True, *exact)
     found = reduce(np.logical_and, (flags() for flags in exact))
-    return Rows(bool(found.any()), lambda: found)
+    return RowsOfFile(bool(found.any()), lambda: found)
 
 
-def _any(parts: Collection[Rows]) -> Rows:
+def _any(parts: Collection[RowsOfFile]) -> RowsOfFile:
     parts = [part for part in parts if part.some]
     if not parts or any(part.flags is None for part in parts):
         return _ANY_ROW if parts else _NO_ROW
-    return Rows(True, lambda: reduce(np.logical_or, (part.flags() for part in parts)))
+    return RowsOfFile(True, lambda: reduce(np.logical_or, (part.flags() for part in parts)))
 
 
-def _of_column(predicate: Predicate, name: str, columns: Columns) -> Test:
+def _of_column(predicate: Predicate, name: str, columns: IndexedColumns) -> Test:
     number, kind = columns.schema.field_ids()[name], columns.schema.plain_columns.field(name).type
     group, by_filter = family(kind), _by_filter(predicate, columns.bounds.get(name))
 
-    def test(index: FileIndex, file: int) -> Rows:
+    def test(index: FileIndex, file: int) -> RowsOfFile:
         values, one = index.values.get(number), index.filters.get(number)
         if values is not None and values.family == group:
             return _by_value(predicate, name, kind, values)
@@ -178,7 +178,7 @@ def _of_column(predicate: Predicate, name: str, columns: Columns) -> Test:
     return test
 
 
-def _by_value(predicate: Predicate, name: str, kind: pa.DataType, index: ValueIndex) -> Rows:
+def _by_value(predicate: Predicate, name: str, kind: pa.DataType, index: ValueIndex) -> RowsOfFile:
     try:
         values = index.values_and_null(kind)
     except pa.ArrowException:  # no value of the type: the index is not of this file
@@ -186,7 +186,7 @@ def _by_value(predicate: Predicate, name: str, kind: pa.DataType, index: ValueIn
     wanted = evaluate(predicate, pa.table({name: values}))
     if not (wanted[:-1].any() or (index.nulls and wanted[-1])):
         return _NO_ROW
-    return Rows(True, lambda: index.rows_of(wanted))
+    return RowsOfFile(True, lambda: index.rows_of(wanted))
 
 
 def _by_filter(predicate: Predicate, bounds: ColumnBounds | None) -> Callable[[BloomFilter, int], bool] | None:

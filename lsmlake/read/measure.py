@@ -55,7 +55,7 @@ def measure(plan: Plan, columns: Iterable[str]) -> Measured:
     named = list(columns)
     if not named:
         return Measured(count(plan), {})
-    rows, running = 0, {name: _Column(plan.schema.plain_columns.field(name).type) for name in named}
+    rows, running = 0, {name: _ColumnMeasures(plan.schema.plain_columns.field(name).type) for name in named}
     for table in read_plan(plan):
         rows += table.num_rows
         for name, column in running.items():
@@ -63,7 +63,7 @@ def measure(plan: Plan, columns: Iterable[str]) -> Measured:
     return Measured(rows, {name: column.measured() for name, column in running.items()})
 
 
-class _Column:
+class _ColumnMeasures:
     """The measures of a column, so far."""
 
     def __init__(self, type_: pa.DataType) -> None:

@@ -61,7 +61,7 @@ class Direct(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class NativeSource:
     """How the rows of a plan are read: `direct` by the engine, `level0` from memory, and `streamed` by PyArrow.
 
     Plans with the same `key` read the same columns of the same immutable files.
@@ -132,14 +132,14 @@ def _batches(plan: Plan) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(output_schema(plan), batches)
 
 
-def source_of(plan: Plan) -> Source:
+def source_of(plan: Plan) -> NativeSource:
     """Finds the dead rows of all files, and merges the rows at level 0."""
     key = _key(plan)
-    known: Source | None = plan.version.meta.files.cache.known((Source, key))
+    known: NativeSource | None = plan.version.meta.files.cache.known((NativeSource, key))
     if known is not None:
         return replace(known, plan=plan)
     found = _found(plan, key)
-    return found.kept(Source, lambda: found, dead_row_bytes=2)
+    return found.kept(NativeSource, lambda: found, dead_row_bytes=2)
 
 
 def _key(plan: Plan) -> Hashable:
@@ -153,7 +153,7 @@ def _key(plan: Plan) -> Hashable:
     return plan.version.meta.paths.root, plan.schema.id, plan.columns, names
 
 
-def _found(plan: Plan, key: Hashable) -> Source:
+def _found(plan: Plan, key: Hashable) -> NativeSource:
     version = plan.version
     direct: list[Direct] = []
     level0: list[pa.Table] = []
@@ -182,7 +182,7 @@ def _found(plan: Plan, key: Hashable) -> Source:
             names = {file.name for file in files}
             streamed.append(replace(split, files=tuple(file for file in split.files if file.name not in names)))
     check_footers(version, [file.of for file in direct])
-    return Source(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)), key)
+    return NativeSource(plan, tuple(direct), tuple(level0), replace(plan, splits=tuple(streamed)), key)
 
 
 def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | None:

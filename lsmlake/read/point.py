@@ -49,14 +49,14 @@ def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
     """Chooses how distinct keys are read: the lookups; None if a scan of the files that can hold them is cheaper."""
     schema = version.schema
     columns, nested = len(schema.columns), any(map(pa.types.is_nested, schema.columns.types))
-    if not lookups_are_cheaper(keys.num_rows, Files(version.snapshot.total_rows, 0, columns, nested)):
+    if not lookups_are_cheaper(keys.num_rows, KeyedFiles(version.snapshot.total_rows, 0, columns, nested)):
         return None
     by_bucket = _by_bucket(version, keys)
     states = _states(version, by_bucket)
     found = [Lookup(states[bucket], by_bucket[bucket]) for bucket in by_bucket if bucket in states]
     files = [file for lookup in found for file in lookup.state.files]
     paged = sum(file.rows for file in files if file.bytes > version.meta.env.limits.stream_buffer_bytes)
-    return found if lookups_are_cheaper(keys.num_rows, Files(sum(f.rows for f in files), paged, columns, nested)) else None
+    return found if lookups_are_cheaper(keys.num_rows, KeyedFiles(sum(f.rows for f in files), paged, columns, nested)) else None
 
 
 def rows_by_lookup(version: Version, found: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -90,7 +90,7 @@ def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, 
     return {bucket: states[0] for bucket, states in found.items() if states}
 
 
-class _Hits(NamedTuple):
+class _PointHits(NamedTuple):
     file: DataFile
     positions: list[int]
 
@@ -126,19 +126,19 @@ class _Finder:
         read = partial(self.files.rows_at, file, positions, columns)
         return self.files.meta.files.cache.get(key, read, lambda row: row.get_total_buffer_size() + _CELL_BYTES * len(columns))
 
-    def _is_answer(self, hits: Sequence[_Hits]) -> bool:
+    def _is_answer(self, hits: Sequence[_PointHits]) -> bool:
         """Whether no merge is needed, because there is one row, it is of kind +I, and no retained delete can ignore it."""
         if len(hits) != 1 or len(hits[0].positions) != 1 or (self.state.retained and not hits[0].file.level):
             return False
         return not hits[0].file.delete_rows or (self.vectors and hits[0].file.level > 0)
 
-    def _hits(self, key: Key, rule: MergeRule) -> list[_Hits]:
+    def _hits(self, key: Key, rule: MergeRule) -> list[_PointHits]:
         """Where the row of a key is, or the rows that its row is made of, newest file first."""
         reached = [file for file in self.ordered if file.min_key <= key.values <= file.max_key]
         if self.files.meta.env.storage.at_once > 1:  # what the search needs is cached, also of files that it may not need
             self.files.meta.env.side_by_side([partial(self._open, key, file) for file in reached])
         if not self.vectors:
-            found = (_Hits(file, self.files.positions(key, file)) for file in reached)
+            found = (_PointHits(file, self.files.positions(key, file)) for file in reached)
             return [hits for hits in found if hits.positions]
         hits = []
         for file in reached:
@@ -149,7 +149,7 @@ class _Finder:
                 vector = _vector(self.files, self.state, file)
                 positions = [position for position in positions if position not in vector]
             if positions:
-                hits.append(_Hits(file, positions))
+                hits.append(_PointHits(file, positions))
                 if file.level:
                     break
         return hits
@@ -192,7 +192,7 @@ _VALUE_US = 0.012  # decodes a value in a scan
 _GROUP_ROWS = 1 << 17
 
 
-class Files(NamedTuple):
+class KeyedFiles(NamedTuple):
     """The files that can hold the keys. `rows`: of all; `paged`: of those that are not kept in memory as a whole. `columns`: how
     many the table has; `nested`: whether one of them is, so that row groups must be read."""
 
@@ -202,12 +202,12 @@ class Files(NamedTuple):
     nested: bool
 
 
-def lookups_are_cheaper(keys: int, files: Files) -> bool:
+def lookups_are_cheaper(keys: int, files: KeyedFiles) -> bool:
     """Whether lookups of distinct keys take less time than a scan of the files that filters by them."""
     return _lookups_us(keys, files) <= _PLAN_US + files.rows * files.columns * _VALUE_US
 
 
-def _lookups_us(keys: int, files: Files) -> float:
+def _lookups_us(keys: int, files: KeyedFiles) -> float:
     if not files.paged:
         return keys * _KEY_US
     paged_keys = keys * files.paged / files.rows

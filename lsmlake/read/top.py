@@ -30,7 +30,7 @@ class _Descending(tuple):
     __lt__, __le__, __gt__, __ge__ = tuple.__gt__, tuple.__ge__, tuple.__lt__, tuple.__le__
 
 
-class _Unit(NamedTuple):
+class _ReadUnit(NamedTuple):
     """Files that are read together: one, or those of a split that must be merged. In the order asked for, their rows lie between
     `first` and `last`; `rows` of them are certain."""
 
@@ -96,20 +96,20 @@ def _first_of(plan: Plan, split: Split, limit: int, order: KeyOrder) -> Iterator
             return
 
 
-def _units(plan: Plan, order: KeyOrder, decided: Collection[str] | None) -> Iterator[_Unit]:
+def _units(plan: Plan, order: KeyOrder, decided: Collection[str] | None) -> Iterator[_ReadUnit]:
     """`decided`: the files whose rows all match the predicate; None: all."""
     for split in plan.splits:
         if split.level0 or split.merged:  # how many rows a merge leaves is not known
             files = (*split.files, *split.level0, *split.merged)
             ends = [_key(plan, split.bucket, key, order) for file in files for key in (file.min_key, file.max_key)]
-            yield _Unit(split, min(ends), max(ends), 0)
+            yield _ReadUnit(split, min(ends), max(ends), 0)
             continue
         for file in split.files:
             vectors = {file.name: split.vectors[file.name]} if file.name in split.vectors else {}
             ends = [_key(plan, split.bucket, key, order) for key in (file.min_key, file.max_key)]
             rows = file.rows - sum(ref.cardinality for ref in vectors.values())
             sure = decided is None or file.name in decided
-            yield _Unit(replace(split, files=(file,), vectors=vectors), min(ends), max(ends), rows if sure else 0)
+            yield _ReadUnit(replace(split, files=(file,), vectors=vectors), min(ends), max(ends), rows if sure else 0)
 
 
 def _key(plan: Plan, bucket: Bucket, key: tuple, order: KeyOrder) -> tuple:

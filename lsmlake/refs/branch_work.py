@@ -10,15 +10,15 @@
 from __future__ import annotations
 
 from lsmlake.errors import CommitConflict, InvalidQuery, TableNotFound, Wording
-from lsmlake.format.branch import DELETE, FORWARD, RENAME, BranchInfo, Work
-from lsmlake.tables.branches import State
+from lsmlake.format.branch import DELETE, FORWARD, RENAME, BranchInfo, BranchWork
+from lsmlake.tables.branches import BranchState
 from lsmlake.tables.metadata import Metadata
 
 _DOING = {FORWARD: "forwarded to", RENAME: "renamed", DELETE: "deleted"}
 _TAKEN = Wording("choose another name; delete_branch() removes a branch", command="choose another name, or delete that branch")
 
 
-def begin(meta: Metadata, name: str, info: BranchInfo, state: State, work: Work) -> State | None:
+def begin(meta: Metadata, name: str, info: BranchInfo, state: BranchState, work: BranchWork) -> BranchState | None:
     """Steps 2 and 3. None: the branch has changed, begin anew.
 
     Raises:
@@ -43,7 +43,7 @@ def begin(meta: Metadata, name: str, info: BranchInfo, state: State, work: Work)
     return None
 
 
-def settled_state(meta: Metadata, name: str) -> tuple[str, BranchInfo, State]:
+def settled_state(meta: Metadata, name: str) -> tuple[str, BranchInfo, BranchState]:
     """Step 1. Also the name of the branch, which is another one after a rename that was left behind. Raises TableNotFound."""
     while True:
         info = meta.branches.get(name)
@@ -54,7 +54,7 @@ def settled_state(meta: Metadata, name: str) -> tuple[str, BranchInfo, State]:
         name = state.work.new_name
 
 
-def complete_rename(meta: Metadata, info: BranchInfo, state: State) -> None:
+def complete_rename(meta: Metadata, info: BranchInfo, state: BranchState) -> None:
     """Step 4 of a rename: create the file of the new name, delete that of the old one. A program that was suspended changes
     nothing any more. Raises InvalidQuery: the name is taken."""
     old, new = state.work.old_name, state.work.new_name
@@ -75,7 +75,7 @@ def taken(meta: Metadata, name: str) -> InvalidQuery:
     return InvalidQuery("the name of the branch is taken", where=meta.paths.root, found=repr(name), cure=_TAKEN)
 
 
-def _busy(meta: Metadata, name: str, work: Work) -> CommitConflict:
+def _busy(meta: Metadata, name: str, work: BranchWork) -> CommitConflict:
     return CommitConflict(
         f"the branch {name!r} is being {_DOING[work.work]}",
         where=meta.paths.root,

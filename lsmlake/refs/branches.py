@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lsmlake.errors import CommitUnknown, Corrupt, InvalidQuery, LakeError, StorageFailed, Wording
-from lsmlake.format.branch import DELETE, RENAME, BranchInfo, Work
+from lsmlake.format.branch import DELETE, RENAME, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.refs.branch_work import begin, complete_rename, settled_state, taken
@@ -120,7 +120,7 @@ def rename_branch(meta: Metadata, name: str, to: str) -> None:
             return
         if meta.branches.read(to) is not None:
             raise taken(meta, to)
-        state = begin(meta, name, info, state, Work(RENAME, None, name, to))
+        state = begin(meta, name, info, state, BranchWork(RENAME, None, name, to))
         if state is not None:
             complete_rename(meta, info, state)
             return
@@ -150,7 +150,7 @@ def delete_branch(
         report = BranchReport(name, count, tags, len(paths))
         if dry_run:
             return report
-        if begin(meta, name, info, state, Work(DELETE)) is not None:
+        if begin(meta, name, info, state, BranchWork(DELETE)) is not None:
             break
     meta.branches.remove(name)
     # Again: the table may have been forwarded before this work began.

@@ -33,7 +33,7 @@ _CONSUMER = Wording(
 )
 
 
-class _Files(NamedTuple):
+class _CutFiles(NamedTuple):
     """`snapshots` are removed, `named` are their files and those of tags; `changelogs`: files that only one changelog names."""
 
     snapshots: list[Snapshot]
@@ -86,7 +86,7 @@ def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callabl
     return replace(going, paths=paths)
 
 
-def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -> tuple[Cut, _Files]:
+def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -> tuple[Cut, _CutFiles]:
     """What goes, and its files: between two snapshots, or everything after `stays`, which holds the rows of the target."""
     after, before = between or (stays.id, None)
 
@@ -97,7 +97,7 @@ def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -
     tags = [tag for tag in reversed(meta.tags.all()) if goes(tag.snapshot.id)]
     changelogs = [number for number in reversed(meta.snapshots.recorded_ids()) if goes(number)]
     snapshots = [meta.snapshots.get(number) for number in reversed(numbers)]
-    files = _Files(snapshots, NamedFiles(), [])
+    files = _CutFiles(snapshots, NamedFiles(), [])
     with meta.snapshots.unless_expired(*numbers):
         files.named.add(meta, snapshots)
         for tag in tags:
@@ -108,7 +108,7 @@ def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -
     return replace(going, paths=_paths(meta, files, going, stays)), files
 
 
-def _paths(meta: Metadata, files: _Files, going: Cut, stays: Snapshot) -> tuple[str, ...]:
+def _paths(meta: Metadata, files: _CutFiles, going: Cut, stays: Snapshot) -> tuple[str, ...]:
     """Those of the files that nothing else names. `stays`: a snapshot that is not removed and that shares most of the files."""
     left = files.named.copied()
     held = [holder.snapshot for holder in holders_of(meta, going.tags)]

@@ -15,13 +15,13 @@ files. So it sees the work, or step 2 sees the marks.
 from __future__ import annotations
 
 from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound, Wording
-from lsmlake.format.branch import FORWARD, BranchInfo, Work
+from lsmlake.format.branch import FORWARD, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.tags import NONE
 from lsmlake.refs.branch_work import begin, settled_state
 from lsmlake.refs.branches import check_main
 from lsmlake.refs.tag_calendar import TagCalendar
-from lsmlake.tables.branches import State
+from lsmlake.tables.branches import BranchState
 from lsmlake.tables.consumers import consumers
 from lsmlake.tables.metadata import Metadata
 
@@ -56,7 +56,7 @@ def fast_forward(meta: Metadata, name: str) -> Snapshot | None:
             _check_consumers(meta, on, latest, goal)
             _check_tags(meta, on, goal)
         _copy_schemas(meta, on, 0 if state.base is None else state.base.schema_id, goal.schema_id)
-        state = begin(meta, name, info, state, Work(FORWARD, goal))
+        state = begin(meta, name, info, state, BranchWork(FORWARD, goal))
         if state is None:
             continue
         diverged = None
@@ -120,7 +120,7 @@ def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:
             )
 
 
-def _copy_snapshots(meta: Metadata, on: Metadata, state: State) -> None:
+def _copy_snapshots(meta: Metadata, on: Metadata, state: BranchState) -> None:
     """Step 2, without the tags. Raises CommitConflict."""
     for number in range(1 if state.base is None else state.base.id + 1, state.forward.id + 1):
         if not _copy(meta, on, number):
@@ -160,7 +160,7 @@ def _has(meta: Metadata, snapshot: Snapshot) -> bool:
         return False
 
 
-def _last_common(meta: Metadata, on: Metadata, state: State) -> Snapshot | None:
+def _last_common(meta: Metadata, on: Metadata, state: BranchState) -> Snapshot | None:
     """The last snapshot of the branch that the table has."""
     if _has(meta, state.forward):
         return state.forward
@@ -191,7 +191,7 @@ def _diverged(meta: Metadata, on: Metadata, base: Snapshot | None, first: int) -
     )
 
 
-def _finish(meta: Metadata, on: Metadata, info: BranchInfo, state: State, reached: Snapshot | None) -> None:
+def _finish(meta: Metadata, on: Metadata, info: BranchInfo, state: BranchState, reached: Snapshot | None) -> None:
     """The end of step 2, and step 3: the branch begins at `reached`, the last of its snapshots that the table has."""
     if reached is not None:
         for tag in on.tags.all():

@@ -32,7 +32,7 @@ class Caller(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Arrival:
+class SinkArrival:
     """The state of the session when a sink arrived in a process beside a Connect server: the client's session, and the queries
     that were active before. None of these calls the sink."""
 
@@ -40,11 +40,11 @@ class Arrival:
     active: frozenset[str]
 
     @staticmethod
-    def now() -> Arrival | None:
+    def now() -> SinkArrival | None:
         """Returns the current state; None in a process without a Connect session."""
         module = sys.modules.get(_CONNECT_SESSION)
         session = module.SparkSession.getActiveSession() if module else None
-        return Arrival(session, _active(session)) if session else None
+        return SinkArrival(session, _active(session)) if session else None
 
     def query(self) -> str:
         """Returns the calling query, `UNKNOWN` if several queries became active since."""
@@ -56,7 +56,7 @@ def _active(session) -> frozenset[str]:
     return frozenset(query.id for query in session.streams.active)
 
 
-def caller(spark, checkpoint: str | None, arrival: Arrival | None) -> Caller | None:
+def caller(spark, checkpoint: str | None, arrival: SinkArrival | None) -> Caller | None:
     """Returns the calling query; None outside of a query. Must run in the thread of the batch. `spark`: the batch's session."""
     if not is_connect(spark):
         context = spark.sparkContext

@@ -18,7 +18,7 @@ from lsmlake.types.type_text import backticked, format_type
 from lsmlake.types.types import field_id, inner_fields, plain
 
 
-class Reading(NamedTuple):
+class EvolvedRead(NamedTuple):
     """`columns`: what Spark reads, nullable. `select`: one expression per column of the table, in its order; None: the columns
     are those of the table."""
 
@@ -26,11 +26,11 @@ class Reading(NamedTuple):
     select: tuple[str, ...] | None = None
 
 
-def reading(stored: Schema, wanted: Schema) -> Reading:
+def reading(stored: Schema, wanted: Schema) -> EvolvedRead:
     """Returns how to read files that were written under the schema `stored` as rows of the schema `wanted`."""
     ours = {field_id(field): field for field in stored.columns}
     if all(_is_natural(ours.get(field_id(field)), field, stored.columns) for field in wanted.columns):
-        return Reading(wanted.row_columns)
+        return EvolvedRead(wanted.row_columns)
     read, select = [], []
     for field in wanted.columns:
         old = ours.get(field_id(field))
@@ -43,7 +43,7 @@ def reading(stored: Schema, wanted: Schema) -> Reading:
             read.append(pa.field(old.name, plain(old.type)))
             made = _converted(backticked(old.name), old.type, field.type)
         select.append(f"{made} as {backticked(field.name)}")
-    return Reading(pa.schema(read), tuple(select))
+    return EvolvedRead(pa.schema(read), tuple(select))
 
 
 def _is_natural(old: pa.Field | None, new: pa.Field, siblings) -> bool:

@@ -41,20 +41,20 @@ _CHUNK_NUMBERS = 22  # bits of a chunk's number: files of at most 2**32 rows wit
 _ENTRY_BYTES = 48  # of a chunk in the broadcast, whether or not it has a bitmap
 
 
-class Number(NamedTuple):
+class FileNumbers(NamedTuple):
     """Numbers that identify files. `sql`: the number of a row's file, `{place}` is its metadata column. `of`: of each file."""
 
     sql: str
     of: np.ndarray
 
 
-def numbered(files: Sequence[DataFile]) -> Number:
+def numbered(files: Sequence[DataFile]) -> FileNumbers:
     """Numbers files by their sizes, or by a salted hash of their names if two have the same size."""
     if len({file.bytes for file in files}) == len(files):
-        return Number("{place}.file_size", np.array([file.bytes for file in files], np.int64))
+        return FileNumbers("{place}.file_size", np.array([file.bytes for file in files], np.int64))
     names = [file.name for file in files]
     salt = next(salt for salt in count() if len(np.unique(_hashed(names, salt))) == len(names))
-    return Number(f"bigint(hash({salt}, {{place}}.file_name))", _hashed(names, salt).astype(np.int64))
+    return FileNumbers(f"bigint(hash({salt}, {{place}}.file_name))", _hashed(names, salt).astype(np.int64))
 
 
 def _hashed(names: Sequence[str], salt: int) -> np.ndarray:
@@ -71,7 +71,7 @@ class Marks(NamedTuple):
     unknown: str
 
 
-def marks(number: Number, place: str, unknown: str) -> Marks:
+def marks(number: FileNumbers, place: str, unknown: str) -> Marks:
     """Builds the SQL expressions. `place`: the column with Spark's metadata. `unknown`: the message for a row of an unknown
     file."""
     failure = f"bigint(raise_error(string(X'{unknown.encode().hex()}')))"  # independent of the session's quoting settings
@@ -97,7 +97,7 @@ def live_rows(spark, rows, masked: Masked, found: Marks, limits: Limits):
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-class _Words(NamedTuple):
+class _MaskWords(NamedTuple):
     """`values`: the numbers of the files by slot, then the index of each file's first word by slot, then the words. `slots`: the
     number of slots. `factor`: of the hash. `starts`: the index of each file's first word, by file number."""
 
@@ -111,7 +111,7 @@ def _words_bytes(files: Sequence[DataFile]) -> int:
     return sum(-(-file.rows >> 6) * 8 for file in files)
 
 
-def _words(masked: Masked) -> _Words | None:
+def _words(masked: Masked) -> _MaskWords | None:
     """Builds the words; None if no hash is free of collisions."""
     files, vectors, numbers = masked
     hashes = ((bits, factor, _slots(numbers, factor, bits)) for bits in _SLOT_BITS for factor in _FACTORS)
@@ -129,14 +129,14 @@ def _words(masked: Masked) -> _Words | None:
         if file.name in vectors:
             words, dead = vectors[file.name].words()
             values[start + words] = dead
-    return _Words(values, slots, factor, dict(zip(numbers.tolist(), starts.tolist(), strict=True)))
+    return _MaskWords(values, slots, factor, dict(zip(numbers.tolist(), starts.tolist(), strict=True)))
 
 
 def _slots(numbers: np.ndarray, factor: int, bits: int) -> np.ndarray:
     return (numbers * factor >> _HASH_SHIFT) & ((1 << bits) - 1)
 
 
-def _by_words(spark, rows, words: _Words, found: Marks, limits: Limits):
+def _by_words(spark, rows, words: _MaskWords, found: Marks, limits: Limits):
     values = pa.ListArray.from_arrays(pa.array([0, len(words.values)], pa.int32()), words.values, type=_WORDS.field(0).type)
     array = spark.createDataFrame(pa.table([values], schema=_WORDS)).scalar()
     index = F.expr(f"int(shiftright({found.row}, 6))")
@@ -144,7 +144,7 @@ def _by_words(spark, rows, words: _Words, found: Marks, limits: Limits):
     return rows.where(F.getbit(word, F.expr(f"int({found.row} & 63)")) == 0)
 
 
-def _start(array, words: _Words, found: Marks, limits: Limits):
+def _start(array, words: _MaskWords, found: Marks, limits: Limits):
     """Returns the index of the first word of a row's file, as a Column."""
     if len(words.starts) <= limits.mask_listed_files:
         cases = " ".join(f"when {number}L then {start}" for number, start in words.starts.items())

@@ -30,7 +30,7 @@ def live(spark, version: Version, selection: Selection | None, columns: Collecti
     metas, most = manifests.opened(version.snapshot, selection), version.meta.env.limits.driver_plan_entries
     if sum(meta.added + meta.deleted for meta in metas) <= most:
         return version.entries(selection)
-    work = _Reading(version, selection, _names(version, columns))
+    work = _ManifestTask(version, selection, _names(version, columns))
     found, errors = tasks.spread(spark, work, list(enumerate(in_groups(metas, most // _SHARES))))
     if errors:
         raise errors[0]
@@ -46,7 +46,7 @@ def _names(version: Version, columns: Collection[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _ManifestTask:
     """Called in a task with some of the manifests, and their number among the parts."""
 
     version: Version

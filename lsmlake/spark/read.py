@@ -53,7 +53,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
         native, rest = (), plan.splits
     elif strategy == AUTO:
         native, rest = shared(plan)
-    reading = _Reading(spark, plan, where)
+    reading = _FrameBuilder(spark, plan, where)
     parts = [*reading.native(native), *reading.arrow(arrow.by_file(rest))]
     return _united(plan, parts)
 
@@ -131,7 +131,7 @@ def _united(plan: Plan, parts: Sequence):
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _FrameBuilder:
     """Builds the DataFrames whose union is the rows of `plan`."""
 
     spark: object

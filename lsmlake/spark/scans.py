@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from lsmlake.format.files import Bucket, DataFile
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.evolved import Reading, reading
+from lsmlake.spark.evolved import EvolvedRead, reading
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import lengths, to_spark
 from lsmlake.tables.metadata import Metadata
@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
     places: list[Place]
     partitioned: bool
-    reading: Reading
+    reading: EvolvedRead
 
     def only(self, places: Sequence[Place]) -> Group:
         return self._replace(places=list(places))
@@ -73,9 +73,9 @@ class Scans:
                 group.places.append(place)
         return list(found.values())
 
-    def _reading(self, schema_id: int) -> Reading:
+    def _reading(self, schema_id: int) -> EvolvedRead:
         if schema_id == self.schema.id:
-            return Reading(self.schema.row_columns)
+            return EvolvedRead(self.schema.row_columns)
         return reading(self.meta.schemas.get(schema_id), self.schema)
 
     def scan(self, group: Group, extra: Callable[[object], Sequence[object]] = lambda rows: ()):
@@ -104,7 +104,7 @@ class Scans:
         """The partition columns with a VARCHAR(n) or CHAR(n)."""
         return [name for name in self.schema.identity_columns if has_sized_text(self.schema.typed_columns.field(name))]
 
-    def _declared(self, reading: Reading) -> pa.Schema:
+    def _declared(self, reading: EvolvedRead) -> pa.Schema:
         """The columns that Spark reads; those of the table with the lengths of their texts."""
         if reading.select is not None:
             return reading.columns

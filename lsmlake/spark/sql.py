@@ -42,8 +42,8 @@ from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.types import is_connect, lengths
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.files import is_file
-from lsmlake.statements.part import Part, Replacement, spliced
-from lsmlake.statements.statement import Queries, Reader
+from lsmlake.statements.part import ExpressionPart, Replacement, spliced
+from lsmlake.statements.statement import ExpressionReader, StatementQueries
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked, format_type
 
@@ -111,8 +111,8 @@ class SparkEngine:
                 columns.append(f"null as {backticked(column.name)}")
         return rows.selectExpr(*columns), lambda: int(count.get["n"] or 0)
 
-    def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> Queries:
-        return _Queries(self, node, target, text, catalog)
+    def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> StatementQueries:
+        return _SparkQueries(self, node, target, text, catalog)
 
     def _replaced(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
         """The text of a statement that is a query, with views."""
@@ -187,7 +187,7 @@ class SparkEngine:
 
 
 @dataclass(frozen=True)
-class _Queries:
+class _SparkQueries:
     """The expressions of a DELETE, UPDATE or MERGE as text for Spark, with views of the tables in their queries."""
 
     engine: SparkEngine
@@ -200,10 +200,10 @@ class _Queries:
     def own(self) -> bool:
         return self.catalog.reads(self.node, self.target)
 
-    def at(self, version: Version) -> Reader:
+    def at(self, version: Version) -> ExpressionReader:
         raise AssertionError("Spark reads text")
 
-    def replacements(self, part: Part, version: Version) -> list[Replacement]:
+    def replacements(self, part: ExpressionPart, version: Version) -> list[Replacement]:
         self.catalog.pin(self.target, version)
         named = self.engine.named(peek(self.node, "with_"), self.text, self.catalog) if part.node.find(exp.Query) else {}
         replaced = self.engine.replacements(part.node, self.text, self.catalog, named)

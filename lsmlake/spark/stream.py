@@ -26,7 +26,7 @@ from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema.rowkind import COMMIT_TIME
-from lsmlake.spark.caller import Arrival, Batches, caller
+from lsmlake.spark.caller import Batches, SinkArrival, caller
 from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.ship import carried
 from lsmlake.spark.types import to_arrow
@@ -72,7 +72,7 @@ class Sink:
     request: WriteRequest
     checkpoint: str | None
     replaces: str | None
-    arrival: Arrival | None = None
+    arrival: SinkArrival | None = None
 
     def __call__(self, df, batch_id: int) -> None:
         calling = caller(df.sparkSession, self.checkpoint, self.arrival)
@@ -105,7 +105,7 @@ class Sink:
 
 
 def _arrived(*values: object) -> Sink:
-    return Sink(*values, arrival=Arrival.now())
+    return Sink(*values, arrival=SinkArrival.now())
 
 
 def sink(

@@ -10,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.api.merging import Merging, OwnRows, Rows
+from lsmlake.api.merging import Merging, OwnRows, SourceRows
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.query import Query, QueryTranslator
 from lsmlake.dialect.reading import passed_on, peek
@@ -23,15 +23,15 @@ from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, so
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.statements.part import Part, Replacement
-from lsmlake.statements.statement import Load, Queries, Reader, Statement
+from lsmlake.statements.part import ExpressionPart, Replacement
+from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries
 from lsmlake.tables.version import Version
 
 Report = Callable[[], pa.Table]
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeStatements:
     """Reads the statements of one text that change rows. `engine`: None: this process evaluates them."""
 
     text: Text
@@ -88,7 +88,7 @@ class Changes:
                 return self.engine.rows(query, text, catalog)
             prepared = prepare(query, text, catalog, self.now)
             note(prepared)
-            return Rows(schema_of_source(prepared.query.schema, now.schema.plain_columns), lambda: [run(prepared)])
+            return SourceRows(schema_of_source(prepared.query.schema, now.schema.plain_columns), lambda: [run(prepared)])
 
         if self.engine is not None:
             passed_on(query)
@@ -98,7 +98,7 @@ class Changes:
         rows = OwnRows(source) if catalog.reads(query, target) else source(version)
         return Merging(statement, table.runtime, table.name, bool(node.args.get("evolves"))), version, rows
 
-    def _queries(self, node: exp.Expression, target: exp.Table) -> Queries:
+    def _queries(self, node: exp.Expression, target: exp.Table) -> StatementQueries:
         with_ = node.args.get("with_")
         if self.engine is not None:
             if with_ is not None:
@@ -120,12 +120,12 @@ class Changes:
             return (node.alias,)
         return (node.name, self.catalog.name(node)) if isinstance(node, exp.Table) else ()
 
-    def _part(self, node: exp.Expression) -> Part:
-        return Part(node, self.text)
+    def _part(self, node: exp.Expression) -> ExpressionPart:
+        return ExpressionPart(node, self.text)
 
-    def _assigned(self, items: list[exp.Expression]) -> dict[tuple[str, ...], Part]:
+    def _assigned(self, items: list[exp.Expression]) -> dict[tuple[str, ...], ExpressionPart]:
         """The columns and values after SET. A field of a struct is named by its path."""
-        found: dict[tuple[str, ...], Part] = {}
+        found: dict[tuple[str, ...], ExpressionPart] = {}
         for item in items:
             if not isinstance(item, exp.EQ):
                 self.text.refuse(item, "SET takes column = value")
@@ -142,7 +142,7 @@ class Changes:
         passed_on(node)
         return tuple(part.name for part in parts)
 
-    def _clause(self, when: exp.When) -> Clause[Part]:
+    def _clause(self, when: exp.When) -> Clause[ExpressionPart]:
         then, condition = when.args.get("then"), when.args.get("condition")
         matched, by_source = bool(when.args.get("matched")), bool(when.args.get("source"))
         kind = {(True, False): MATCHED, (False, True): BY_SOURCE, (False, False): NOT_MATCHED}.get((matched, by_source))
@@ -162,7 +162,7 @@ class Changes:
                     return Clause(kind, INSERT, self._inserted(then), on)
         self.text.refuse(when, "this clause of MERGE is not supported")
 
-    def _inserted(self, then: exp.Insert) -> dict[tuple[str, ...], Part]:
+    def _inserted(self, then: exp.Insert) -> dict[tuple[str, ...], ExpressionPart]:
         names, values = [self._path(name) for name in then.this.expressions], then.expression.expressions
         if len(names) != len(values):
             shown = [".".join(name) for name in names]
@@ -187,17 +187,17 @@ class _Here:
     def own(self) -> bool:
         return self.catalog.reads(self.node, self.target)
 
-    def at(self, version: Version) -> Reader:
+    def at(self, version: Version) -> ExpressionReader:
         self.catalog.pin(self.target, version)
         queries = QueryTranslator(self.text, self.catalog.schema, self.now)
-        return _Reader(self, queries, queries.named(peek(self.node, "with_")))
+        return _VersionReader(self, queries, queries.named(peek(self.node, "with_")))
 
-    def replacements(self, part: Part, version: Version) -> list[Replacement]:
+    def replacements(self, part: ExpressionPart, version: Version) -> list[Replacement]:
         raise AssertionError("this process reads trees")
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _VersionReader:
     """Reads expressions with queries on one version. `named`: the queries of WITH."""
 
     queries: _Here

@@ -11,7 +11,7 @@ from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.catalog import Catalog
-from lsmlake.statements.statement import Queries
+from lsmlake.statements.statement import StatementQueries
 
 
 class Engine(Protocol):
@@ -32,5 +32,5 @@ class Engine(Protocol):
         """Rows as those of a table, and their number once they are written. `sources`: column -> which column of `rows`, or a
         constant. Raises InvalidQuery for a value of another type; one that would lose something fails when it is computed."""
 
-    def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> Queries:
+    def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> StatementQueries:
         """The queries in the expressions of a DELETE, UPDATE or MERGE."""

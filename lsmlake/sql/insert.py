@@ -65,7 +65,7 @@ class _Insertion:
 
 
 @dataclass(frozen=True)
-class Inserts:
+class InsertStatements:
     """Reads the statements of one text that add or replace whole rows. `engine`: None: this process executes queries. `now`: the
     time of the statement."""
 

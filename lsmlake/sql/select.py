@@ -23,7 +23,7 @@ from lsmlake.predicate.binding import from_sqlglot
 from lsmlake.predicate.tree import and_
 from lsmlake.read.in_duckdb import relation
 from lsmlake.read.limit import limited
-from lsmlake.read.native import Source, source_of
+from lsmlake.read.native import NativeSource, source_of
 from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.files import own_errors
@@ -77,19 +77,19 @@ def opened(prepared: Prepared):  # the types belong to an optional package
         yield connection, connection.wait_for(bound)
 
 
-def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Source | pa.Table]:
+def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[NativeSource | pa.Table]:
     """How DuckDB reads the plans. Until `stack` is closed, a missing file means that its snapshot has expired."""
     sources = [source_of(found) if isinstance(found, Plan) else found for found in plans]
     for source in sources:
-        if isinstance(source, Source):
+        if isinstance(source, NativeSource):
             stack.enter_context(source.plan.version.unless_expired())
     return sources
 
 
-def create_views(connection, uses: Iterable[TableUse], sources: Iterable[Source | pa.Table]) -> None:
+def create_views(connection, uses: Iterable[TableUse], sources: Iterable[NativeSource | pa.Table]) -> None:
     """Makes the tables that a query reads views of DuckDB."""
     for use, source in zip(uses, sources, strict=True):
-        if isinstance(source, Source):
+        if isinstance(source, NativeSource):
             connection.register(use.view, relation(connection, source))  # a view that goes with the connection
         else:
             connection.register(use.view, stored(source) if isinstance(source, pa.Table) else source)

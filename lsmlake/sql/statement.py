@@ -21,10 +21,10 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.sql import create
 from lsmlake.sql.by_words import by_words
 from lsmlake.sql.catalog import Catalog
-from lsmlake.sql.change import Changes
+from lsmlake.sql.change import ChangeStatements
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import ANALYZE, as_rows, explain, mode_of
-from lsmlake.sql.insert import Inserts
+from lsmlake.sql.insert import InsertStatements
 from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.token_reader import first_word
 from lsmlake.statements.attempts import moment_of
@@ -106,11 +106,13 @@ def _explained(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, e
         text.refuse(node, "EXPLAIN ANALYZE runs a statement, and this one changes a table", cure="write EXPLAIN FORMATTED")
     match node:
         case exp.Insert():
-            lines = Inserts(text, catalog, lambda query: prepare(query, text, catalog, now), engine, now).explained(node, mode)
+            lines = InsertStatements(text, catalog, lambda query: prepare(query, text, catalog, now), engine, now).explained(
+                node, mode
+            )
         case exp.Delete() | exp.Update():
-            lines = Changes(text, catalog, now, engine).explained(node, mode)
+            lines = ChangeStatements(text, catalog, now, engine).explained(node, mode)
         case exp.Merge():
-            lines = Changes(text, catalog, now, engine).explained_merge(node, mode)
+            lines = ChangeStatements(text, catalog, now, engine).explained_merge(node, mode)
         case _:
             cure = "explain the query that gives the rows"
             text.refuse(node, "EXPLAIN takes a query, an INSERT, UPDATE, DELETE or MERGE", cure=cure)
@@ -135,13 +137,13 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         case exp.Query() | exp.Values():
             return partial(evaluate, prepared(node)) if engine is None else rows_of(node)
         case exp.Insert():
-            return Inserts(text, catalog, prepared, engine, now).insert(node)
+            return InsertStatements(text, catalog, prepared, engine, now).insert(node)
         case exp.Delete() | exp.Update():
-            return Changes(text, catalog, now, engine).change(node)
+            return ChangeStatements(text, catalog, now, engine).change(node)
         case exp.Merge():
-            return Changes(text, catalog, now, engine).merge(node)
+            return ChangeStatements(text, catalog, now, engine).merge(node)
         case exp.TruncateTable():
-            return _done(Inserts(text, catalog, prepared, engine, now).truncate(node))
+            return _done(InsertStatements(text, catalog, prepared, engine, now).truncate(node))
         case exp.Create():
             return _done(create.create(catalog, node, rows_of))
     word, _ = first_word(text.text)

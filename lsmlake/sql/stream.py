@@ -49,19 +49,19 @@ def sql(lake: Lake, text: str, args: Args = None, *, query_for: str = "") -> Str
 
 
 def _streamed(prepared: Prepared) -> Streamed:
-    query = _Query(prepared)
+    query = _StreamQuery(prepared)
     return Streamed(prepared.query.schema, _in_thread(query))
 
 
-class _Connection(Protocol):
+class _StreamConnection(Protocol):
     def interrupt(self) -> None: ...
 
 
-class _Query:
+class _StreamQuery:
     """A query of DuckDB, whose batches one thread reads until another one ends it."""
 
     def __init__(self, prepared: Prepared) -> None:
-        self._connection: _Connection | None = None
+        self._connection: _StreamConnection | None = None
         self.batches = self._executed(prepared)
 
     def end(self, step: Work[pa.RecordBatch | None]) -> None:
@@ -101,7 +101,7 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         raise kinds.get(str(error).partition(":")[0], duckdb.Error)(str(error)) from error
 
 
-def _in_thread(query: _Query) -> Generator[pa.RecordBatch]:
+def _in_thread(query: _StreamQuery) -> Generator[pa.RecordBatch]:
     """The batches of a query, which another thread reads, one ahead."""
     with Threads(1) as threads:
         step = threads.submit(next, query.batches, None)

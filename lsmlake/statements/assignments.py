@@ -19,15 +19,19 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.clause import DELETE, INSERT, Clause
-from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, side_column, struct_of
+from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, side_column, struct_of
 from lsmlake.statements.statement import Statement
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
 
 def assigned(
-    statement: Statement, clause: Clause[Part], schema: Schema, source: pa.Schema | None, common: Iterable[tuple[str, str]] = ()
-) -> dict[str, Part]:
+    statement: Statement,
+    clause: Clause[ExpressionPart],
+    schema: Schema,
+    source: pa.Schema | None,
+    common: Iterable[tuple[str, str]] = (),
+) -> dict[str, ExpressionPart]:
     """Column -> value. `*` means every column from the source column of its name; an update leaves out key columns that the rows
     have in common. A field of a struct assigns the struct.
 
@@ -57,17 +61,19 @@ def assigned(
                 )
         return _once((path[0], value) for path, value in values)
 
-    def old(path: Path) -> Part:
-        return Part(side_column(TARGET_SIDE, path), values[0][1].text)
+    def old(path: Path) -> ExpressionPart:
+        return ExpressionPart(side_column(TARGET_SIDE, path), values[0][1].text)
 
-    def struct(fields: list[tuple[str, Part]]) -> Part:
-        return Part(struct_of((name, part.node) for name, part in fields), fields[0][1].text, tuple(part for _, part in fields))
+    def struct(fields: list[tuple[str, ExpressionPart]]) -> ExpressionPart:
+        return ExpressionPart(
+            struct_of((name, part.node) for name, part in fields), fields[0][1].text, tuple(part for _, part in fields)
+        )
 
     return whole_columns(values, columns, old, struct)
 
 
-def _once(values: Iterable[tuple[str, Part]]) -> dict[str, Part]:
-    found: dict[str, Part] = {}
+def _once(values: Iterable[tuple[str, ExpressionPart]]) -> dict[str, ExpressionPart]:
+    found: dict[str, ExpressionPart] = {}
     for name, value in values:
         if name.lower() in map(str.lower, found):
             raise InvalidQuery(f"column {name!r} is assigned twice", cure="assign it once")
@@ -76,8 +82,8 @@ def _once(values: Iterable[tuple[str, Part]]) -> dict[str, Part]:
 
 
 def _all(
-    clause: Clause[Part], schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]], statement: Statement
-) -> dict[str, Part]:
+    clause: Clause[ExpressionPart], schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]], statement: Statement
+) -> dict[str, ExpressionPart]:
     common = {target for target, own in equal if target.lower() == own.lower()}
     by_lower = {name.lower(): name for name in source.names}
     wanted = [name for name in schema.columns.names if clause.action == INSERT or name not in {*common} & {*schema.primary_key}]
@@ -88,7 +94,7 @@ def _all(
             found=source.names,
             cure=f"add {missing} to the source, or name the columns to {clause.action}",
         )
-    return {name: Part(side_column(SOURCE_SIDE, (by_lower[name.lower()],)), statement.on.text) for name in wanted}
+    return {name: ExpressionPart(side_column(SOURCE_SIDE, (by_lower[name.lower()],)), statement.on.text) for name in wanted}
 
 
 def _path(key: str | Path, columns: Mapping[str, pa.Field], target: tuple[str, ...]) -> Path:
@@ -105,10 +111,10 @@ def _path(key: str | Path, columns: Mapping[str, pa.Field], target: tuple[str, .
     return key
 
 
-def _or_default(path: Path, value: Part, columns: Mapping[str, pa.Field]) -> Part:
+def _or_default(path: Path, value: ExpressionPart, columns: Mapping[str, pa.Field]) -> ExpressionPart:
     """The value, or the default of the column where it is the keyword DEFAULT."""
     field = columns.get(path[0].lower()) if len(path) == 1 else None
-    return Part(default_of_column(field), value.text) if field is not None and is_default(value.node) else value
+    return ExpressionPart(default_of_column(field), value.text) if field is not None and is_default(value.node) else value
 
 
 def default_of_column(field: pa.Field) -> exp.Expression:

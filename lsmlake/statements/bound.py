@@ -9,14 +9,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
-from lsmlake.dialect.scope import Column, Scope
+from lsmlake.dialect.scope import Scope, ScopeColumn
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.clause import DELETE, MATCHED, Clause
-from lsmlake.statements.part import Part
-from lsmlake.statements.statement import SOURCE, TARGET, Reader, Statement
+from lsmlake.statements.part import ExpressionPart
+from lsmlake.statements.statement import SOURCE, TARGET, ExpressionReader, Statement
 from lsmlake.types import types
 from lsmlake.types.sized_text import char_length, sized_text, with_sized_text
 
@@ -44,7 +44,7 @@ class Bound:
     on: Condition
     equal: tuple[tuple[str, str], ...]
     clauses: tuple[Checked, ...]
-    reader: Reader
+    reader: ExpressionReader
     known: Predicate | None = None
 
     def of(self, when: str) -> list[Checked]:
@@ -61,7 +61,7 @@ class Bound:
         return sorted(name.removeprefix(side) for name in found if name.startswith(side))
 
 
-def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, reader: Reader) -> Bound:
+def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, reader: ExpressionReader) -> Bound:
     """Checks a MERGE. `source`: the columns of the source.
 
     Raises:
@@ -73,7 +73,7 @@ def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, re
     scopes = statement.joined(target, source)
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
 
-    def condition(part: Part, scope: Scope) -> Condition:
+    def condition(part: ExpressionPart, scope: Scope) -> Condition:
         return condition_from(reader.translator(part.text, scope), part.node, zone)
 
     made = []
@@ -102,13 +102,13 @@ def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
     return pa.schema([with_sized_text(pa.field(field.name, type_of(field)), sized_text(field)) for field in found])
 
 
-def repeats_allowed(clauses: Iterable[Clause[Part] | Checked]) -> bool:
+def repeats_allowed(clauses: Iterable[Clause[ExpressionPart] | Checked]) -> bool:
     """Whether a target row may match several source rows: all of them delete it."""
     found = [clause for clause in clauses if clause.when == MATCHED]
     return not found or (len(found) == 1 and found[0].action == DELETE and found[0].condition is None)
 
 
-def check_clauses(clauses: Sequence[Clause[Part]]) -> None:
+def check_clauses(clauses: Sequence[Clause[ExpressionPart]]) -> None:
     """Raises InvalidQuery if there is no clause, or for one behind a clause that always applies."""
     if not clauses:
         raise InvalidQuery("a merge needs a clause", expected="when_matched_update and the like", cure="add a clause")
@@ -143,13 +143,13 @@ def _equal(node: exp.Expression, scope: Scope, signs: tuple[type[exp.Expression]
                 yield ours.name, theirs.name
 
 
-def _is_compared_as_stored(ours: Column, theirs: Column) -> bool:
+def _is_compared_as_stored(ours: ScopeColumn, theirs: ScopeColumn) -> bool:
     """Whether no text is padded for the comparison."""
     lengths = {char_length(ours.known.declared), char_length(theirs.known.declared)}
     return len(lengths) == 1 or None in lengths
 
 
-def _column(node: exp.Expression, side: str, scope: Scope) -> Column | None:
+def _column(node: exp.Expression, side: str, scope: Scope) -> ScopeColumn | None:
     """The column of a side that a node is."""
     if not isinstance(node, exp.Column):
         return None

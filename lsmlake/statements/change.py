@@ -26,8 +26,8 @@ from lsmlake.statements.delete import delete
 from lsmlake.statements.explained import change_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
-from lsmlake.statements.part import Part
-from lsmlake.statements.statement import TARGET, Reader, Statement
+from lsmlake.statements.part import ExpressionPart
+from lsmlake.statements.statement import TARGET, ExpressionReader, Statement
 from lsmlake.statements.update import update
 from lsmlake.tables.version import Version
 
@@ -35,7 +35,7 @@ _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 
 
 @dataclass(frozen=True)
-class Change:
+class CheckedChange:
     """A DELETE or UPDATE that was checked against one version.
 
     Attributes:
@@ -48,12 +48,12 @@ class Change:
     condition: Condition | None
     predicate: Predicate | None
     values: Columns | None
-    reader: Reader
+    reader: ExpressionReader
     isolation: str
     zone: str
 
     @staticmethod
-    def of(statement: Statement, version: Version, zone: str) -> Change:
+    def of(statement: Statement, version: Version, zone: str) -> CheckedChange:
         """Checks a statement. Raises InvalidQuery."""
         statement.check_conditions()
         (clause,), columns = statement.clauses, version.schema.typed_columns
@@ -70,7 +70,7 @@ class Change:
         scope = scope if joins else statement.alone(columns)
         typed = {name: (reader.translator(part.text, scope), part.node) for name, part in parts.items()}
         values = None if clause.action == DELETE else columns_from(typed, columns, zone)
-        return Change(version, condition if joins else None, predicate, values, reader, statement.level(version), zone)
+        return CheckedChange(version, condition if joins else None, predicate, values, reader, statement.level(version), zone)
 
     def run(self) -> DmlReport:
         """Changes the rows.
@@ -93,7 +93,7 @@ class Change:
             return merge(version, join, self.isolation)
 
 
-def predicate_of(part: Part, columns: pa.Schema, names: tuple[str, ...], zone: str) -> Predicate | None:
+def predicate_of(part: ExpressionPart, columns: pa.Schema, names: tuple[str, ...], zone: str) -> Predicate | None:
     """A condition as a predicate; None if it is beyond predicates. `names`: what can stand before a column."""
     try:
         return from_sqlglot(part.node, columns, part.text.text, zone=zone, names=names)
@@ -101,16 +101,16 @@ def predicate_of(part: Part, columns: pa.Schema, names: tuple[str, ...], zone: s
         return None
 
 
-def known_of(where: Part, statement: Statement, columns: pa.Schema, zone: str) -> Predicate | None:
+def known_of(where: ExpressionPart, statement: Statement, columns: pa.Schema, zone: str) -> Predicate | None:
     """The predicates among the parts of a condition that all must be true; None if there are none."""
     parts = conditions(where.node, statement.alone(columns))
-    found = [one for part in parts if (one := predicate_of(Part(part, where.text), columns, (), zone)) is not None]
+    found = [one for part in parts if (one := predicate_of(ExpressionPart(part, where.text), columns, (), zone)) is not None]
     return and_(*found) if found else None
 
 
 def explained(statement: Statement, version: Version, zone: str, name: str, mode: str) -> Iterator[str]:
     """What EXPLAIN says of a DELETE or UPDATE in this process."""
-    made, (clause,) = Change.of(statement, version, zone), statement.clauses
+    made, (clause,) = CheckedChange.of(statement, version, zone), statement.clauses
     values = assigned(statement, clause, version.schema, None)
     by = "Arrow" if made.condition is None else "DuckDB"
     yield from change_lines(name, plan(version, made.predicate), clause, statement.on, values, by, mode)

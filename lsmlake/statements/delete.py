@@ -16,7 +16,7 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.version import Version
 from lsmlake.write.changeable import check_deletable
 from lsmlake.write.prepare import delete_columns
-from lsmlake.write.read_set import Wanted
+from lsmlake.write.read_set import ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import write_tables
@@ -25,19 +25,19 @@ from lsmlake.write.write_conflicts import KeysUnchanged
 
 def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
     """Deletes the rows for which `predicate` is true; None: all rows. Raises Overtaken."""
-    wanted = Wanted(predicate) if isolation == SERIALIZABLE else None
+    wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
     if version.schema.append_only:
         return _by_position(version, predicate, wanted)
     return _by_key(version, predicate, wanted)
 
 
-def _by_position(version: Version, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+def _by_position(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
     removed = matched(plan(version, predicate))
     snapshot = replace_rows(version, removed, (), wanted, rewritten)
     return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
 
 
-def _by_key(version: Version, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+def _by_key(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
     check_deletable(version.schema, version.meta.paths.root)
     columns, deleted = delete_columns(version.schema, WriteRequest(deletes=True)), 0
 

@@ -11,14 +11,20 @@ from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
-from lsmlake.statements.part import Part
+from lsmlake.statements.part import ExpressionPart
 from lsmlake.tables.version import Version
 from lsmlake.types.spelling import spelled
 from lsmlake.write.changeable import check_deletable, check_updatable
 
 
 def change_lines(
-    name: str, planned: Plan, clause: Clause[Part], where: Part | None, values: Mapping[str, Part], by: str, mode: str
+    name: str,
+    planned: Plan,
+    clause: Clause[ExpressionPart],
+    where: ExpressionPart | None,
+    values: Mapping[str, ExpressionPart],
+    by: str,
+    mode: str,
 ) -> Iterator[str]:
     """The lines of a DELETE or UPDATE. `values`: the new ones, by column. `by`: what finds the rows."""
     version = planned.version
@@ -35,9 +41,9 @@ def change_lines(
 def merge_lines(
     name: str,
     version: Version,
-    on: Part,
+    on: ExpressionPart,
     equal: Sequence[tuple[str, str]],
-    clauses: Iterable[tuple[Clause[Part], Mapping[str, Part]]],
+    clauses: Iterable[tuple[Clause[ExpressionPart], Mapping[str, ExpressionPart]]],
     by: str,
     mode: str,
 ) -> Iterator[str]:
@@ -75,11 +81,11 @@ def writes(schema: Schema) -> str:
     return "  writes    anew the files that hold old rows, files with new ones"
 
 
-def _action(action: str, values: Mapping[str, Part]) -> str:
+def _action(action: str, values: Mapping[str, ExpressionPart]) -> str:
     return action if action == DELETE else f"{action} {', '.join(values)}"
 
 
-def _check(version: Version, action: str, values: Mapping[str, Part]) -> None:
+def _check(version: Version, action: str, values: Mapping[str, ExpressionPart]) -> None:
     """The refusals of the statement itself."""
     if action == UPDATE:
         check_updatable(version.schema, list(values), version.meta.paths.root)

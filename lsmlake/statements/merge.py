@@ -28,7 +28,7 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import Bound
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE
 from lsmlake.statements.merge_join import ACTION, POSITION, Join
-from lsmlake.statements.merge_target import MERGED, Target, by_file, placed
+from lsmlake.statements.merge_target import MERGED, MergeTarget, by_file, placed
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
@@ -36,7 +36,7 @@ from lsmlake.write.arrival import Arrival
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
 from lsmlake.write.prepare import delete_columns, prepare
-from lsmlake.write.read_set import Wanted
+from lsmlake.write.read_set import ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import Part, picker, write_parts
@@ -58,12 +58,12 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
     return _by_key(version, join, predicate, wanted)
 
 
-def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> Wanted:
+def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> ReadSet:
     """The rows that overtake a MERGE: those that match a source row; all, if clauses are for rows that match none."""
     if statement.of(BY_SOURCE) or own:
-        return Wanted(everything=own)
+        return ReadSet(everything=own)
     names = tuple(sorted(name.removeprefix(TARGET) for name in statement.on.needs if name.startswith(TARGET)))
-    return Wanted(predicate, names, lambda rows: join.matching(_at_once(rows.select(list(names)))))
+    return ReadSet(predicate, names, lambda rows: join.matching(_at_once(rows.select(list(names)))))
 
 
 def _at_once(rows: pa.Table) -> pa.Table:
@@ -88,8 +88,8 @@ def _planned(version: Version, predicate: Predicate | None, columns: Sequence[st
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
-def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
-    schema, target = version.schema, Target(_planned(version, predicate), join.statement.needs(TARGET))
+def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    schema, target = version.schema, MergeTarget(_planned(version, predicate), join.statement.needs(TARGET))
     join.run(target.rows(), ())
     removed: dict[int, list[np.ndarray]] = {}
     kept = _kept_columns(schema, join.statement)
@@ -158,11 +158,11 @@ def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Tabl
 # -- tables with a primary key --------------------------------------------------------------------------------------------
 
 
-def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
     schema, statement = version.schema, join.statement
     deleting = WriteRequest(deletes=True, of_rows=True)
     own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
-    target = Target(_planned(version, predicate), list(dict.fromkeys([*own, *statement.needs(TARGET)])))
+    target = MergeTarget(_planned(version, predicate), list(dict.fromkeys([*own, *statement.needs(TARGET)])))
     merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
     kept = schema.columns.names if merges else _kept_columns(schema, statement)
     missing = [name for name in kept if name not in own]

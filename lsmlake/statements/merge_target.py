@@ -28,7 +28,7 @@ from lsmlake.storage.concurrency import Once, ahead
 MERGED = -1
 
 
-class _Stored(NamedTuple):
+class _TargetFile(NamedTuple):
     """A file of the target."""
 
     bucket: Bucket
@@ -36,7 +36,7 @@ class _Stored(NamedTuple):
     ref: VectorRef | None
 
 
-class _Rows(NamedTuple):
+class _CandidateRows(NamedTuple):
     """Candidate rows. `positions`: in the file with this number; None: the rows come of a merge."""
 
     number: int
@@ -44,7 +44,7 @@ class _Rows(NamedTuple):
     rows: pa.Table
 
 
-class Target:
+class MergeTarget:
     """The candidate rows of a plan: those that satisfy its predicate. `names`: the columns that the join reads."""
 
     def __init__(self, planned: Plan, names: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ class Target:
         filtered_by = planned.predicate.columns if planned.predicate else frozenset()
         self._needed = [*self.names, *sorted(filtered_by - {*self.names})]
         self._fields = pa.schema([planned.schema.plain_columns.field(name) for name in self.names])
-        self._stored: list[_Stored] = []
+        self._stored: list[_TargetFile] = []
         self._dead: dict[int, DeletionVector] = {}
 
     def rows(self) -> Iterator[pa.Table]:
@@ -73,7 +73,7 @@ class Target:
         bucket, file, _ = self._stored[number]
         return pa.concat_tables(BucketFiles.of(self.plan.version, bucket).fetch(file, positions, columns))
 
-    def _parts(self) -> Iterator[Generator[_Rows]]:
+    def _parts(self) -> Iterator[Generator[_CandidateRows]]:
         for split in self.plan.splits:
             files = BucketFiles.of(self.plan.version, split.bucket)
             if split.merged:
@@ -81,12 +81,12 @@ class Target:
                 continue
             fresh = Once(partial(freshen, files, self.plan, split, self._needed))
             for file in split.files:
-                self._stored.append(_Stored(split.bucket, file, split.vectors.get(file.name)))
+                self._stored.append(_TargetFile(split.bucket, file, split.vectors.get(file.name)))
                 yield self._of_file(len(self._stored) - 1, files, file, fresh)
             if split.level0:
                 yield self._of_level0(fresh)
 
-    def _of_file(self, number: int, files: BucketFiles, file: DataFile, fresh: Once[Fresh]) -> Generator[_Rows]:
+    def _of_file(self, number: int, files: BucketFiles, file: DataFile, fresh: Once[Fresh]) -> Generator[_CandidateRows]:
         predicate, dead = self.plan.predicate, fresh().dead[file.name]
         self._dead[number] = dead
         with files.open(file) as reader:
@@ -96,17 +96,17 @@ class Target:
                     live &= np.asarray(evaluate(predicate, chunk.table))
                 found = np.flatnonzero(live)
                 rows = chunk.table.select(self.names).cast(self._fields)
-                yield _Rows(number, chunk.start + found, rows if live.all() else rows.take(pa.array(found)))
+                yield _CandidateRows(number, chunk.start + found, rows if live.all() else rows.take(pa.array(found)))
 
-    def _of_level0(self, fresh: Once[Fresh]) -> Generator[_Rows]:
+    def _of_level0(self, fresh: Once[Fresh]) -> Generator[_CandidateRows]:
         yield self._merged(fresh().rows)
 
-    def _of_section(self, files: BucketFiles, split: Split) -> Generator[_Rows]:
+    def _of_section(self, files: BucketFiles, split: Split) -> Generator[_CandidateRows]:
         for table in merge_at_read(files, self.plan, split, self._needed):
             yield self._merged(table)
 
-    def _merged(self, rows: pa.Table) -> _Rows:
-        return _Rows(MERGED, None, filtered(rows, self.plan).select(self.names).cast(self._fields))
+    def _merged(self, rows: pa.Table) -> _CandidateRows:
+        return _CandidateRows(MERGED, None, filtered(rows, self.plan).select(self.names).cast(self._fields))
 
 
 def placed(rows: pa.Table, files: np.ndarray, positions: np.ndarray) -> pa.Table:

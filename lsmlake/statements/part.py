@@ -22,13 +22,13 @@ Replacement = tuple[int, int, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ExpressionPart:
     """An expression. `node`: its tree; `text`: the text that it is a part of; `inner`: the parts of a struct of which some fields
     are assigned."""
 
     node: exp.Expression
     text: Text
-    inner: tuple[Part, ...] = ()
+    inner: tuple[ExpressionPart, ...] = ()
 
     def words(self, sides: Mapping[str, str], replaced: Iterable[Replacement] = ()) -> str:
         """The expression as text. `sides`: the names of `TARGET_SIDE` and `SOURCE_SIDE`. `replaced`: other words for places of

@@ -17,7 +17,7 @@ from lsmlake.dialect.scope import Relation, Scope
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
+from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement
 from lsmlake.tables.version import Version
 
 TARGET, SOURCE = "t.", "s."
@@ -33,7 +33,7 @@ _CHANGING = {
 """Functions of Spark that give another value each time, or depend on how rows are read."""
 
 
-class Reader(Protocol):
+class ExpressionReader(Protocol):
     """Reads the expressions of a statement on one version of its table, in this process."""
 
     @property
@@ -50,13 +50,13 @@ class Reader(Protocol):
         """What EXPLAIN says of the tables of the queries that were translated."""
 
 
-class Queries(Protocol):
+class StatementQueries(Protocol):
     """The queries in the expressions of a statement."""
 
-    def at(self, version: Version) -> Reader:
+    def at(self, version: Version) -> ExpressionReader:
         """Reads them where the changed table is this version of it."""
 
-    def replacements(self, part: Part, version: Version) -> list[Replacement]:
+    def replacements(self, part: ExpressionPart, version: Version) -> list[Replacement]:
         """What an engine beside this process gets in a text instead of the names of tables, which it has under other names."""
 
     @property
@@ -96,15 +96,15 @@ class Statement:
         queries: None: expressions hold no queries.
     """
 
-    clauses: tuple[Clause[Part], ...]
-    on: Part | None
+    clauses: tuple[Clause[ExpressionPart], ...]
+    on: ExpressionPart | None
     now: str
     isolation: str | None = None
     target: tuple[str, ...] = ()
     source: tuple[str, ...] | None = None
-    queries: Queries | None = None
+    queries: StatementQueries | None = None
 
-    def reader(self, version: Version) -> Reader:
+    def reader(self, version: Version) -> ExpressionReader:
         """Reads the expressions in this process."""
         return _Plain(self.now) if self.queries is None else self.queries.at(version)
 
@@ -118,7 +118,7 @@ class Statement:
         return version.options.isolation.delete if deletes else version.options.isolation.update
 
     @property
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ExpressionPart]:
         """The expressions."""
         if self.on is not None:
             yield self.on
@@ -134,10 +134,10 @@ class Statement:
                     what = f"{name} cannot choose rows: a condition of a change must give the same each time"
                     part.text.refuse(call, what, cure="compute it into a column first")
 
-    def has_query(self, parts: Iterable[Part]) -> bool:
+    def has_query(self, parts: Iterable[ExpressionPart]) -> bool:
         return self.queries is not None and any(part.node.find(exp.Query) is not None for part in parts)
 
-    def words(self, part: Part, sides: Mapping[str, str], version: Version, more: Sequence[Replacement] = ()) -> str:
+    def words(self, part: ExpressionPart, sides: Mapping[str, str], version: Version, more: Sequence[Replacement] = ()) -> str:
         """An expression as text for an engine. `sides`: what the engine calls the target and the source."""
         return part.words(sides, [*more, *([] if self.queries is None else self.queries.replacements(part, version))])
 
@@ -167,12 +167,12 @@ def given(
     """A statement made of texts, each of which is parsed once; for reading it, see `Text.read`."""
     with ExitStack() as stack:
 
-        def part(words: str) -> Part:
+        def part(words: str) -> ExpressionPart:
             text = Text(words)
             node = stack.enter_context(text.read())
             if isinstance(node, exp.Query):
                 text.refuse(node, "a query is no expression", cure="put it in parentheses, in lake.sql")
-            return Part(node, text)
+            return ExpressionPart(node, text)
 
         yield Statement(
             tuple(clause.map(part) for clause in clauses), None if on is None else part(on), now, isolation, target, source

@@ -20,7 +20,7 @@ from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_replaces, check_updatable
 from lsmlake.write.prepare import prepare
-from lsmlake.write.read_set import Wanted
+from lsmlake.write.read_set import ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import write_tables
@@ -43,13 +43,13 @@ def update(version: Version, assigned: Columns, predicate: Predicate | None, iso
     """
     schema = version.schema
     check_updatable(schema, assigned.schema.names, version.meta.paths.root)
-    wanted = Wanted(predicate) if isolation == SERIALIZABLE else None
+    wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
     if schema.append_only:
         return _by_position(version, assigned, predicate, wanted)
     return _by_key(version, assigned, predicate, wanted)
 
 
-def _by_position(version: Version, assigned: Columns, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+def _by_position(version: Version, assigned: Columns, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
     schema = version.schema
     removed = matched(plan(version, predicate))
     if not removed:
@@ -60,7 +60,7 @@ def _by_position(version: Version, assigned: Columns, predicate: Predicate | Non
     return DmlReport(snapshot, updated=sum(one.rows for one in removed))
 
 
-def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, wanted: Wanted | None) -> DmlReport:
+def _by_key(version: Version, assigned: Columns, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
     schema, options = version.schema, version.options
     written = schema.columns.names
     if options.merge.engine == PARTIAL_UPDATE:  # columns that are not written keep their values

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from lsmlake.storage.ranges import Fetch, Range
+from lsmlake.storage.ranges import ByteRange, Fetch
 
 _log = logging.getLogger("lsmlake")
 
@@ -39,7 +39,7 @@ _KEPT = 7 / 8  # of a shard, after a deletion
 _TRIES, _PAUSE_S = 20, 0.001
 
 
-class _Entry(NamedTuple):
+class _CacheEntry(NamedTuple):
     used_ns: int
     path: str
     size: int
@@ -138,14 +138,14 @@ def _header(name: bytes, data: memoryview) -> bytes:
     return _MAGIC + name + zlib.crc32(data, zlib.crc32(name)).to_bytes(4, "little")
 
 
-def _entries(shard: str) -> Iterator[_Entry]:
+def _entries(shard: str) -> Iterator[_CacheEntry]:
     """The entries of a shard; none if it does not exist."""
     with suppress(FileNotFoundError), os.scandir(shard) as found:
         for one in found:
             if one.name.endswith(_SUFFIX):
                 with suppress(FileNotFoundError):
                     stat = one.stat()
-                    yield _Entry(stat.st_mtime_ns, one.path, stat.st_size)
+                    yield _CacheEntry(stat.st_mtime_ns, one.path, stat.st_size)
 
 
 @contextmanager
@@ -183,11 +183,11 @@ _BLOCK_BYTES = 1 << 19
 def through(cache: DiskCache, file: str, size: int, fetch: Fetch) -> Fetch:
     """`fetch` for ranges of a file of `size` bytes that requests only blocks which the cache lacks."""
 
-    def read(wanted: Sequence[Range]) -> list[memoryview]:
+    def read(wanted: Sequence[ByteRange]) -> list[memoryview]:
         numbers = sorted({number for one in wanted for number in _blocks(one)})
         blocks = {number: cache.get(file, _part(number)) for number in numbers}
         missing = [number for number in numbers if blocks[number] is None]
-        ranges = [Range(number * _BLOCK_BYTES, min(size, (number + 1) * _BLOCK_BYTES)) for number in missing]
+        ranges = [ByteRange(number * _BLOCK_BYTES, min(size, (number + 1) * _BLOCK_BYTES)) for number in missing]
         if missing:
             for number, one, data in zip(missing, ranges, fetch(ranges), strict=True):
                 blocks[number] = data
@@ -202,11 +202,11 @@ def _part(number: int) -> str:
     return f"block {number} of {_BLOCK_BYTES}"
 
 
-def _blocks(one: Range) -> range:
+def _blocks(one: ByteRange) -> range:
     return range(one.start // _BLOCK_BYTES, (one.stop - 1) // _BLOCK_BYTES + 1)
 
 
-def _cut(one: Range, blocks: dict[int, memoryview]) -> memoryview:
+def _cut(one: ByteRange, blocks: dict[int, memoryview]) -> memoryview:
     """The bytes of a range."""
     starts = [(number, number * _BLOCK_BYTES) for number in _blocks(one)]
     parts = [blocks[number][max(0, one.start - start) : one.stop - start] for number, start in starts]

@@ -22,7 +22,7 @@ from lsmlake.storage.object_create import create, prove
 from lsmlake.storage.object_errors import Refusal
 from lsmlake.storage.object_requests import ObjectRequests, missing
 from lsmlake.storage.object_upload import Upload
-from lsmlake.storage.ranges import Fetch, Range, RangedFile, Ranges, cut, merged
+from lsmlake.storage.ranges import ByteRange, Fetch, RangedFile, Ranges, cut, merged
 from lsmlake.storage.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
 
 _WHOLE_BYTES = 1 << 23  # an object up to this size is read in one request
@@ -143,15 +143,15 @@ class ObjectStorage(Storage):
     def _fetch(self, path: str, tag: str | None, size: int) -> Fetch:
         """Reads ranges of the object of this size that has this tag."""
 
-        def one(wanted: Range) -> memoryview:
+        def one(wanted: ByteRange) -> memoryview:
             options = {"range": (wanted.start, wanted.stop), **({"if_match": tag} if tag else {})}
             return memoryview(self._obstore.get(self._client, path, options=options).bytes())
 
-        def many(wanted: Sequence[Range]) -> list[memoryview]:
+        def many(wanted: Sequence[ByteRange]) -> list[memoryview]:
             pieces = merged(wanted)
             return cut(wanted, pieces, side_by_side([partial(retried, piece) for piece in pieces], self.at_once))
 
-        def retried(wanted: Range) -> memoryview:
+        def retried(wanted: ByteRange) -> memoryview:
             return self._requests.call("read", path, lambda: one(wanted))
 
         return many if self._cache is None or not is_unique(path) else through(self._cache, self._file(path), size, many)

@@ -25,7 +25,7 @@ from lsmlake.storage.storage import Entry, Storage, read_bytes
 _MEMORY = re.compile(r"^memory://([^/]+)/(.+)$")
 
 
-class Place(NamedTuple):
+class OutsideFile(NamedTuple):
     """A file: its path in a storage."""
 
     storage: Storage
@@ -48,19 +48,19 @@ class Outside:
     _stores: dict[tuple[str, str, str], Storage] = field(default_factory=dict, repr=False)
     _opening: Lock = field(default_factory=Lock, repr=False)
 
-    def place(self, uri: str) -> Place:
+    def place(self, uri: str) -> OutsideFile:
         """Where a file is, or would be. Makes no request. Raises InvalidQuery, InvalidOption, MissingDependency."""
         if found := _MEMORY.match(uri):
-            return Place(named(found[1]), found[2])
+            return OutsideFile(named(found[1]), found[2])
         address = address_of(uri)
         if address.kind == FILE:
             at = directory_at(address.prefix)
             if at.name in ("", ".."):
                 raise InvalidQuery("not the name of a file", where=repr(uri), cure="correct the path")
-            return Place(LocalStorage(at.parent), at.name)
+            return OutsideFile(LocalStorage(at.parent), at.name)
         if address.kind == MEMORY or not address.prefix:
             raise InvalidQuery("not the address of a file", where=repr(uri), cure="name the file after the bucket")
-        return Place(self._bucket(address), address.prefix)
+        return OutsideFile(self._bucket(address), address.prefix)
 
     def _bucket(self, address: Address) -> Storage:
         key = address.kind, address.container, address.account

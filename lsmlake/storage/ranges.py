@@ -21,29 +21,29 @@ _PIECE_BYTES = 1 << 22
 _AHEAD_BYTES = 1 << 23  # for a reader that goes on where its last request ended
 
 
-class Range(NamedTuple):
+class ByteRange(NamedTuple):
     """The bytes [start, stop) of a file."""
 
     start: int
     stop: int
 
 
-Fetch = Callable[[Sequence[Range]], Sequence[memoryview]]
+Fetch = Callable[[Sequence[ByteRange]], Sequence[memoryview]]
 """Reads ranges of a file, none of them empty."""
 
 
-def merged(wanted: Sequence[Range]) -> list[Range]:
+def merged(wanted: Sequence[ByteRange]) -> list[ByteRange]:
     """The ranges to request for some ascending ones: neighbours together, but so that large reads are several requests."""
-    pieces: list[Range] = []
+    pieces: list[ByteRange] = []
     for one in wanted:
         if pieces and one.start - pieces[-1].stop <= _GAP_BYTES and one.stop - pieces[-1].start <= _PIECE_BYTES:
-            pieces[-1] = Range(pieces[-1].start, max(one.stop, pieces[-1].stop))
+            pieces[-1] = ByteRange(pieces[-1].start, max(one.stop, pieces[-1].stop))
         else:
             pieces.append(one)
     return pieces
 
 
-def cut(wanted: Sequence[Range], pieces: Sequence[Range], data: Sequence[memoryview]) -> list[memoryview]:
+def cut(wanted: Sequence[ByteRange], pieces: Sequence[ByteRange], data: Sequence[memoryview]) -> list[memoryview]:
     """The bytes of `wanted`, from those of `merged(wanted)`."""
     found, number = [], 0
     for one in wanted:
@@ -64,15 +64,15 @@ class Ranges:
         self._fetch, self._size, self._at = fetch, size, 0
         self._ending = (size - len(ending), ending) if ending else None
         self._held: list[tuple[int, memoryview]] = []
-        self._coming: tuple[list[Range], Work[Sequence[memoryview]]] | None = None
+        self._coming: tuple[list[ByteRange], Work[Sequence[memoryview]]] | None = None
 
-    def expect(self, wanted: Sequence[Range]) -> None:
+    def expect(self, wanted: Sequence[ByteRange]) -> None:
         """Begin to fetch ranges, in another thread, that a later `load` will ask for."""
         missing = self._missing(wanted)
         if missing:
             self._coming = missing, begin(partial(self._fetch, missing))
 
-    def load(self, wanted: Sequence[Range]) -> None:
+    def load(self, wanted: Sequence[ByteRange]) -> None:
         """Fetch these ranges, unless they are at hand; forget those of the last request."""
         missing = self._missing(wanted)
         if not missing:
@@ -84,23 +84,23 @@ class Ranges:
             found = self._fetch(missing)
         self._held = [(one.start, data) for one, data in zip(missing, found, strict=True)]
 
-    def _missing(self, wanted: Sequence[Range]) -> list[Range]:
+    def _missing(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
         return sorted({one for one in wanted if one.start < one.stop and self._at_hand(one) is None})
 
     def read(self, length: int = -1) -> memoryview:
-        wanted = Range(self._at, self._size if length is None or length < 0 else min(self._size, self._at + length))
+        wanted = ByteRange(self._at, self._size if length is None or length < 0 else min(self._size, self._at + length))
         if wanted.start >= wanted.stop:
             return memoryview(b"")
         found = self._at_hand(wanted)
         if found is None:
             goes_on = any(start + len(data) == wanted.start for start, data in self._held)
             stop = min(self._size, max(wanted.stop, wanted.start + (_AHEAD_BYTES if goes_on else _LEAST_BYTES)))
-            self.load([Range(wanted.start, stop)])
+            self.load([ByteRange(wanted.start, stop)])
             found = self._at_hand(wanted)
         self._at = wanted.stop
         return found
 
-    def _at_hand(self, wanted: Range) -> memoryview | None:
+    def _at_hand(self, wanted: ByteRange) -> memoryview | None:
         candidates = [self._ending] if self._ending else []
         number = bisect_right(self._held, wanted.start, key=lambda held: held[0])
         candidates += self._held[number - 1 : number] if number else []
@@ -133,7 +133,7 @@ class RangedFile(pa.PythonFile):
         self.ranges = ranges
 
 
-def load(file: pa.NativeFile, wanted: Sequence[Range]) -> None:
+def load(file: pa.NativeFile, wanted: Sequence[ByteRange]) -> None:
     """Fetch ranges of an open file that the caller is about to read. Does nothing if the file is not read by requests."""
     if isinstance(file, RangedFile):
         file.ranges.load(wanted)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from lsmlake.errors import StorageFailed, TableNotFound
-from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, Work
+from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, BranchWork
 from lsmlake.format.paths import Branch, TablePaths, is_branch, numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.retries import attempts
@@ -25,7 +25,7 @@ from lsmlake.tables.tags import Holder
 _LOOKS = 10
 
 
-class State(NamedTuple):
+class BranchState(NamedTuple):
     """A branch at the moment.
 
     Attributes:
@@ -36,7 +36,7 @@ class State(NamedTuple):
 
     ended: int
     base: Snapshot | None
-    work: Work | None
+    work: BranchWork | None
 
     @property
     def forward(self) -> Snapshot | None:
@@ -96,7 +96,7 @@ class Branches:
 
     # -- the state of a branch ----------------------------------------------------------------------------------------
 
-    def state(self, info: BranchInfo) -> State:
+    def state(self, info: BranchInfo) -> BranchState:
         """The state of a branch. One listing, and at most two reads. Raises Corrupt."""
         paths = self._paths(info)
         while True:
@@ -106,16 +106,16 @@ class Branches:
             last = self._work(paths.ended(ended)) if ended else None
             work = self._work(paths.begun(ended + 1)) if is_begun else None
             if (last is None) == (ended == 0) and (work is not None) == is_begun:  # otherwise work has ended since the listing
-                return State(ended, last.snapshot if last else info.base, work)
+                return BranchState(ended, last.snapshot if last else info.base, work)
 
-    def begin(self, info: BranchInfo, state: State, work: Work) -> bool:
+    def begin(self, info: BranchInfo, state: BranchState, work: BranchWork) -> bool:
         """Begin work that excludes other work; returns whether no other program came first."""
         return self.files.env.storage.put_if_absent(self._paths(info).begun(state.ended + 1), work.encode())
 
-    def end(self, info: BranchInfo, state: State, base: Snapshot | None) -> None:
+    def end(self, info: BranchInfo, state: BranchState, base: Snapshot | None) -> None:
         """End the work under way. `base`: where the branch begins from now on."""
         paths, number = self._paths(info), state.ended + 1
-        self.files.env.storage.put_if_absent(paths.ended(number), Work(state.work.work, base).encode())
+        self.files.env.storage.put_if_absent(paths.ended(number), BranchWork(state.work.work, base).encode())
         old = [paths.begun(number), *([paths.ended(state.ended)] if state.ended else [])]
         self.files.delete_quietly(old)
 
@@ -152,10 +152,10 @@ class Branches:
             if snapshot is not None
         ]
 
-    def _settled(self) -> dict[str, State]:
+    def _settled(self) -> dict[str, BranchState]:
         """All branches, read until two looks in a row agree: one may miss a branch that is renamed meanwhile."""
 
-        def look() -> dict[str, State]:
+        def look() -> dict[str, BranchState]:
             return {name: self.state(info) for name, info in self.all().items()}
 
         found = look()
@@ -168,9 +168,9 @@ class Branches:
     def _paths(self, info: BranchInfo) -> TablePaths:
         return self.files.paths.on(info.named(info.folder))
 
-    def _work(self, path: str) -> Work | None:
+    def _work(self, path: str) -> BranchWork | None:
         try:
             data = read_bytes(self.files.env.storage, path)
         except FileNotFoundError:
             return None
-        return self.files.cache.get(data, lambda: Work.decode(data, path))
+        return self.files.cache.get(data, lambda: BranchWork.decode(data, path))

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.format.vector_index import Changes, VectorIndex
+from lsmlake.format.vector_index import VectorChanges, VectorIndex
 from lsmlake.tables.live import Live
 
 _ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its names
 
 
-class Stored(NamedTuple):
+class StoredSnapshot(NamedTuple):
     """A snapshot file: its number and its bytes."""
 
     number: int
@@ -30,7 +30,7 @@ class Index(NamedTuple):
     """The vector index of a snapshot: its name, the changes in each of its parts by name, and the vectors."""
 
     name: str
-    layers: Mapping[str, Changes]
+    layers: Mapping[str, VectorChanges]
     vectors: VectorIndex
 
 
@@ -52,7 +52,7 @@ class Cache:
 
     def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:
         self.limit_bytes, self.parent = limit_bytes, parent
-        self.latest: Stored | None = None
+        self.latest: StoredSnapshot | None = None
         self.hint: int | None = None
         self.newest: Live | None = None
         self.index: Index | None = None if parent is None else parent.index

@@ -14,7 +14,7 @@ from lsmlake.tables.metadata import Metadata
 _TABLES_MAX = 16
 
 
-class Kept:
+class HandleCache:
     """The metadata of the last tables, by table. Threads can share it."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Kept:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
-        return Kept, ()
+        return HandleCache, ()
 
     def of(self, meta: Metadata) -> Metadata:
         """Returns the kept metadata of the same table. If there is none, keeps `meta` and returns it."""

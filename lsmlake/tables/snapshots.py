@@ -19,7 +19,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.concurrency import ahead
 from lsmlake.storage.retries import attempts
 from lsmlake.storage.storage import read_bytes, storage_errors
-from lsmlake.tables.cache import Stored
+from lsmlake.tables.cache import StoredSnapshot
 from lsmlake.tables.manifests import Manifests
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.tags import Tags
@@ -238,7 +238,7 @@ class Snapshots:
                 self.files.cache.latest = found
                 return self._decoded(found)
 
-    def _forward(self) -> Stored | None:
+    def _forward(self) -> StoredSnapshot | None:
         """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has
         changed or no longer exists, so the snapshots must be listed."""
         known = self.files.cache.latest
@@ -257,7 +257,9 @@ class Snapshots:
             newest = newest if following.data == _CUT else following
         return newest
 
-    def _after(self, here: Stored, read: Sequence[Stored | None], widths: Iterator[int]) -> Iterator[Stored]:
+    def _after(
+        self, here: StoredSnapshot, read: Sequence[StoredSnapshot | None], widths: Iterator[int]
+    ) -> Iterator[StoredSnapshot]:
         """The snapshot files after `here` until a number is free; after some steps, only those from the hint on. `read`: those
         that were probed together with `here`; `widths`: how many to probe next at once."""
         passed = 0
@@ -287,7 +289,7 @@ class Snapshots:
         hint, self.files.cache.hint = self.files.cache.hint, None
         return hint or self._hint()
 
-    def _load(self, stored: Stored) -> None:
+    def _load(self, stored: StoredSnapshot) -> None:
         """`load` of what is probably the newest snapshot, while the one after it is looked for."""
         if stored.data not in _MARKS:
             with suppress(LakeError):
@@ -298,26 +300,26 @@ class Snapshots:
         with suppress(LakeError):
             self.manifests.load(snapshot)
 
-    def _hinted(self, here: Stored) -> Stored:
+    def _hinted(self, here: StoredSnapshot) -> StoredSnapshot:
         """The snapshot that the hint names if it is newer than `here`; no number after `here`, which exists, has been freed."""
         hinted = self._stored(self._hint())
         return here if hinted is None or hinted.number <= here.number else hinted
 
-    def _listed(self) -> Stored | None:
+    def _listed(self) -> StoredSnapshot | None:
         """The newest snapshot, found by a listing; None if there is none."""
         numbers = self.ids()
-        return self._stored(numbers[-1]) or Stored(numbers[-1], _EXPIRED) if numbers else None
+        return self._stored(numbers[-1]) or StoredSnapshot(numbers[-1], _EXPIRED) if numbers else None
 
-    def _stored(self, number: int | None) -> Stored | None:
+    def _stored(self, number: int | None) -> StoredSnapshot | None:
         """The stored file of a snapshot; None if it does not exist."""
         if number is None:
             return None
         try:
-            return Stored(number, read_bytes(self.files.env.storage, self.files.paths.snapshot(number)))
+            return StoredSnapshot(number, read_bytes(self.files.env.storage, self.files.paths.snapshot(number)))
         except FileNotFoundError:
             return None
 
-    def _decoded(self, stored: Stored) -> Snapshot:
+    def _decoded(self, stored: StoredSnapshot) -> Snapshot:
         files, path = self.files, self.files.paths.snapshot(stored.number)
         return files.cache.get((path, stored.data), lambda: files.own(Snapshot.decode(stored.data, path), stored.number, path))
 
@@ -331,7 +333,7 @@ class Snapshots:
 
     def note_latest(self, snapshot: Snapshot) -> None:
         """Cache a snapshot just published; the next search for the newest one starts there."""
-        self.files.cache.latest = Stored(snapshot.id, snapshot.encode())
+        self.files.cache.latest = StoredSnapshot(snapshot.id, snapshot.encode())
 
     def hint(self, number: int) -> None:
         with self.files.env.storage.write(self.files.paths.latest) as sink:

@@ -21,7 +21,7 @@ from lsmlake.schema.schema import Schema
 _LISTED, _LISTED_FOR_INDEX = 10_000, 100_000
 
 
-class Values(Protocol):
+class SourceValues(Protocol):
     """The source. `columns`: its columns."""
 
     columns: pa.Schema
@@ -33,7 +33,7 @@ class Values(Protocol):
         """The least and the greatest value of a column; None without values."""
 
 
-def candidates(schema: Schema, equal: Iterable[tuple[str, str]], source: Values) -> Predicate | None:
+def candidates(schema: Schema, equal: Iterable[tuple[str, str]], source: SourceValues) -> Predicate | None:
     """What a target row satisfies that matches a source row; None if nothing is known. `equal`: pairs of a target and a source
     column that must be equal; those whose values compare otherwise than they are say nothing."""
     indexed = schema.parsed_options.index.columns
@@ -58,7 +58,7 @@ def of_rows(predicate: Predicate | None) -> Predicate | None:
     return predicate
 
 
-def _equal_to_source(column: Column, source: str, values: Values, most: int) -> Predicate | None:
+def _equal_to_source(column: Column, source: str, values: SourceValues, most: int) -> Predicate | None:
     kind, given = column.type, values.columns.field(source).type
     integers = pa.types.is_integer(kind) and pa.types.is_integer(given)
     if not integers and (kind != given or pa.types.is_nested(kind) or pa.types.is_floating(kind)):

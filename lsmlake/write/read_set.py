@@ -12,7 +12,7 @@ from lsmlake.predicate import Predicate, evaluate
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadSet:
     """The rows that meet all conditions.
 
     Attributes:

@@ -31,7 +31,7 @@ from lsmlake.read.plan import plan
 from lsmlake.read.positions import Matched, matched, rows_at
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Version
-from lsmlake.write.read_set import Wanted
+from lsmlake.write.read_set import ReadSet
 
 
 class Rewritten(NamedTuple):
@@ -57,7 +57,7 @@ class RowEdit(Requirement):
     removed: Sequence[Matched]
     rewritten: Sequence[Rewritten] | None
     added: Sequence[CommitMessage]
-    wanted: Wanted | None
+    wanted: ReadSet | None
     _made: list[CommitMessage] = field(default_factory=list)
     _made_for: Mapping[str, VectorRef | None] | None = None
 
@@ -159,7 +159,7 @@ def _touched(state: BucketState, names: set[str]) -> BucketState:
     return BucketState(state.bucket, state.total_buckets, tuple(file for file in state.files if file.name in names), vectors)
 
 
-def check_no_new_rows(base: Version, now: Version, wanted: Wanted) -> None:
+def check_no_new_rows(base: Version, now: Version, wanted: ReadSet) -> None:
     """Raises Overtaken if files that were added after `base` hold wanted rows, or after a rollback, which brings old files back.
     Reads the columns that decide in those files whose statistics allow a match."""
     if (now.snapshot.newest_rollback or 0) > base.number:
@@ -181,7 +181,7 @@ def replace_rows(
     version: Version,
     removed: Sequence[Matched],
     added: Sequence[CommitMessage],
-    wanted: Wanted | None,
+    wanted: ReadSet | None,
     rewrite: Rewrite,
 ) -> Snapshot | None:
     """Commits a `RowEdit`; `rewrite` makes its files if the table has no deletion vectors. An error removes what was written.

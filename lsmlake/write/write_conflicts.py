@@ -28,7 +28,7 @@ from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version
-from lsmlake.write.read_set import Wanted
+from lsmlake.write.read_set import ReadSet
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class KeysUnchanged(Requirement):
     """`base`: the version that the statement read. `wanted`: rows that overtake it if they are new; None: none do."""
 
     base: Version
-    wanted: Wanted | None
+    wanted: ReadSet | None
 
     def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
         """Raises Overtaken if the rows that the statement depends on are not the same at `now`. `messages`: what it wrote."""
@@ -67,7 +67,7 @@ class KeysUnchanged(Requirement):
                         found = pa.chunked_array([pa.array(one.keys) for one in hits], pa.int64()).unique()
                         self._check_same(now, keys.take(found), None)
 
-    def _check_new(self, now: Version, wanted: Wanted) -> None:
+    def _check_new(self, now: Version, wanted: ReadSet) -> None:
         """Looks at the rows of new files. Rows that are merged with older ones can match in parts, so all of them count."""
         base, schema = self.base, self.base.schema
         combined = rule_of(schema).old_row is not OldRow.REPLACED
@@ -86,7 +86,7 @@ class KeysUnchanged(Requirement):
                         rows = chunk.table if combined else wanted.of(chunk.table)
                         self._check_same(now, _distinct(rows, schema), wanted)
 
-    def _check_same(self, now: Version, keys: pa.Table, wanted: Wanted | None) -> None:
+    def _check_same(self, now: Version, keys: pa.Table, wanted: ReadSet | None) -> None:
         """Raises Overtaken unless the rows of the keys, or those of them that are wanted now, are as they were."""
         if not keys.num_rows:
             return

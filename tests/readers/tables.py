@@ -32,7 +32,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.format import manifest
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.changes import View
+from lsmlake.iceberg.changes import IcebergView
 from lsmlake.tables.version import Version
 from readers.questions import COUNT, FILES, RANGES, REFS, ROW_IDS, ROWS, SNAPSHOTS, Filter, Question
 
@@ -121,7 +121,7 @@ def count(number: int) -> pa.Table:
 def rows_at(table: Table, number: int, where: str | None = None) -> pa.Table:
     """The rows that Iceberg shows of a snapshot: without those at level 0 where rows of a key are merged."""
     version = Version.at(table.meta, _snapshot(table, number))
-    view = View.of(version)
+    view = IcebergView.of(version)
     mode = "fresh" if view.level0 or version.schema.append_only else "raw"
     return table.scan(snapshot=number, mode=mode, where=where).to_arrow()
 
@@ -133,7 +133,7 @@ def _snapshot(table: Table, number: int):
 
 def files_of(table: Table) -> pa.Table:
     """The data files that a reader of Iceberg sees."""
-    view = View.of(table.version)
+    view = IcebergView.of(table.version)
     version = table.version
     shown = [file for _, _, file in manifest.files_of(version.live(), version.schema) if view.shows(file)]
     return pa.table(

@@ -23,7 +23,7 @@ from lsmlake.notebook import html_rows, offered
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, taken
-from lsmlake.tables.handle_cache import Kept
+from lsmlake.tables.handle_cache import HandleCache
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.views import Views
 
@@ -47,7 +47,7 @@ class Catalog:
 
     env: Env
     runtime: Runtime
-    kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
+    kept: HandleCache = field(default_factory=HandleCache, init=False, repr=False, compare=False)
     session: Session = field(default_factory=Session, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:

@@ -72,14 +72,14 @@ def contested(
     numbers, chosen = segments.numbers(groups.starts, count)[places], groups.rows[places]
     given = np.zeros(len(chosen), np.int64) if ranks is None else ranks[chosen]
     unordered = _of_unordered_keys(numbers, given, of_rows[places])
-    few = Rows(gather(rows, chosen[unordered]), numbers[unordered], given[unordered], of_rows[places][unordered])
+    few = RankedRows(gather(rows, chosen[unordered]), numbers[unordered], given[unordered], of_rows[places][unordered])
     for contest in contests:
         if (pair := _pair(few, contest)) is not None:
             return int(chosen[unordered][pair[0]]), int(chosen[unordered][pair[1]])
     return None
 
 
-class Rows(NamedTuple):
+class RankedRows(NamedTuple):
     """Rows ascending by the number of their key, with their ranks and parts."""
 
     table: pa.Table
@@ -103,7 +103,7 @@ def _several(parts: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.minimum.reduceat(parts, starts) != np.maximum.reduceat(parts, starts)
 
 
-def _pair(rows: Rows, contest: Contest) -> tuple[int, int] | None:
+def _pair(rows: RankedRows, contest: Contest) -> tuple[int, int] | None:
     """Two of the rows that this contest cannot order."""
     counted = contest.sequence.any_valid(rows.table) if contest.only_sequenced else np.ones(len(rows.keys), bool)
     valid = segments.valid(joined(rows.table[contest.columns[0]])) if contest.skips_nulls else None
@@ -134,7 +134,7 @@ def _decisive(keys: np.ndarray, places: np.ndarray, tiers: Sequence[np.ndarray],
 
 
 def _differing(
-    rows: Rows, places: np.ndarray, tiers: Sequence[np.ndarray], contest: Contest, *, of_key: bool
+    rows: RankedRows, places: np.ndarray, tiers: Sequence[np.ndarray], contest: Contest, *, of_key: bool
 ) -> tuple[int, int] | None:
     """Two of the places of one key and tier that differ, if these come from several parts. `of_key`: the key has several parts,
     that is enough."""

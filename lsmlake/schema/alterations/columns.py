@@ -11,7 +11,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema, Wording
 from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.alterations.draft import Draft, Place
+from lsmlake.schema.alterations.draft import Draft, FieldPlace
 from lsmlake.schema.alterations.given_type import field_of
 from lsmlake.schema.defaults import INITIAL, WRITE, scalar_of, with_default
 from lsmlake.schema.fields import Path, Siblings, names_of, shown
@@ -94,7 +94,7 @@ class DropColumn(Alteration):
             )
         return place.dropped()
 
-    def _check_column(self, place: Place) -> None:
+    def _check_column(self, place: FieldPlace) -> None:
         name, options = place.field.name, place.draft.options
         if place.role:
             raise InvalidSchema(
@@ -140,7 +140,7 @@ def _renaming(column: str | None, old: str, new: str) -> Renaming:
     return Renaming(lambda one: one, lambda at, inner: new if at == column and inner == old else inner)
 
 
-def _parent_of(draft: Draft, path: Path) -> tuple[Place | None, str]:
+def _parent_of(draft: Draft, path: Path) -> tuple[FieldPlace | None, str]:
     """Returns the place of the field that a new field is in, None for a column, and the name of the new field."""
     if not isinstance(path, str):
         *parents, name = names_of(path)

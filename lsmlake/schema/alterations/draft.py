@@ -26,9 +26,9 @@ class Draft:
     comment: str | None
     where: str
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> FieldPlace:
         """Raises InvalidSchema if there is no such field."""
-        return Place(self, path, resolve(self.columns, path, self.where))
+        return FieldPlace(self, path, resolve(self.columns, path, self.where))
 
     def edited(self, parent: Sequence[int], edit: Callable[[Siblings], Sequence[pa.Field]]) -> Draft:
         """Edits the fields inside the field at `parent`; without positions, the columns."""
@@ -41,7 +41,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Place:
+class FieldPlace:
     """A field of a draft: a column or, with more than one position, a field inside one."""
 
     draft: Draft

@@ -14,7 +14,7 @@ from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, write
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.row_edit import ACTION, column
-from lsmlake.spark.statements.statement import Statement
+from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
@@ -25,7 +25,7 @@ from lsmlake.write.write_conflicts import KeysUnchanged
 _KIND = "_lsmlake_kind"
 
 
-def run(statement: Statement) -> DmlReport:
+def run(statement: SparkStatement) -> DmlReport:
     """Carries out a statement."""
     target, clauses, version = statement.target, statement.clauses, statement.target.version
     planned = target.plan()

@@ -12,7 +12,7 @@ from lsmlake.spark.statements import row_edit
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.places import FILE, POSITION, Places
 from lsmlake.spark.statements.row_edit import ACTION, column
-from lsmlake.spark.statements.statement import Statement
+from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import repeats_allowed
 from lsmlake.statements.clause import DELETE, INSERT, UPDATE
@@ -21,7 +21,7 @@ from lsmlake.write.append import joined
 from lsmlake.write.row_edit import replace_rows
 
 
-def run(statement: Statement) -> DmlReport:
+def run(statement: SparkStatement) -> DmlReport:
     """Carries out a statement."""
     target, clauses, version = statement.target, statement.clauses, statement.target.version
     places = Places.of(target.plan())
@@ -32,7 +32,7 @@ def run(statement: Statement) -> DmlReport:
     if writes:
         rows = clauses.new_rows(rows, columns[1:], deleted=False)
         columns += map(column, range(len(version.schema.columns.names)))
-    writing = row_edit.Writing(version, writes, clauses.numbers(INSERT))
+    writing = row_edit.RowWriting(version, writes, clauses.numbers(INSERT))
     found, limit = statement.collected(rows, columns)
     if found is not None:
         edit = row_edit.here(writing, found.to_batches())

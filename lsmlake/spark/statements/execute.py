@@ -24,15 +24,15 @@ from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.statements.in_driver import decided_by_partitions, is_small
 from lsmlake.spark.statements.merge_source import MergeSource, as_text, few_rows
-from lsmlake.spark.statements.statement import Statement as Executed
-from lsmlake.spark.statements.target import Target
+from lsmlake.spark.statements.statement import SparkStatement as Executed
+from lsmlake.spark.statements.target import SparkTarget
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import check_clauses, equal_columns
 from lsmlake.statements.change import known_of, predicate_of
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.delete import delete
-from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, Part, Replacement
+from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement
 from lsmlake.statements.statement import Statement
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
@@ -46,11 +46,11 @@ def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlR
     return lambda version: _change(runtime, statement, version)
 
 
-class Reading(NamedTuple):
+class ReadStatement(NamedTuple):
     """A DELETE or UPDATE that was read on a version. `values`: the new ones, by column. `in_driver`: it takes no Spark."""
 
     executed: Executed
-    values: Mapping[str, Part]
+    values: Mapping[str, ExpressionPart]
     in_driver: bool
 
 
@@ -60,12 +60,12 @@ def _change(runtime: Runtime, statement: Statement, version: Version) -> DmlRepo
     return delete(version, target.predicate, target.isolation) if made.in_driver else _run(made.executed)
 
 
-def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Reading:
+def reading_of(runtime: Runtime, statement: Statement, version: Version) -> ReadStatement:
     """Reads a DELETE or UPDATE on a version."""
     (clause,), where, columns = statement.clauses, statement.on, version.schema.typed_columns
     sides = {TARGET_SIDE: statement.target[0] if statement.target else "t"}
 
-    def words(part: Part) -> str:
+    def words(part: ExpressionPart) -> str:
         return statement.words(part, sides, version)
 
     text = None if where is None else words(where)
@@ -75,14 +75,18 @@ def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Read
         planned = plan(version, predicate)
         in_driver = is_small(planned) or decided_by_partitions(planned)
     own = statement.queries is not None and statement.queries.own
-    target = Target(runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, uneven=runtime.uneven)
+    target = SparkTarget(
+        runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, uneven=runtime.uneven
+    )
     values = assigned(statement, clause, version.schema, None)
     texts = {name: words(value) for name, value in values.items()}
     made = Clauses.of(version.schema, target.name, [Clause(BY_SOURCE, clause.action, texts)], [texts])
-    return Reading(Executed(target, made), values, in_driver)
+    return ReadStatement(Executed(target, made), values, in_driver)
 
 
-def _known(runtime: Runtime, where: Part, text: str, statement: Statement, columns: pa.Schema) -> tuple[Predicate | None, bool]:
+def _known(
+    runtime: Runtime, where: ExpressionPart, text: str, statement: Statement, columns: pa.Schema
+) -> tuple[Predicate | None, bool]:
     """What lsmlake knows of the rows for which a condition is true, and whether that is the whole condition."""
     predicate = predicate_of(where, columns, statement.target, runtime.zone)
     decides = predicate is not None
@@ -115,7 +119,7 @@ def merge_of(source: MergeSource, statement: Statement, version: Version, uneven
     """Reads a MERGE on a version, without a look at the rows of its source."""
     sides = {TARGET_SIDE: statement.target[0], SOURCE_SIDE: statement.source[0] if statement.source else "s"}
     own = own or (statement.queries is not None and statement.queries.own)
-    target = Target(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
+    target = SparkTarget(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
     on, clauses = _clauses(statement, version.schema, source, sides, version)
     return Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on)
 
@@ -142,7 +146,7 @@ def _clauses(
 
     scopes = statement.joined(schema.typed_columns, source.columns)
 
-    def words(part: Part, when: str = MATCHED) -> str:
+    def words(part: ExpressionPart, when: str = MATCHED) -> str:
         return statement.words(part, sides, version, _qualified(part, when, scopes, sides))
 
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
@@ -161,7 +165,7 @@ def _clauses(
     return words(statement.on), made
 
 
-def _qualified(part: Part, when: str, scopes: Mapping[str, Scope], sides: Mapping[str, str]) -> list[Replacement]:
+def _qualified(part: ExpressionPart, when: str, scopes: Mapping[str, Scope], sides: Mapping[str, str]) -> list[Replacement]:
     """Writes the name of the target or of the source before its columns, which a clause for rows of one side may name without it.
     Refuses columns of the other side."""
     found: list[Replacement] = []

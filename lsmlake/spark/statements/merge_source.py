@@ -23,7 +23,7 @@ from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected
-from lsmlake.spark.statements.target import Target
+from lsmlake.spark.statements.target import SparkTarget
 from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.types.sized_text import char_length
 from lsmlake.types.type_text import backticked
@@ -124,7 +124,7 @@ class Few(NamedTuple):
     matched_once: bool
 
 
-def few_rows(target: Target, source: MergeSource, on: str, equal: Sequence[tuple[str, str]]) -> Few | None:
+def few_rows(target: SparkTarget, source: MergeSource, on: str, equal: Sequence[tuple[str, str]]) -> Few | None:
     """Fetches the source if it may be small; None if it is not. `equal`: the columns of both that the join compares."""
     schema = target.version.schema
     limit = collected.row_limit(target.version, target.picker, source.frame, target.uneven)

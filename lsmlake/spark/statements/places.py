@@ -33,7 +33,7 @@ class Places:
 
     plan: Plan
     files: Mapping[str, Matched]
-    number: mask.Number
+    number: mask.FileNumbers
 
     @staticmethod
     def of(plan: Plan) -> Places:

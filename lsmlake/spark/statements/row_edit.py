@@ -65,7 +65,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Writing:
+class RowWriting:
     """What every task receives.
 
     Attributes:
@@ -79,7 +79,7 @@ class Writing:
     inserts: Sequence[int]
 
 
-def run(writing: Writing, rows) -> Edit:
+def run(writing: RowWriting, rows) -> Edit:
     """Carries out changes in tasks. `rows`: `ACTION`, `FILE`, `POSITION` and, if a clause writes rows, the new values."""
     done, errors = tasks.collect(rows.mapInArrow(partial(_task, writing), tasks.RESULT))
     edit = Edit()
@@ -95,7 +95,7 @@ def run(writing: Writing, rows) -> Edit:
     return edit
 
 
-def here(writing: Writing, batches: Iterable[pa.RecordBatch]) -> Edit:
+def here(writing: RowWriting, batches: Iterable[pa.RecordBatch]) -> Edit:
     """Carries out changes in this process. An error removes what was written."""
     edit, noted = Edit(), []
     try:
@@ -108,7 +108,7 @@ def here(writing: Writing, batches: Iterable[pa.RecordBatch]) -> Edit:
     return edit
 
 
-def _task(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _task(writing: RowWriting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         outcome: object = here(writing, batches)
     except LakeError as error:
@@ -117,7 +117,7 @@ def _task(writing: Writing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _new_rows(
-    writing: Writing, batches: Iterable[pa.RecordBatch], edit: Edit, noted: list[tuple[np.ndarray, ...]]
+    writing: RowWriting, batches: Iterable[pa.RecordBatch], edit: Edit, noted: list[tuple[np.ndarray, ...]]
 ) -> Iterator[pa.Table]:
     schema = writing.version.schema
     names = schema.columns.names

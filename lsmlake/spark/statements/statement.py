@@ -15,17 +15,17 @@ from lsmlake.spark.statements.clauses import IS_SOURCE, IS_TARGET, Clauses
 from lsmlake.spark.statements.errors import REPEATED
 from lsmlake.spark.statements.merge_source import Few
 from lsmlake.spark.statements.row_edit import ACTION
-from lsmlake.spark.statements.target import Target
+from lsmlake.spark.statements.target import SparkTarget
 from lsmlake.statements.bound import repeats_allowed
 from lsmlake.statements.clause import BY_SOURCE, MATCHED, NOT_MATCHED
 from lsmlake.types.type_text import backticked
-from lsmlake.write.read_set import Wanted
+from lsmlake.write.read_set import ReadSet
 
 _PLACE = "_lsmlake_place"
 
 
 @dataclass(frozen=True)
-class Statement:
+class SparkStatement:
     """What becomes of the rows of a target.
 
     Attributes:
@@ -34,7 +34,7 @@ class Statement:
         few: the source, if the driver has fetched it.
     """
 
-    target: Target
+    target: SparkTarget
     clauses: Clauses
     source: object = None
     name: str = ""
@@ -73,17 +73,17 @@ class Statement:
         return acting.selectExpr("*", place).where(f"if({repeat}, {failure}, {ACTION} > 0)")
 
     @property
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> ReadSet | None:
         """The new rows that overtake the statement: those that it would have read. Spark looks at few of them; more count as
         read."""
         source, target = self.source, self.target
         if target.isolation != SERIALIZABLE:
             return None
         if target.own:
-            return Wanted(everything=True)
+            return ReadSet(everything=True)
         by_source = any(clause.when == BY_SOURCE for clause in self.clauses.clauses)
         if (source is None and (target.decides or target.where is None)) or (source is not None and by_source):
-            return Wanted(target.predicate)
+            return ReadSet(target.predicate)
         most = target.version.meta.env.limits.driver_statement_bytes
 
         def among(rows: pa.Table) -> np.ndarray:
@@ -96,7 +96,7 @@ class Statement:
             flags[found.select(_PLACE).toArrow().column(0).to_numpy()] = True
             return flags
 
-        return Wanted(target.predicate, tuple(target.version.schema.columns.names), among)
+        return ReadSet(target.predicate, tuple(target.version.schema.columns.names), among)
 
     def collected(self, rows, columns: Sequence[str]) -> tuple[pa.Table | None, int]:
         """The changes, if they are so few that the driver writes them, and how many rows it would have taken: 0 if it was not

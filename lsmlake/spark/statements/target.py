@@ -13,7 +13,7 @@ from lsmlake.write.write import picker
 
 
 @dataclass(frozen=True)
-class Target:
+class SparkTarget:
     """The rows of a version that a statement may change.
 
     Attributes:
