@@ -34,3 +34,7 @@ TagName = Annotated[str | None, typer.Option("--tag", metavar="NAME", help="Read
 _AT_TIME = "Read the snapshot of this time, in UTC unless it names a zone: '2026-01-31 12:00'."
 Timestamp = Annotated[str | None, typer.Option("--timestamp", metavar="TIME", help=_AT_TIME)]
 Buckets = Annotated[list[int] | None, typer.Option("--bucket", min=0, metavar="N", help="Only this bucket; may be repeated.")]
+Limit = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N rows.")]
+Positive = Annotated[int | None, typer.Option(min=1)]
+Natural = Annotated[int | None, typer.Option(min=0)]
+"""Options that a command explains itself."""
