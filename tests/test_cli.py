@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import inspect
 import io
 import json
 import os
@@ -27,6 +28,7 @@ from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.api.table import Table
+from lsmlake.api.verbs import VERBS
 from lsmlake.cli.app import app, single
 from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.demo.engine import EngineName
@@ -482,6 +484,37 @@ def test_help_lists_every_command_with_its_own_summary():
     own = {name: getattr(importlib.import_module(entry.module), name).__doc__.split("\n")[0] for name, entry in COMMANDS.items()}
     assert listed == own == {name: entry.summary for name, entry in COMMANDS.items()}
     assert max(map(len, own.values())) <= 80 - 2 - len("partitions") - 6, "longer lines are cut off on a terminal of 80 columns"
+
+
+ELSEWHERE = {
+    "name": "the value of the flag, or TABLE",
+    "new_name": "--to",
+    "keys": "--key",
+    "buckets": "--bucket",
+    "url": "URL",
+    **dict.fromkeys(("path", "files", "metadata"), "SOURCE"),
+    "partition_by": "--unpartitioned",
+    "options": "--option",
+    "version": "--snapshot",
+}
+NOT_IN_A_COMMAND = {
+    "expire_tags": {"older_than"},
+    "reset_consumer": {"next_snapshot"},
+    "copy": {"storage_options"},
+    **{key: {"comment", "storage_options"} for key in ("import_iceberg", "import_delta", "import_parquet")},
+}
+"""Arguments that commands lack. The environment has the settings of object stores."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_has_a_command_with_its_arguments(verb: str):
+    owner, (name, *flags) = VERBS[verb].owner, VERBS[verb].command.split()
+    command = single(name)
+    given = {option for parameter in command.params for option in parameter.opts}
+    assert {*flags} <= given
+    takes = set(inspect.signature(getattr(owner, verb)).parameters) - {"self"}
+    lacking = {one for one in takes - ELSEWHERE.keys() if "--" + one.replace("_", "-") not in given and one not in given}
+    assert lacking == NOT_IN_A_COMMAND.get(verb, set())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
