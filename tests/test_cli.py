@@ -827,6 +827,20 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.parametrize("words", ["ls", "snapshots sales.orders", "files sales.orders", "show sales.orders", "options"])
+def test_a_command_that_reads_metadata_only_loads_no_verbs(warehouse: Path, words: str):
+    """They take half a second to load."""
+    program = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {LAUNCHER[2]}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words.split()],
+        env={**os.environ, "LSMLAKE_WAREHOUSE": str(warehouse)},
+        capture_output=True,
+        text=True,
+    )
+    loaded = {name for name in done.stderr.split() if name.startswith(("lsmlake.api.", "lsmlake.sql.", "pandas"))}
+    assert (done.returncode, loaded) == (0, set())
+
+
 @pytest.mark.spark
 def test_compaction_on_spark_prints_its_result_and_nothing_else(copy: Path):
     command = subprocess.run(
