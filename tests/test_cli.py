@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+import inspect
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from types import ModuleType
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -26,7 +28,8 @@ from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.cli.app import app
+from lsmlake.api.verbs import VERBS
+from lsmlake.cli.app import app, single
 from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.demo.engine import EngineName
 from lsmlake.cli.docs import DOCUMENTS, Document
@@ -36,7 +39,7 @@ from lsmlake.errors import MissingDependency
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.listings import reference
 from lsmlake.options.table_options import OPTIONS
-from lsmlake.report.views import files_view
+from lsmlake.report.views import view_of
 
 DAY = dt.date(2026, 1, 1)
 LAUNCHER = [sys.executable, "-c", "from lsmlake.cli.main import run; run()"]
@@ -200,6 +203,50 @@ def test_changes_lists_what_happened_between_two_snapshots(warehouse: Path):
     lines = call("changes", "sales.orders", "0", "1", "--where", "id < 2", "--columns", "id", "-w", warehouse).splitlines()
     assert sorted(lines) == ["+I          0", "+I          1", "_row_kind  id"]
     assert "--mode diff" in complaint("changes", "sales.orders", "1", "--mode", "changelog", "-w", warehouse)
+
+
+# -- export -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "read"), [("rows.parquet", pq.read_table), ("rows.arrow", feather.read_table)])
+def test_export_writes_the_rows_of_a_table_to_a_file(warehouse: Path, tmp_path: Path, name: str, read):
+    said = call("export", "sales.orders", "--output", tmp_path / name, "-w", warehouse)
+    assert said == f"140 rows in {tmp_path / name}\n"
+    found, table = read(tmp_path / name), table_of(warehouse)
+    assert found.sort_by("id").equals(table.to_arrow().sort_by("id"))
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_export_writes_text_to_standard_output(warehouse: Path, tmp_path: Path):
+    asked = ["export", "sales.orders", "--where", "id IN (7, 135)", "--columns", "name, id"]
+    assert sorted(call(*asked, "-w", warehouse).splitlines()) == ["Zoë,135", "Zoë,7", "name,id"]
+    lines = call(*asked, "--format", "json", "--snapshot", "2", "-w", warehouse)
+    assert json.loads(lines) == {"name": "Zoë", "id": 7}
+    assert len(json.loads(call(*asked, "--json", "-w", warehouse))) == 2
+    assert call("export", "sales.empty", "-w", warehouse) == "id\n"
+    call(*asked, "-o", tmp_path / "rows", "--format", "csv", "-w", warehouse)
+    assert (tmp_path / "rows").read_text().splitlines()[0] == "name,id"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--format", "table"], "--format: unknown format, expected csv or json or parquet or arrow, found 'table'"),
+        (["--output", "rows.txt"], "the name of the file does not tell its format"),
+        (["--output", "nowhere/rows.csv"], "there is no such folder"),
+        (["--format", "csv", "--json"], "two formats are given"),
+        (["--columns", "nope"], "nope"),
+        (["--where", "id >"], "not SQL"),
+        (["--snapshot", "99"], "there is no snapshot 99"),
+    ],
+)
+def test_an_export_that_is_refused_leaves_no_file(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], said: str
+):
+    monkeypatch.chdir(tmp_path)
+    where = [] if {"--output", "--format"} & set(args) else ["--output", "rows.csv"]
+    assert said in complaint("export", "sales.orders", *where, *args, "-w", warehouse)
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- load -------------------------------------------------------------------------------------------------------------
@@ -439,6 +486,43 @@ def test_help_lists_every_command_with_its_own_summary():
     assert max(map(len, own.values())) <= 80 - 2 - len("partitions") - 6, "longer lines are cut off on a terminal of 80 columns"
 
 
+ELSEWHERE = {
+    "name": "the value of the flag, or TABLE",
+    "new_name": "--to",
+    "keys": "--key",
+    "buckets": "--bucket",
+    "url": "URL",
+    **dict.fromkeys(("path", "files", "metadata"), "SOURCE"),
+    "partition_by": "--unpartitioned",
+    "options": "--option",
+    "version": "--snapshot",
+}
+NOT_IN_A_COMMAND = {
+    "expire_tags": {"older_than"},
+    "reset_consumer": {"next_snapshot"},
+    "copy": {"storage_options"},
+    **{key: {"comment", "storage_options"} for key in ("import_iceberg", "import_delta", "import_parquet")},
+}
+"""Arguments that commands lack. The environment has the settings of object stores."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_has_a_command_with_its_arguments(verb: str):
+    owner, (name, *flags) = VERBS[verb].owner, VERBS[verb].command.split()
+    command = single(name)
+    given = {option for parameter in command.params for option in parameter.opts}
+    assert {*flags} <= given
+    takes = set(inspect.signature(getattr(owner, verb)).parameters) - {"self"}
+    lacking = {one for one in takes - ELSEWHERE.keys() if "--" + one.replace("_", "-") not in given and one not in given}
+    assert lacking == NOT_IN_A_COMMAND.get(verb, set())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_argument_and_option_is_explained_once(name: str):
+    for parameter in single(name).params:
+        assert parameter.help and len(parameter.opts) == len(set(parameter.opts)), parameter.name
+
+
 @pytest.mark.parametrize(("name", "optional"), [("options", "TABLE"), ("ls", "DATABASE"), ("changes", "END"), ("docs", "NAME")])
 def test_help_shows_an_optional_argument_in_one_pair_of_brackets(name: str, optional: str):
     shown = CliRunner().invoke(app, [name, "--help"]).output
@@ -493,7 +577,7 @@ def test_a_table_never_written_can_be_looked_at(warehouse: Path):
     assert call("files", "sales.empty", "-w", warehouse).splitlines() == ["bucket  level  rows  dead  size  keys  created  file"]
     assert "sound" in call("verify", "sales.empty", "-w", warehouse)
     assert call("compact", "sales.empty", "-w", warehouse) == "sales.empty: nothing to compact\n"
-    assert on_terminal(files_view(lsmlake.connect(warehouse).table("sales.empty").files()), 80) == ["no files"]
+    assert on_terminal(view_of("files", lsmlake.connect(warehouse).table("sales.empty").files()), 80) == ["no files"]
 
 
 # -- compact, verify --------------------------------------------------------------------------------------------------
@@ -741,6 +825,20 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 1 << 16)
     except OSError:  # what Linux says once the other side is closed
         return b""
+
+
+@pytest.mark.parametrize("words", ["ls", "snapshots sales.orders", "files sales.orders", "show sales.orders", "options"])
+def test_a_command_that_reads_metadata_only_loads_no_verbs(warehouse: Path, words: str):
+    """They take half a second to load."""
+    program = f"import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {LAUNCHER[2]}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words.split()],
+        env={**os.environ, "LSMLAKE_WAREHOUSE": str(warehouse)},
+        capture_output=True,
+        text=True,
+    )
+    loaded = {name for name in done.stderr.split() if name.startswith(("lsmlake.api.", "lsmlake.sql.", "pandas"))}
+    assert (done.returncode, loaded) == (0, set())
 
 
 @pytest.mark.spark

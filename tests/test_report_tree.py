@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lsmlake.report.elide import end_elided, middle_elided
+from lsmlake.report.listing import end_elided, middle_elided
 from lsmlake.report.tree import TreeRow, bar_cells, common_prefix, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
 

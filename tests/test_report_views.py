@@ -23,15 +23,7 @@ from lsmlake.maintain.listings import option_reference
 from lsmlake.report.listing import Column, Kind, Listing
 from lsmlake.report.reference import Reference
 from lsmlake.report.rows import Rows
-from lsmlake.report.views import (
-    consumers_view,
-    files_view,
-    options_view,
-    partitions_view,
-    snapshots_view,
-    tables_view,
-    tags_view,
-)
+from lsmlake.report.views import tables_view, view_of
 from lsmlake.schema.values import json_rows, texts
 
 MOMENT = pa.array([1_767_225_600_000, 1_767_312_001_500], pa.timestamp("ms", "UTC"))
@@ -140,12 +132,12 @@ def utc(monkeypatch: pytest.MonkeyPatch):
 
 VIEWS = {
     "ls": tables_view(TABLES, "warehouse"),
-    "snapshots": snapshots_view(SNAPSHOTS),
-    "files": files_view(FILES),
-    "partitions": partitions_view(PARTITIONS),
-    "consumers": consumers_view(CONSUMERS),
-    "tags": tags_view(TAGS),
-    "options": options_view(OPTIONS, 55),
+    "snapshots": view_of("snapshots", SNAPSHOTS),
+    "files": view_of("files", FILES),
+    "partitions": view_of("partitions", PARTITIONS),
+    "consumers": view_of("consumers", CONSUMERS),
+    "tags": view_of("tags", TAGS),
+    "options": view_of("options", OPTIONS, "; 55 options at the default: --all"),
     "changes": Rows(ROWS, "change"),
     "options without a table": Reference(option_reference().slice(0, 3)),
 }
@@ -187,10 +179,12 @@ def test_a_narrow_window_lists_the_omitted_columns():
     wide = SNAPSHOTS.set_column(
         SNAPSHOTS.column_names.index("commit_id"), "commit_id", pa.array([None, 1_795_322_702_231_123_456])
     )
-    titles, *_, caption = drawn(snapshots_view(wide), 80).splitlines()
+    titles, *_, caption = drawn(view_of("snapshots", wide), 80).splitlines()
     assert titles.split() == ["snapshot", "time", "(UTC)", "kind", "rows", "new", "rows", "commit", "id"]
     assert caption == "2 snapshots; no room for writer id: use --json"
-    assert "2 snapshots; no room for kind, writer id, commit id: use --json" in drawn(snapshots_view(wide), 60).replace("\n", " ")
+    assert "2 snapshots; no room for kind, writer id, commit id: use --json" in drawn(view_of("snapshots", wide), 60).replace(
+        "\n", " "
+    )
 
 
 def test_every_option_has_its_name_default_and_kind_on_one_line():

@@ -296,7 +296,9 @@ def test_docstrings_list_arguments_that_exist():
     for name, node in ((name_of(path), node) for path in SOURCES for node in nodes_of(path)):
         if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
             has = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, *filter(None, [node.args.vararg])]
-            listed = re.findall(r"^    (\w+):", (re.findall(r"^Args:\n((?: +.*\n?|\n)+)", text, re.M) or [""])[0], re.M)
+            listed = re.findall(
+                r"^    (\w+)(?: \(.+?\))?:", (re.findall(r"^Args:\n((?: +.*\n?|\n)+)", text, re.M) or [""])[0], re.M
+            )
             assert set(listed) <= {argument.arg for argument in has}, f"{name}: {node.name}"
 
 

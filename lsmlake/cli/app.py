@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from lsmlake import __version__
 from lsmlake.cli.arguments import Debug, WarehouseFirst
-from lsmlake.cli.commands import CONTEXT, add_to
+from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings
 
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class _LazyGroup(GuardedGroup):
+    """Loads a command when it is called or completed; until then it is represented by an empty command."""
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]):
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and single(name), rest
+
+
+def single(name: str):
+    """The command `name`, with its arguments, as Typer builds it."""
+    from lsmlake.cli.command import command_of
+
+    own = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    own.command(name, context_settings=_CONTEXT)(command_of(getattr(import_module(COMMANDS[name].module), name)))
+    return typer.main.get_command(own)
+
+
+def _empty() -> None:
+    raise AssertionError("_LazyGroup puts the real command in this place")
+
+
 app = typer.Typer(
-    cls=GuardedGroup,
+    cls=_LazyGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=EXIT_CODES,
-    context_settings=CONTEXT,
+    context_settings=_CONTEXT,
 )
 
 
@@ -36,4 +61,5 @@ def lsmlake(ctx: typer.Context, warehouse: WarehouseFirst = None, debug: Debug =
     ctx.obj = Settings(warehouse, debug)
 
 
-add_to(app)
+for _name, _entry in COMMANDS.items():
+    app.command(_name, help=_entry.summary)(_empty)

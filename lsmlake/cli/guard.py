@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from lsmlake.cli.commands import LazyGroup
 from lsmlake.errors import (
     InvalidOption,
     InvalidQuery,
@@ -42,7 +42,7 @@ class Settings:
     debug: bool = False
 
 
-class GuardedGroup(LazyGroup):
+class GuardedGroup(TyperGroup):
     """Commands whose LakeErrors, interruptions and closed pipes end the process without a traceback."""
 
     def invoke(self, ctx: typer.Context) -> object:

@@ -1,105 +1,84 @@
-"""`lsmlake load`: upsert the rows of files into a table."""
+"""The commands that bring rows into a table: `load` from files, `adopt` from a table of another format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from dataclasses import asdict
 
 import pyarrow as pa
 import typer
-from rich.progress import Progress
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
-from lsmlake.api.table import Table
-from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
-from lsmlake.cli.opening import column_names, is_directory, open_lake, open_table, settings
-from lsmlake.cli.output import Sentences, emit
-from lsmlake.cli.progress import spinner
+from lsmlake.cli.arguments import TableName
+from lsmlake.cli.command import Shown
+from lsmlake.cli.opening import open_lake, open_table
+from lsmlake.cli.progress import busy
+from lsmlake.cli.reading import column_names, is_directory, settings
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
-from lsmlake.format.snapshot import Snapshot
+from lsmlake.imports.adopt import ImportReport
 from lsmlake.inputs.data import Input, as_input
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.places import sentence
 from lsmlake.report.text import counted
 from lsmlake.schema.partitioning import split_terms
+from lsmlake.storage.outside import Outside, joined
 
-Files = Annotated[
-    list[str],
-    typer.Argument(metavar="FILES...", help="Parquet, CSV, JSON or Excel: paths, folders or globs.", show_default=False),
-]
-Create = Annotated[bool, typer.Option("--create", help="Create the table first, with the columns of the files.")]
-PrimaryKey = Annotated[str | None, typer.Option("--primary-key", metavar="NAMES", help="With --create: the key columns, if any.")]
-PartitionBy = Annotated[
-    str | None,
-    typer.Option("--partition-by", metavar="FIELDS", help="With --create: the partitions: 'dt', 'days(ts), bucket(16, id)'."),
-]
-Option = Annotated[list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="With --create: a table option.")]
-CastValues = Annotated[
-    bool, typer.Option("--cast", help="Convert values of other types if nothing is lost; text is always converted.")
-]
-RowKind = Annotated[
-    str | None,
-    typer.Option("--row-kind", metavar="NAME", help="The column with +I, -U, +U or -D; --create leaves it out of the table."),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the partitions of the rows; without partitions all rows.")]
-Within = Annotated[
-    str | None,
-    typer.Option("--where", metavar="SQL", help="With --overwrite: replace these partitions: \"dt = '2026-01-31'\"."),
-]
-NullValue = Annotated[
-    list[str] | None,
-    typer.Option("--null-value", metavar="WORD", help="A word in CSV and Excel files that means null, such as NA. Repeatable."),
-]
-Delimiter = Annotated[
-    str | None, typer.Option("--delimiter", metavar="CHARACTER", help="Of CSV files; default: recognised among , ; | and tab.")
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        "--encoding", metavar="NAME", help="Of CSV and JSON files, such as latin-1; default: by the byte order mark, or UTF-8."
-    ),
-]
+_ICEBERG, _DELTA, _PARQUET = "iceberg", "delta", "parquet"
 
 
 def load(
     ctx: typer.Context,
     table: TableName,
-    files: Files,
-    create: Create = False,
-    primary_key: PrimaryKey = None,
-    partition_by: PartitionBy = None,
-    option: Option = None,
-    cast: CastValues = False,
-    row_kind: RowKind = None,
-    overwrite: Overwrite = False,
-    where: Within = None,
-    null_value: NullValue = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    json: Json = False,
-    warehouse: Warehouse = None,
-    debug: Debug = False,
-) -> None:
+    files: list[str],
+    *,
+    create: bool = False,
+    primary_key: str | None = None,
+    partition_by: str | None = None,
+    option: list[str] | None = None,
+    cast: bool = False,
+    row_kind: str | None = None,
+    overwrite: bool = False,
+    where: str | None = None,
+    null_value: list[str] | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Shown:
     """Insert, replace or append the rows of files, as one commit.
 
     For rows with the same key, the last row of the last file wins. `--create` without `--primary-key` makes an append-only table.
     CSV values are converted to the types of the table's columns; if a value does not fit, the error names its file and line, and
     nothing is written. What is recognised of a file, such as its delimiter, is printed.
+
+    Args:
+        files (FILES...): Parquet, CSV, JSON or Excel: paths, folders or globs.
+        create: Create the table first, with the columns of the files.
+        primary_key (NAMES): With --create: the key columns, if any.
+        partition_by (FIELDS): With --create: the partitions: 'dt', 'days(ts), bucket(16, id)'.
+        option (NAME=VALUE): With --create: a table option.
+        cast: Convert values of other types if nothing is lost; text is always converted.
+        row_kind (NAME): The column with +I, -U, +U or -D; --create leaves it out of the table.
+        overwrite: Replace the partitions of the rows; without partitions all rows.
+        where (SQL): With --overwrite: replace these partitions: "dt = '2026-01-31'".
+        null_value (WORD): A word in CSV and Excel files that means null, such as NA. Repeatable.
+        delimiter (CHARACTER): Of CSV files; default: recognised among , ; | and tab.
+        encoding (NAME): Of CSV and JSON files, such as latin-1; default: by the byte order mark, or UTF-8.
     """
     texts = FileOptions.of(null_value, delimiter, encoding)
-    new_warehouse = create and not is_directory(warehouse or ctx.obj.warehouse or "")
-    lake = open_lake(ctx, warehouse, debug, create=create)
+    new_warehouse = create and not is_directory(ctx.obj.warehouse or "")
+    lake = open_lake(ctx, create=create)
     if (overwrite and create) or (where and not overwrite):
         found = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=found, cure="leave one of them out")
+    if not create and (primary_key or partition_by or option):
+        cure = "leave out --primary-key, --partition-by and --option, which belong to --create"
+        raise InvalidSchema("the table exists already", where=table, cure=cure)
     if create:
-        keys, partitions = column_names(primary_key) or (), split_terms(partition_by or "")
-        options = settings(option)
-        with _no_folders_after_an_error(lake, table, new_warehouse), spinner() as progress:
-            counter, given = _Counter(progress), as_input(files, inferred=True, options=texts)
+        keys, partitions, options = column_names(primary_key) or (), split_terms(partition_by or ""), settings(option)
+        with _database(lake, split_name(table)[0], new_warehouse), _counted() as counter:
+            given = as_input(files, inferred=True, options=texts)
             _, snapshot = created_from(
                 lake,
                 table,
@@ -111,61 +90,43 @@ def load(
                 cast=cast,
                 row_kind=row_kind,
             )
-            rows = counter.rows
     else:
-        if primary_key or partition_by or option:
-            raise InvalidSchema(
-                "the table exists already",
-                where=table,
-                cure="leave out --primary-key, --partition-by and --option, which belong to --create",
-            )
         opened = open_table(lake, table)
         given = as_input(files, opened.schema, options=texts)
-        rows, snapshot = _insert(opened, given, cast, row_kind, overwrite, where)
+        with _counted() as counter:
+            data = counter.watched(given)
+            if overwrite:
+                snapshot = opened.overwrite(data, where, cast=cast, row_kind=row_kind)
+            else:
+                snapshot = added(opened, data, cast=cast, row_kind=row_kind)
+    rows = counter.rows
     commit = f", snapshot {snapshot.id}" if snapshot else ", nothing to commit" if rows else ": the files are empty"
     recognised = {"recognised": given.recognised} if given.recognised else {}
-    emit(
-        {"rows": rows, "snapshot_id": snapshot.id if snapshot else None} | recognised,
-        Sentences((*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}")),
-        json,
-    )
+    data = {"rows": rows, "snapshot_id": snapshot.id if snapshot else None} | recognised
+    return Shown(data, (*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}"))
 
 
 @contextmanager
-def _no_folders_after_an_error(lake: Lake, name: str, new_warehouse: bool) -> Iterator[None]:
-    """Create the database of table `name`. After an error, remove database, folder and warehouse, if new and empty."""
-    database, storage = split_name(name)[0], lake.env.storage
-    new_database, new_folder = database not in lake.databases(), database_dir(database) not in storage.folders("")
-    lake.create_database(database, if_not_exists=True)
+def _database(lake: Lake, name: str, new_warehouse: bool = False) -> Iterator[None]:
+    """Create a database if there is none. After an error, remove database, folder and warehouse, if new and empty."""
+    storage = lake.env.storage
+    new_database, new_folder = name not in lake.databases(), database_dir(name) not in storage.folders("")
+    lake.create_database(name, if_not_exists=True)
     try:
         yield
     except BaseException:
-        if new_database and not lake.tables(database):
-            lake.drop_database(database)
+        if new_database and not lake.tables(name):
+            lake.drop_database(name)
         if new_folder:
-            storage.prune("" if new_warehouse else database_dir(database))
+            storage.prune("" if new_warehouse else database_dir(name))
         raise
 
 
-def _insert(
-    table: Table, given: Input, cast: bool, row_kind: str | None, overwrite: bool, where: str | None
-) -> tuple[int, Snapshot | None]:
-    with spinner() as progress:
-        counter = _Counter(progress)
-        data = counter.watched(given)
-        if overwrite:
-            snapshot = table.overwrite(data, where, cast=cast, row_kind=row_kind)
-        else:
-            snapshot = added(table, data, cast=cast, row_kind=row_kind)
-        return counter.rows, snapshot
-
-
 class _Counter:
-    """Counts rows as they are read."""
+    """Counts rows as they are read, and says so."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.rows = 0
-        self._progress, self._task = progress, progress.add_task("loading", total=None)
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.rows, self._say = 0, say
 
     def watched(self, given: Input) -> Input:
         return given._replace(tables=self._counted(given.tables))
@@ -173,5 +134,81 @@ class _Counter:
     def _counted(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:
             self.rows += table.num_rows
-            self._progress.update(self._task, description=f"loading: {counted(self.rows, 'row')} read")
+            self._say(f"loading: {counted(self.rows, 'row')} read")
             yield table
+
+
+@contextmanager
+def _counted() -> Iterator[_Counter]:
+    with busy("loading") as say:
+        yield _Counter(say)
+
+
+# -- tables of other formats ----------------------------------------------------------------------------------------------
+
+
+def adopt(
+    lake: Lake,
+    source: str,
+    table: TableName,
+    *,
+    format: str | None = None,
+    primary_key: str | None = None,
+    unpartitioned: bool = False,
+    option: list[str] | None = None,
+    snapshot: int | None = None,
+    newest: bool = False,
+    link: bool = False,
+) -> Shown:
+    """Make a table of an Iceberg or Delta table, or Parquet files.
+
+    The files stay as they are: the table gets its own names of them, so both sides may change and expire theirs. Files in a form
+    that some reader of tables misreads are written anew. `lsmlake docs import` says more.
+
+    Args:
+        source: The folder or address of the other table, or of Parquet files.
+        format (NAME): iceberg, delta or parquet; default: what is there.
+        primary_key (NAMES): The key columns, if any.
+        unpartitioned: Leave the partitions out.
+        option (NAME=VALUE): A table option.
+        snapshot (N): A snapshot of Iceberg, or a version of Delta, not the latest.
+        newest: Of an Iceberg folder, take the newest metadata file, whether a catalog has it or not.
+        link: Parquet files never change in place: make links, not copies.
+    """
+    with _database(lake, split_name(table)[0]), busy("adopting files"):
+        given = {
+            "primary_key": column_names(primary_key) or [],
+            "partition_by": [] if unpartitioned else None,
+            "options": settings(option),
+        }
+        report = _adopted(lake, source, table, format or _format_of(source), given, snapshot, newest, link)
+    kept = "1 file as it is" if report.adopted == 1 else f"{report.adopted:,} files as they are"
+    deleted = f", {counted(report.deleted_rows, 'deleted row')} left out" if report.deleted_rows else ""
+    anew = (f"{counted(count, 'file')} written anew: {why}" for why, count in report.rewritten.items())
+    data = {**asdict(report), "rewritten": dict(report.rewritten)}
+    return Shown(data, (f"{report.table}: {counted(report.rows, 'row')}, {kept}{deleted}", *anew))
+
+
+def _adopted(
+    lake: Lake, source: str, table: str, format: str, given: dict, snapshot: int | None, newest: bool, link: bool
+) -> ImportReport:
+    if format == _ICEBERG:
+        return lake.import_iceberg(source, table, snapshot=snapshot, newest=newest, **given)
+    if newest:
+        raise InvalidQuery("only an Iceberg table has metadata files to choose from", where=source, cure="leave --newest out")
+    if format == _DELTA:
+        return lake.import_delta(source, table, version=snapshot, **given)
+    if format != _PARQUET:
+        expected = f"{_ICEBERG}, {_DELTA} or {_PARQUET}"
+        raise InvalidQuery("unknown format", where="--format", expected=expected, found=repr(format), cure="correct it")
+    if snapshot is not None:
+        raise InvalidQuery("Parquet files have no snapshots", where=source, cure="leave --snapshot out")
+    return lake.import_parquet(source, table, link=link, **given)
+
+
+def _format_of(source: str) -> str:
+    """What is in a place."""
+    outside = Outside()
+    if ".metadata.json" in source or any(".metadata.json" in one.path for one in outside.list(joined(source, "metadata"))):
+        return _ICEBERG
+    return _DELTA if any(outside.list(joined(source, "_delta_log"))) else _PARQUET

@@ -7,6 +7,7 @@ import signal
 import sys
 from importlib.machinery import ModuleSpec
 
+from lsmlake.cli.commands import ON_SPARK
 from lsmlake.undo import behind
 
 _FAILED = 1
@@ -28,7 +29,6 @@ class _WithoutPandas:
 def run() -> None:
     try:
         from lsmlake.cli.app import app
-        from lsmlake.cli.commands import ON_SPARK
 
         if not ON_SPARK.intersection(sys.argv):
             sys.meta_path.insert(0, _WithoutPandas)

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from lsmlake.api.runtime import Runtime
-from lsmlake.compact.job import CompactBuckets, compact_here
-from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
 
 Result = TypeVar("Result")
 
@@ -28,10 +23,17 @@ def spinner() -> Progress:
     return _progress()
 
 
+@contextmanager
+def busy(what: str) -> Iterator[Callable[[str], None]]:
+    """A context with a spinner beside `what`. Yields a function that replaces this text."""
+    with spinner() as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda text: progress.update(task, description=text)
+
+
 def waiting(work: Callable[[], Result]) -> Result:
     """What `work` returns, after a spinner."""
-    with spinner() as progress:
-        progress.add_task("running", total=None)
+    with busy("running"):
         return work()
 
 
@@ -39,13 +41,3 @@ def _progress(*columns: ProgressColumn) -> Progress:
     what = TextColumn("{task.description}", markup=False)
     shown = (SpinnerColumn(), what, *columns, TimeElapsedColumn())
     return Progress(*shown, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-
-
-class WatchedRuntime(Runtime):
-    """The embedded runtime, with progress for each compacted bucket."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-
-    def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
-        return compact_here(meta, schema, partial(self.progress.track, description="compacting buckets"))

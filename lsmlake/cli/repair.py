@@ -1,107 +1,125 @@
-"""`lsmlake repair`: rows that cannot be merged with the older rows of their key, damaged snapshots, and Iceberg metadata."""
+"""The commands that find damage and repair it: rows that cannot be merged, snapshots, Iceberg metadata."""
 
 from __future__ import annotations
 
-import json as json_text
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated
-
-import typer
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from lsmlake.api.table import Table
-from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
-from lsmlake.cli.opening import open_lake, open_table
-from lsmlake.cli.output import Sentences, emit
-from lsmlake.cli.progress import spinner
+from lsmlake.cli.command import Shown
+from lsmlake.cli.progress import busy, progress_bar
 from lsmlake.errors import InvalidQuery
 from lsmlake.iceberg.repair import repair_iceberg
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.maintain.repair_snapshots import repair_snapshots
+from lsmlake.maintain.verify import verify as find
 from lsmlake.report.text import counted, printable
 from lsmlake.schema.values import json_rows
+from lsmlake.tables.finding import Finding
+from lsmlake.tables.metadata import Metadata
 
-Action = Annotated[
-    str | None,
-    typer.Option(
-        "--action",
-        metavar="null|drop",
-        help="Set the failing columns to null, or drop the rows. Default: only list the rows that drop would remove.",
-    ),
-]
-Key = Annotated[
-    list[str] | None,
-    typer.Option("--key", metavar="JSON", help="Only this key, as in '{\"order_id\": 7}'; may be repeated."),
-]
+_DATA = ".parquet"
 
-Snapshots = Annotated[bool, typer.Option("--snapshots", help="Examine the newest snapshots instead of rows; change nothing.")]
-RollBackTo = Annotated[
-    int | None, typer.Option("--roll-back-to", metavar="N", help="Roll back to this snapshot, the newest sound one.")
-]
-Iceberg = Annotated[bool, typer.Option("--iceberg", help="Compare Iceberg metadata with the table; if it differs, make it anew.")]
-Drop = Annotated[list[int] | None, typer.Option("--drop", metavar="N", help="Drop this unreadable snapshot; may be repeated.")]
+
+def verify(table: Table) -> Shown:
+    """Check all invariants and checksums of a table.
+
+    Reads every file of all snapshots. Prints one line per finding; the exit code is 1 if there is any.
+    """
+    findings, files = _watched(table.meta)
+    checked = f"{counted(len(table.meta.snapshots.ids()), 'snapshot')} and {counted(files, 'data file')} checked"
+    errors = [f"{table.name}: {counted(len(findings), 'finding')}, {checked}"] if findings else []
+    texts = tuple(map(_line, findings)) or (f"{table.name}: sound, {checked}",)
+    return Shown([finding._asdict() for finding in findings], texts, errors)
+
+
+def _watched(meta: Metadata) -> tuple[list[Finding], int]:
+    """The findings, and how many data files were read for them."""
+    on_disk = sum(entry.path.endswith(_DATA) for entry in meta.env.storage.list(meta.paths.root))
+    read = 0
+    with progress_bar() as progress:
+        task = progress.add_task("reading files", total=on_disk)
+
+        def count(place: str) -> None:
+            nonlocal read
+            if place.endswith(_DATA):
+                read += 1
+                progress.update(task, completed=read)
+
+        return find(meta, count), read
+
+
+def _line(finding: Finding) -> str:
+    """The place, unless an error of the library names it already, the finding, and what needs the file."""
+    text = finding.what if finding.what.startswith(finding.where) else f"{finding.where}: {finding.what}"
+    kinds = (
+        ("snapshot", "snapshots", finding.snapshots, _spans(finding.snapshots)),
+        ("tag", "tags", finding.tags, finding.tags),
+        ("branch", "branches", finding.branches, finding.branches),
+    )
+    needed = [f"{one if len(all_) == 1 else many} {', '.join(texts)}" for one, many, all_, texts in kinds if all_]
+    return printable(f"{text} (needed by {'; '.join(needed)})" if needed else text)
+
+
+def _spans(numbers: Sequence[int]) -> Iterator[str]:
+    """Ascending numbers as text: '1', '3-7'."""
+    for _, span in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in span]
+        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
 
 
 def repair(
-    ctx: typer.Context,
-    table: TableName,
-    action: Action = None,
-    key: Key = None,
-    snapshots: Snapshots = False,
-    roll_back_to: RollBackTo = None,
-    drop: Drop = None,
-    iceberg: Iceberg = False,
-    json: Json = False,
-    warehouse: Warehouse = None,
-    debug: Debug = False,
-) -> None:
+    table: Table,
+    *,
+    action: str | None = None,
+    key: list[str] | None = None,
+    snapshots: bool = False,
+    roll_back_to: int | None = None,
+    drop: list[int] | None = None,
+    iceberg: bool = False,
+) -> Shown:
     """List or repair rows that cannot be merged.
 
     Such a row makes every scan and compaction of its bucket fail. An example is a row that takes a sum beyond its type.
+
+    Args:
+        action (null|drop): Set the failing columns to null, or drop the rows. Default: only list the rows that drop would remove.
+        key (JSON): Only this key, as in '{"order_id": 7}'; may be repeated.
+        snapshots: Examine the newest snapshots instead of rows; change nothing.
+        roll_back_to (N): Roll back to this snapshot, the newest sound one.
+        drop (N): Drop this unreadable snapshot; may be repeated.
+        iceberg: Compare Iceberg metadata with the table; if it differs, make it anew.
     """
-    found = open_table(open_lake(ctx, warehouse, debug), table)
     of_rows, of_snapshots = bool(action or key), bool(snapshots or roll_back_to is not None or drop)
     if of_rows + of_snapshots + iceberg > 1:
         raise InvalidQuery(
             "rows, snapshots and Iceberg metadata are repaired one after the other",
-            where=table,
+            where=table.name,
             cure="leave the flags of the others out, such as --action, --roll-back-to or --iceberg",
         )
     if of_snapshots:
-        _repair_snapshots(found, roll_back_to, drop or [], json)
-        return
-    if iceberg:
-        _repair_iceberg(found, json)
-        return
-    report = found.repair(action=action, keys=[_parsed(one) for one in key] if key else None)
-    rows = list(json_rows(report.rows))
-    emit(
-        {"snapshot_id": report.snapshot_id, "rows": rows},
-        Sentences(tuple(map(printable, _lines(found.name, report, action)))),
-        json,
-    )
+        data, lines = _repair_snapshots(table, roll_back_to, drop or [])
+    elif iceberg:
+        data, lines = _repair_iceberg(table)
+    else:
+        report = table.repair(action=action, keys=[_parsed(one) for one in key] if key else None)
+        data = {"snapshot_id": report.snapshot_id, "rows": list(json_rows(report.rows))}
+        lines = _lines(table.name, report, action)
+    return Shown(data, tuple(map(printable, lines)))
 
 
-@contextmanager
-def _shown() -> Iterator[Callable[[str], None]]:
-    """A context that shows each file that is read."""
-    with spinner() as progress:
-        task = progress.add_task("reading files", total=None)
-        yield lambda what: progress.update(task, description=what.rpartition("/")[2])
-
-
-def _repair_iceberg(table: Table, json: bool) -> None:
-    with _shown() as show:
-        found = repair_iceberg(table.meta, show)
-    lines = [one.what for one in found]
-    lines.append(f"{table.name}: {'its Iceberg metadata was made anew' if found else 'its Iceberg metadata needs no repair'}")
+def _repair_iceberg(table: Table) -> tuple[object, list[str]]:
+    with busy("reading files") as say:
+        found = repair_iceberg(table.meta, lambda what: say(what.rpartition("/")[2]))
+    done = "its Iceberg metadata was made anew" if found else "its Iceberg metadata needs no repair"
     data = [{"where": one.where, "what": one.what} for one in found]
-    emit({"findings": data}, Sentences(tuple(map(printable, lines))), json)
+    return {"findings": data}, [*(one.what for one in found), f"{table.name}: {done}"]
 
 
-def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int], json: bool) -> None:
-    with _shown() as show:
-        report = repair_snapshots(table.meta, roll_back_to, drop, table.name, show)
+def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int]) -> tuple[object, list[str]]:
+    with busy("reading files") as say:
+        report = repair_snapshots(table.meta, roll_back_to, drop, table.name, lambda what: say(what.rpartition("/")[2]))
     rows = report.snapshots.to_pylist()
     lines = [f"snapshot {row['snapshot_id']}: {row['state']}{'; ' + row['finding'] if row['finding'] else ''}" for row in rows]
     if report.newest_sound is None:
@@ -110,19 +128,18 @@ def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int], j
         lines.append(f"{table.name}: rolled back to snapshot {report.newest_sound}, as snapshot {report.snapshot_id}")
     if report.dropped:
         lines.append(f"{table.name}: dropped {', '.join(map(str, report.dropped))}")
-    data = {"snapshots": rows, "newest_sound": report.newest_sound, "snapshot_id": report.snapshot_id, "dropped": report.dropped}
-    emit(data, Sentences(tuple(map(printable, lines))), json)
+    data = {"newest_sound": report.newest_sound, "snapshot_id": report.snapshot_id, "dropped": report.dropped}
+    return {"snapshots": rows, **data}, lines
 
 
 def _parsed(text: str) -> dict[str, object]:
     try:
-        found = json_text.loads(text)
+        found = json.loads(text)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise InvalidQuery(
-            "not a key", where="--key", expected='JSON such as {"order_id": 7}', found=repr(text), cure="correct it"
-        )
+        expected = 'JSON such as {"order_id": 7}'
+        raise InvalidQuery("not a key", where="--key", expected=expected, found=repr(text), cure="correct it")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where `lsmlake sql` writes rows: standard output, or a file that appears when it is whole."""
+"""Where `lsmlake sql` and `lsmlake export` write rows: standard output, or a file that appears when it is whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,7 @@ _CURE = "--format csv prints all"
 
 
 class Output(NamedTuple):
-    """What the options of `lsmlake sql` say about rows. `file`: None is standard output."""
+    """What the options of these commands say about rows. `file`: None is standard output."""
 
     format: str
     file: Path | None
@@ -39,10 +39,10 @@ class Output(NamedTuple):
         return "--output" if self.file is not None else f"--format {self.format}" if self.format in BINARY else ""
 
 
-def output_of(format: str | None, as_json: bool, file: str | None) -> Output:
-    """The output that --format, --json and --output ask for. Raises InvalidQuery."""
-    if format is not None and format not in FORMATS:
-        raise InvalidQuery("unknown format", where="--format", expected=" or ".join(FORMATS), found=repr(format))
+def output_of(format: str | None, as_json: bool, file: str | None, formats: Sequence[str] = FORMATS) -> Output:
+    """The output that --format, --json and --output ask for; one of `formats`. Raises InvalidQuery."""
+    if format is not None and format not in formats:
+        raise InvalidQuery("unknown format", where="--format", expected=" or ".join(formats), found=repr(format))
     if format is not None and as_json:
         raise InvalidQuery("two formats are given", found=f"--json and --format {format}", cure="leave one of them out")
     if file is None:
@@ -53,7 +53,7 @@ def output_of(format: str | None, as_json: bool, file: str | None) -> Output:
         return Output(chosen, None)
     path = _checked(file)
     chosen = ARRAY if as_json else format or ENDINGS.get(path.suffix.lower())
-    if chosen is None:
+    if chosen not in (ARRAY, *formats):
         cure = "add --format " + ", ".join(FORMATS[1:])
         raise InvalidQuery("the name of the file does not tell its format", where="--output", found=repr(file), cure=cure)
     return Output(chosen, path)

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from lsmlake.report.elide import end_elided, middle_elided
 from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.units import human_bytes, human_count
 
@@ -170,3 +169,21 @@ def _exact(column: Column, value: object) -> str:
     if value is None:
         return column.none
     return utc_stamp(value) if isinstance(value, datetime.datetime) else printable(str(value))
+
+
+def end_elided(text: str, width: int, mark: str = "…") -> str:
+    """Returns `text` in at most `width` cells; if it is longer, `mark` replaces its end."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(width - cell_len(mark), 0)).rstrip() + mark
+
+
+def middle_elided(text: str, width: int, mark: str = "…") -> str:
+    """Returns `text` in at most `width` cells; if it is longer, `mark` replaces its middle, since names differ at both ends."""
+    if cell_len(text) <= width:
+        return text
+    room = max(width - cell_len(mark), 0)
+    end = text[len(text) - room // 2 :] if room >= 2 else ""
+    while cell_len(end) > room // 2:  # characters of two cells
+        end = end[1:]
+    return set_cell_size(text, room - cell_len(end)).rstrip() + mark + end

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.maintain.listings import partition_text
+from lsmlake.lsm.levels import Levels
+from lsmlake.maintain.listings import key_text, partition_text
 from lsmlake.report.listing import Column, Kind, Listing
-from lsmlake.report.runs import tree_rows
 from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
@@ -183,3 +183,20 @@ def _runs_listing(runs: list[TreeRow]) -> Listing:
     text = ("min_key", "max_key")
     values = {name: [getattr(run, name) for run in runs] for name in TreeRow._fields}
     return Listing(tuple(Column(name, Kind.TEXT if name in text else Kind.NUMBER, values[name]) for name in values))
+
+
+def tree_rows(state: BucketState) -> list[TreeRow]:
+    """Returns one row per sorted run, newest first. O(files log files)."""
+    levels = Levels.of(state.files, {name: ref.cardinality for name, ref in state.vectors.items()})
+    return [
+        TreeRow(
+            run.level,
+            len(run.files),
+            run.rows,
+            run.rows - run.live_rows,
+            run.bytes,
+            key_text(run.files[0].min_key),
+            key_text(max(file.max_key for file in run.files)),
+        )
+        for run in levels.runs
+    ]

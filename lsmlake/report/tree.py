@@ -19,7 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from lsmlake.report.elide import end_elided
+from lsmlake.report.listing import end_elided
 from lsmlake.report.text import printable
 from lsmlake.report.units import human_bytes, human_count, human_share
 

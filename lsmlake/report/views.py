@@ -1,8 +1,9 @@
-"""Defines the columns and captions of metadata listings. `--json` has all columns."""
+"""How metadata listings are shown: their columns and captions, by name. `--json` has all columns of the listing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,79 +15,156 @@ from lsmlake.report.units import human_bytes, human_count, human_share
 _ROOMY, _USUAL = 100, 70  # window widths from which optional columns are shown
 
 
+class _Shown(NamedTuple):
+    """A column: its title, and the column of the listing that it shows, or a function that returns its values."""
+
+    title: str
+    kind: Kind
+    values: str | Callable[[pa.Table], Sequence[object]]
+    from_width: int = 0
+
+
+class _Page(NamedTuple):
+    """A listing. `noun`: what a row is. `none`: the caption without rows. `more`: what the caption adds to the number of rows."""
+
+    noun: str
+    none: str
+    columns: tuple[_Shown, ...]
+    more: Callable[[pa.Table], str] = lambda table: ""
+    plural: str = ""
+
+
+def _keys(files: pa.Table) -> list[str]:
+    return [f"{first} .. {last}" for first, last in zip(*map(_values(files), ("min_key", "max_key")), strict=True)]
+
+
+def _sums(table: pa.Table) -> list[int]:
+    names = "record_count", "deleted_record_count", "file_size_in_bytes"
+    return [pc.sum(table[name]).as_py() or 0 for name in names]
+
+
+def _of_files(files: pa.Table) -> str:
+    rows, dead, size = _sums(files)
+    return f", {human_bytes(size)}, {human_count(rows)} rows, {human_count(dead)} of them dead ({human_share(dead, rows)})"
+
+
+def _of_partitions(partitions: pa.Table) -> str:
+    live, dead, size = _sums(partitions)
+    return f", {human_count(live)} live rows, {human_count(dead)} dead, {human_bytes(size)}"
+
+
+_PAGES: Mapping[str, _Page] = {
+    "snapshots": _Page(
+        "snapshot",
+        "no snapshot: nothing was written yet",
+        (
+            _Shown("snapshot", Kind.NUMBER, "snapshot_id"),
+            _Shown("time", Kind.TIME, "commit_time"),
+            _Shown("kind", Kind.TEXT, "commit_kind", _USUAL),
+            _Shown("rows", Kind.COUNT, "total_record_count"),
+            _Shown("new rows", Kind.COUNT, "delta_record_count"),
+            _Shown("writer id", Kind.WORD, "writer_id"),
+            _Shown("commit id", Kind.NUMBER, "commit_id", _USUAL),
+        ),
+    ),
+    "files": _Page(
+        "file",
+        "no files",
+        (
+            _Shown("partition", Kind.TEXT, "partition"),
+            _Shown("bucket", Kind.NUMBER, "bucket"),
+            _Shown("level", Kind.NUMBER, "level"),
+            _Shown("rows", Kind.COUNT, "record_count"),
+            _Shown("dead", Kind.COUNT, "deleted_record_count", _USUAL),
+            _Shown("size", Kind.BYTES, "file_size_in_bytes"),
+            _Shown("keys", Kind.WORD, _keys, _ROOMY),
+            _Shown("created", Kind.TIME, "creation_time", _ROOMY),
+            _Shown("file", Kind.PATH, "file_path"),
+        ),
+        _of_files,
+    ),
+    "partitions": _Page(
+        "partition",
+        "no partition: nothing was written yet",
+        (
+            _Shown("partition", Kind.TEXT, "partition"),
+            _Shown("live rows", Kind.COUNT, "record_count"),
+            _Shown("dead", Kind.COUNT, "deleted_record_count"),
+            _Shown("files", Kind.COUNT, "file_count"),
+            _Shown("size", Kind.BYTES, "file_size_in_bytes"),
+            _Shown("newest file", Kind.TIME, "last_update_time"),
+        ),
+        _of_partitions,
+    ),
+    "branches": _Page(
+        "branch",
+        "no branches",
+        (
+            _Shown("branch", Kind.TEXT, "branch_name"),
+            _Shown("begins at", Kind.NUMBER, "created_from_snapshot"),
+            _Shown("tag", Kind.TEXT, "created_from_tag"),
+            _Shown("created", Kind.TIME, "create_time"),
+        ),
+        plural="branches",
+    ),
+    "tags": _Page(
+        "tag",
+        "no tags",
+        (
+            _Shown("tag", Kind.TEXT, "tag_name"),
+            _Shown("snapshot", Kind.NUMBER, "snapshot_id"),
+            _Shown("commit time", Kind.TIME, "commit_time", _USUAL),
+            _Shown("rows", Kind.COUNT, "record_count"),
+            _Shown("created", Kind.TIME, "create_time"),
+            _Shown("kept for", Kind.TEXT, "time_retained"),
+        ),
+    ),
+    "consumers": _Page(
+        "consumer",
+        "no consumers",
+        (
+            _Shown("consumer", Kind.TEXT, "consumer_id"),
+            _Shown("next snapshot", Kind.NUMBER, "next_snapshot_id"),
+            _Shown("last progress", Kind.TIME, "last_progress"),
+        ),
+    ),
+    "options": _Page(
+        "option",
+        "0 options",
+        (
+            _Shown("option", Kind.TEXT, "name"),
+            _Shown("value", Kind.TEXT, "value"),
+            _Shown("default", Kind.TEXT, "default"),
+            _Shown("meaning", Kind.PROSE, "description", _ROOMY),
+        ),
+    ),
+}
+_ONLY_IF_ANY = {"files": ("partition",)}
+"""Columns that are left out if all their values are null."""
+
+
+def view_of(name: str, table: pa.Table, more: str = "") -> Listing:
+    """The listing `name` as people see it. `more`: ends the caption."""
+    page, values = _PAGES[name], _values(table)
+    columns = [
+        Column(title, kind, values(source) if isinstance(source, str) else source(table), width)
+        for title, kind, source, width in page.columns
+        if source not in _ONLY_IF_ANY.get(name, ()) or table[source].null_count < table.num_rows
+    ]
+    if "error" in table.column_names and table["error"].null_count < table.num_rows:  # of files that cannot be read
+        columns.append(Column("error", Kind.PROSE, values("error")))
+    caption = counted(table.num_rows, page.noun, page.plural) + page.more(table) if table.num_rows else page.none
+    return Listing(tuple(columns), caption + more)
+
+
 def tables_view(tables: Sequence[Mapping[str, object]], where: str) -> Listing:
     """Lists records {name, rows, files, bytes, commit_time, primary_key}; a database without tables has a name only."""
-
-    def column(name: str) -> list:
-        return [record.get(name) for record in tables]
-
-    keys = [", ".join(record["primary_key"]) if record.get("primary_key") else None for record in tables]
-    return Listing(
-        (
-            Column("table", Kind.TEXT, column("name")),
-            Column("rows", Kind.COUNT, column("rows")),
-            Column("files", Kind.COUNT, column("files")),
-            Column("size", Kind.BYTES, column("bytes")),
-            Column("last commit", Kind.TIME, column("commit_time")),
-            Column("key", Kind.TEXT, keys, _ROOMY),
-        ),
-        f"{counted(sum(record['table'] is not None for record in tables), 'table')} in {where}",
-    )
-
-
-def snapshots_view(snapshots: pa.Table) -> Listing:
-    column = _values(snapshots)
-    return Listing(
-        (
-            Column("snapshot", Kind.NUMBER, column("snapshot_id")),
-            Column("time", Kind.TIME, column("commit_time")),
-            Column("kind", Kind.TEXT, column("commit_kind"), _USUAL),
-            Column("rows", Kind.COUNT, column("total_record_count")),
-            Column("new rows", Kind.COUNT, column("delta_record_count")),
-            Column("writer id", Kind.WORD, column("writer_id")),
-            Column("commit id", Kind.NUMBER, column("commit_id"), _USUAL),
-            *_errors(snapshots),
-        ),
-        counted(snapshots.num_rows, "snapshot") if snapshots.num_rows else "no snapshot: nothing was written yet",
-    )
-
-
-def files_view(files: pa.Table) -> Listing:
-    column = _values(files)
-    keys = [f"{first} .. {last}" for first, last in zip(column("min_key"), column("max_key"), strict=True)]
-    partition = [Column("partition", Kind.TEXT, column("partition"))] if files["partition"].null_count < files.num_rows else []
-    return Listing(
-        (
-            *partition,
-            Column("bucket", Kind.NUMBER, column("bucket")),
-            Column("level", Kind.NUMBER, column("level")),
-            Column("rows", Kind.COUNT, column("record_count")),
-            Column("dead", Kind.COUNT, column("deleted_record_count"), _USUAL),
-            Column("size", Kind.BYTES, column("file_size_in_bytes")),
-            Column("keys", Kind.WORD, keys, _ROOMY),
-            Column("created", Kind.TIME, column("creation_time"), _ROOMY),
-            Column("file", Kind.PATH, column("file_path")),
-        ),
-        _files_caption(files),
-    )
-
-
-def partitions_view(partitions: pa.Table) -> Listing:
-    column = _values(partitions)
-    live, dead, size = (pc.sum(partitions[name]).as_py() or 0 for name in _SUMMED)
-    known = counted(partitions.num_rows, "partition")
-    total = f"{known}, {human_count(live)} live rows, {human_count(dead)} dead, {human_bytes(size)}"
-    return Listing(
-        (
-            Column("partition", Kind.TEXT, column("partition")),
-            Column("live rows", Kind.COUNT, column("record_count")),
-            Column("dead", Kind.COUNT, column("deleted_record_count")),
-            Column("files", Kind.COUNT, column("file_count")),
-            Column("size", Kind.BYTES, column("file_size_in_bytes")),
-            Column("newest file", Kind.TIME, column("last_update_time")),
-        ),
-        total if partitions.num_rows else "no partition: nothing was written yet",
-    )
+    names = ("table", "name"), ("rows", "rows"), ("files", "files"), ("size", "bytes"), ("last commit", "commit_time")
+    kinds = Kind.TEXT, Kind.COUNT, Kind.COUNT, Kind.BYTES, Kind.TIME
+    columns = [Column(title, kind, [one.get(name) for one in tables]) for (title, name), kind in zip(names, kinds, strict=True)]
+    keys = [", ".join(one["primary_key"]) if one.get("primary_key") else None for one in tables]
+    count = counted(sum(one["table"] is not None for one in tables), "table")
+    return Listing((*columns, Column("key", Kind.TEXT, keys, _ROOMY)), f"{count} in {where}")
 
 
 def statistics_view(statistics: pa.Table) -> Listing:
@@ -94,99 +172,24 @@ def statistics_view(statistics: pa.Table) -> Listing:
     (row,) = statistics.to_pylist(maps_as_pydicts="strict")
     columns = row["colstat"]
 
-    def column(name: str) -> list:
-        return [values[name] for values in columns.values()]
+    def shown(title: str, kind: Kind, name: str, from_width: int = 0) -> Column:
+        return Column(title, kind, [values[name] for values in columns.values()], from_width)
 
     size = f"{human_count(row['mergedRecordCount'])} rows in {human_bytes(row['mergedRecordSize'])}"
     return Listing(
         (
             Column("column", Kind.TEXT, list(columns)),
-            Column("distinct", Kind.COUNT, column("distinctCount")),
-            Column("nulls", Kind.COUNT, column("nullCount")),
-            Column("min", Kind.VALUE, column("min")),
-            Column("max", Kind.VALUE, column("max")),
-            Column("mean length", Kind.COUNT, column("avgLen"), _USUAL),
-            Column("max length", Kind.COUNT, column("maxLen"), _USUAL),
+            shown("distinct", Kind.COUNT, "distinctCount"),
+            shown("nulls", Kind.COUNT, "nullCount"),
+            shown("min", Kind.VALUE, "min"),
+            shown("max", Kind.VALUE, "max"),
+            shown("mean length", Kind.COUNT, "avgLen", _USUAL),
+            shown("max length", Kind.COUNT, "maxLen", _USUAL),
         ),
         f"{size} at snapshot {row['snapshot_id']}",
     )
 
 
-def branches_view(branches: pa.Table) -> Listing:
-    column = _values(branches)
-    return Listing(
-        (
-            Column("branch", Kind.TEXT, column("branch_name")),
-            Column("begins at", Kind.NUMBER, column("created_from_snapshot")),
-            Column("tag", Kind.TEXT, column("created_from_tag")),
-            Column("created", Kind.TIME, column("create_time")),
-            *_errors(branches),
-        ),
-        counted(branches.num_rows, "branch", "branches") if branches.num_rows else "no branches",
-    )
-
-
-def tags_view(tags: pa.Table) -> Listing:
-    column = _values(tags)
-    return Listing(
-        (
-            Column("tag", Kind.TEXT, column("tag_name")),
-            Column("snapshot", Kind.NUMBER, column("snapshot_id")),
-            Column("commit time", Kind.TIME, column("commit_time"), _USUAL),
-            Column("rows", Kind.COUNT, column("record_count")),
-            Column("created", Kind.TIME, column("create_time")),
-            Column("kept for", Kind.TEXT, column("time_retained")),
-            *_errors(tags),
-        ),
-        counted(tags.num_rows, "tag") if tags.num_rows else "no tags",
-    )
-
-
-def consumers_view(consumers: pa.Table) -> Listing:
-    column = _values(consumers)
-    return Listing(
-        (
-            Column("consumer", Kind.TEXT, column("consumer_id")),
-            Column("next snapshot", Kind.NUMBER, column("next_snapshot_id")),
-            Column("last progress", Kind.TIME, column("last_progress")),
-            *_errors(consumers),
-        ),
-        counted(consumers.num_rows, "consumer") if consumers.num_rows else "no consumers",
-    )
-
-
-def options_view(options: pa.Table, left: int) -> Listing:
-    """`left`: options at their defaults that are not listed."""
-    column = _values(options)
-    more = f"; {counted(left, 'option')} at the default: --all" if left else ""
-    return Listing(
-        (
-            Column("option", Kind.TEXT, column("name")),
-            Column("value", Kind.TEXT, column("value")),
-            Column("default", Kind.TEXT, column("default")),
-            Column("meaning", Kind.PROSE, column("description"), _ROOMY),
-        ),
-        f"{counted(options.num_rows, 'option')}{more}",
-    )
-
-
-_SUMMED = "record_count", "deleted_record_count", "file_size_in_bytes"
-
-
-def _files_caption(files: pa.Table) -> str:
-    if not files.num_rows:
-        return "no files"
-    rows, dead, size = (pc.sum(files[name]).as_py() for name in ("record_count", "deleted_record_count", "file_size_in_bytes"))
-    share = f"{human_count(dead)} of them dead ({human_share(dead, rows)})"
-    return f"{counted(files.num_rows, 'file')}, {human_bytes(size)}, {human_count(rows)} rows, {share}"
-
-
-def _errors(table: pa.Table) -> list[Column]:
-    """The reasons why files cannot be read, if there are any."""
-    reasons = table["error"]
-    return [Column("error", Kind.PROSE, reasons.to_pylist())] if reasons.null_count < len(reasons) else []
-
-
-def _values(table: pa.Table):
+def _values(table: pa.Table) -> Callable[[str], list]:
     """Returns a function from a column name to its values."""
     return lambda name: table[name].to_pylist()

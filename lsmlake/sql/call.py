@@ -1,5 +1,4 @@
-"""CALL: the verbs that look after a table, as procedures. Their names and arguments are those of the methods of `Table`; those of
-imports are methods of `Lake`.
+"""CALL: the verbs that look after a table, as procedures: those of `api.verbs`, by the names and arguments of the methods.
 
 `CALL compact(table => 'sales.orders', full => true)`, or by place in the order of the method's arguments after the table:
 `CALL compact('sales.orders', true)`.
@@ -17,44 +16,19 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
+from lsmlake.api.verbs import VERBS
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.sql.token_reader import Words
-
-PROCEDURES = (
-    "analyze",
-    "compact",
-    "copy",
-    "create_branch",
-    "create_tag",
-    "delete_branch",
-    "delete_tag",
-    "expire_partitions",
-    "expire_snapshots",
-    "expire_tags",
-    "fast_forward",
-    "publish_iceberg",
-    "remove_orphan_files",
-    "rename_branch",
-    "rename_tag",
-    "repair",
-    "repair_iceberg",
-    "repair_snapshots",
-    "reset_consumer",
-    "rollback",
-    "verify",
-)
-IMPORTS = "import_delta", "import_iceberg", "import_parquet"
-"""Procedures that make a table; their arguments have no table before them."""
 
 
 def call(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     """CALL [sys.]procedure(arguments)"""
     words.take("SYS", ".")
     name = words.one("a procedure").lower()
-    if name not in (*PROCEDURES, *IMPORTS):
-        words.refuse(f"there is no procedure {name}", expected=f"one of {', '.join(sorted((*PROCEDURES, *IMPORTS)))}")
+    if name not in VERBS:
+        words.refuse(f"there is no procedure {name}", expected=f"one of {', '.join(sorted(VERBS))}")
     positional, named = _arguments(words)
-    if name in IMPORTS:
+    if VERBS[name].owner is Lake:
         return _called(name, getattr(lake, name), [], positional, named, words)
     if "table" in named:
         positional.insert(0, named.pop("table"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import partial
 
 import pyarrow as pa
 
@@ -15,8 +13,8 @@ from lsmlake.api.session import Session
 from lsmlake.api.table import Table
 from lsmlake.api.types import OptionValue, TableSchema
 from lsmlake.border import verbs_of
-from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound, Wording
-from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
+from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, Wording
+from lsmlake.format.paths import TablePaths, split_name
 from lsmlake.iceberg.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.notebook import html_rows, offered
@@ -25,6 +23,7 @@ from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, taken
 from lsmlake.tables.handle_cache import HandleCache
 from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.opening import metadata_of
 from lsmlake.tables.views import Views
 
 _TAKEN = Wording(
@@ -33,11 +32,6 @@ _TAKEN = Wording(
     sql="choose another name, or write IF NOT EXISTS",
 )
 _NOT_EMPTY = Wording("drop them or pass cascade=True", command="drop its tables first", sql="drop them, or write CASCADE")
-_NO_TABLE = Wording(
-    "create_table creates it; tables() lists the tables",
-    command="`lsmlake ls` lists the tables; `lsmlake load TABLE FILES --create` creates one from files",
-    sql="CREATE TABLE creates it; SHOW TABLES lists the tables",
-)
 
 
 @verbs_of("Lake")
@@ -177,17 +171,7 @@ class Catalog:
         Raises:
             TableNotFound: the table, its database or the branch does not exist.
         """
-        whole, branch = split_branch(name)
-        if branch is not None:
-            return self.table(whole).branch(branch)
-        database, table = split_name(name)
-        databases, root = Databases(self.env.storage), table_dir(name)
-        _, meta = self.env.side_by_side([partial(databases.need, database), partial(Metadata.opened, self.env, root)])
-        if meta is None:
-            near = get_close_matches(table, self.tables(database), n=1)
-            cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
-            raise TableNotFound(f"there is no table {name!r}", expected=f"a schema file in {root}/schema", cure=cure)
-        return Table(name, meta, self.runtime)
+        return Table(name, metadata_of(self.env, name), self.runtime)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. A commit that is not yet published fails with TableNotFound.

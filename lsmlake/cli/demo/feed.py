@@ -6,19 +6,27 @@ half, the table is also queried, and its largest tree drawn before and after the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from rich.columns import Columns
+from rich.console import Group
+from rich.panel import Panel
+from rich.table import Table as Grid
+from rich.text import Text
+
 from lsmlake.api.table import Table
 from lsmlake.cli.demo.engine import Engine
-from lsmlake.cli.demo.picture import draw, fullest
-from lsmlake.cli.demo.queries import answers
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
 from lsmlake.compact.job import CompactionReport
 from lsmlake.errors import CommitConflict
-from lsmlake.format.files import APPEND
+from lsmlake.format.files import APPEND, Bucket, BucketState
+from lsmlake.maintain.listings import partition_text
+from lsmlake.report.summary import tree_rows
 from lsmlake.report.text import counted
+from lsmlake.report.tree import tree_picture
 from lsmlake.report.units import human_bytes, human_count
 
 
@@ -74,3 +82,62 @@ def _summary(report: CompactionReport) -> str:
         return f"{counted(report.files_out, 'file')} moved to another level, nothing was rewritten"
     files = f"{counted(report.files_in, 'file')} of {counted(report.buckets, 'bucket')} became {report.files_out:,}"
     return f"{files}, {human_count(report.rows)} rows in {human_bytes(report.bytes)} written"
+
+
+def fullest(table: Table) -> Bucket:
+    """The bucket with the most dead rows; among equals, the one with the most files. The table must not be empty."""
+    states = table.states()
+    return max(states, key=lambda bucket: (_dead_rows(states[bucket]), len(states[bucket].files)))
+
+
+def draw(table: Table, bucket: Bucket, when: str) -> Panel:
+    """A picture of the current state of `bucket`."""
+    title = f"{partition_text(table.version.schema, bucket)}, bucket {bucket.number}, {when}"
+    return tree_picture(tree_rows(table.states()[bucket]), title=title)
+
+
+def _dead_rows(state: BucketState) -> int:
+    return sum(ref.cardinality for ref in state.vectors.values())
+
+
+DELAYS = """
+    SELECT carrier, count(*) AS flights, avg(arr_delay) AS late
+    FROM {flights} WHERE status = 'arrived' GROUP BY carrier ORDER BY late DESC
+"""
+CANCELLATIONS = """
+    SELECT month, count(*) AS flights, count_if(status = 'cancelled') AS cancelled
+    FROM {flights} GROUP BY month ORDER BY month
+"""
+_LEAST_CARRIERS = 5
+
+
+def answers(ask: Callable[[str], list[dict]]) -> Columns:
+    """Both answers, side by side if there is room. `ask`: answers a query."""
+    months = ask(CANCELLATIONS)
+    carriers = ask(DELAYS)[: max(_LEAST_CARRIERS, len(months))]
+    late = [(row["carrier"], f"{row['flights']:,}", _minutes(row["late"])) for row in carriers]
+    cancelled = [(row["month"], f"{row['flights']:,}", f"{row['cancelled']:,}", _share(row)) for row in months]
+    return Columns(
+        [
+            _answer("average delay by carrier, the worst first", ("carrier", "arrived", "minutes"), late),
+            _answer("cancellations by month", ("month", "flights", "cancelled", ""), cancelled),
+        ],
+        padding=(0, 6),
+    )
+
+
+def _minutes(late: float | None) -> str:
+    return "-" if late is None else f"{round(late, 1) + 0.0:.1f}"  # + 0.0: no -0.0
+
+
+def _share(month: dict) -> str:
+    return f"{month['cancelled'] / month['flights']:.1%}"
+
+
+def _answer(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
+    grid = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for number, name in enumerate(names):
+        grid.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        grid.add_row(*row)
+    return Group(Text(title, "bold"), grid)

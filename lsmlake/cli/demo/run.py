@@ -10,8 +10,15 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import shlex
-from contextlib import ExitStack
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,13 +31,8 @@ from lsmlake.api.table import Table
 from lsmlake.cli.demo.cost import race, written
 from lsmlake.cli.demo.engine import Engine, EngineName
 from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, events, final_state, load_flights
-from lsmlake.cli.demo.feed import Middle, feed
-from lsmlake.cli.demo.interruption import interruption
-from lsmlake.cli.demo.phases import Phases
-from lsmlake.cli.demo.picture import draw, fullest
+from lsmlake.cli.demo.feed import DELAYS, Middle, answers, draw, feed, fullest
 from lsmlake.cli.demo.proof import last_events, prove
-from lsmlake.cli.demo.queries import DELAYS, answers
-from lsmlake.cli.demo.quiet import quiet
 from lsmlake.cli.demo.screen import Screen
 from lsmlake.cli.demo.source import Source
 from lsmlake.cli.java import require_java
@@ -195,3 +197,68 @@ def _farewell(screen: Screen, kept: Path | None) -> None:
     for command in ("show", "snapshots", "files", "compact --full", "verify"):
         name, *options = command.split()
         screen.say(" ".join(["lsmlake", name, NAME, *options, "--warehouse", shlex.quote(str(kept))]))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress log lines, warnings, and errors in threads and finalizers, where py4j reports every interrupted call at length.
+
+    Errors of the block itself are raised.
+    """
+    hooks = sys.unraisablehook, threading.excepthook
+    logging.disable()
+    sys.unraisablehook = threading.excepthook = lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        sys.unraisablehook, threading.excepthook = hooks
+        logging.disable(logging.NOTSET)
+
+
+@contextmanager
+def interruption() -> Iterator[Callable[[], None]]:
+    """Turns Ctrl-C during Spark's work into a single KeyboardInterrupt: later ones would only disturb the cleanup.
+
+    Yields a function that replaces PySpark's handler, to be called once Spark has started. PySpark's handler calls Java, possibly
+    in the middle of another call, which can raise any error. In the main thread only.
+    """
+    pressed = False
+
+    def press(*_: object) -> None:
+        nonlocal pressed
+        if not pressed:
+            pressed = True
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield lambda: signal.signal(signal.SIGINT, press)
+    except BaseException:
+        if pressed:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Phases:
+    """`seconds` per phase; a phase entered again adds to its time."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0) + time.monotonic() - began
+
+    @property
+    def total(self) -> float:
+        return time.monotonic() - self.began
+
+    def text(self) -> str:
+        return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
