@@ -64,9 +64,13 @@ def _missing_java() -> MissingDependency | None:
 
 def _files_on_spark() -> list[str]:
     """Named one by one: each process would take ten seconds to collect all tests."""
-    longest = [FOLDER / f"test_{name}.py" for name in _LONGEST]
-    files = [path for path in sorted(FOLDER.glob("test_*.py")) if "mark.spark" in path.read_text()]
-    return [str(path) for path in (*longest, *(path for path in files if path not in longest))]
+    files = [path for path in sorted(FOLDER.glob("*/test_*.py")) if "mark.spark" in path.read_text()]
+    return [str(path) for path in sorted(files, key=_turn)]
+
+
+def _turn(path: Path) -> int:
+    name = path.stem.removeprefix("test_")
+    return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
 
 
 def _run(lane: Lane) -> tuple[int, str]:
@@ -84,7 +88,7 @@ def _run(lane: Lane) -> tuple[int, str]:
 
 if __name__ == "__main__":
     about = __doc__.partition("\n\n")[0]
-    cure = "Some tests: python -m pytest tests/test_commit.py, with the options of pytest."
+    cure = "Some tests: python -m pytest tests/commit/test_commit.py, with the options of pytest."
     argparse.ArgumentParser(prog="python -m tests", description=about, epilog=cure).parse_args()
     try:
         sys.exit(main())

@@ -42,7 +42,7 @@ from lsmlake import Lake, Table, undo
 from lsmlake.sql import stream as stream_sql
 from lsmlake.storage.storage import TEMPORARY
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 from naive import unreferenced
 
 _THREAD_S = 5

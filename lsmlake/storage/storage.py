@@ -1,7 +1,7 @@
 """The contract of a storage: operations on named byte strings. Also turns the operating system's errors into StorageFailed.
 
-A path is relative to the storage's root, its parts separated by '/'. `tests/storage_contract.py` checks these invariants for each
-backend:
+A path is relative to the storage's root, its parts separated by '/'. `tests/support/storage_contract.py` checks these invariants
+for each backend:
 
 1. A reader sees a file completely or not at all, even while it is being written or after its writer was killed.
 2. Of any number of `put_if_absent` calls for one path exactly one returns True, and its content stays.

@@ -113,7 +113,7 @@ class Processes:
         self._incarnations[name] += 1
         role = name.rstrip("0123456789")
         command = [sys.executable, "-m", "soak.worker", json.dumps(self.config._asdict()), name, role]
-        path = os.pathsep.join([str(_TESTS), str(_TESTS.parent), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(_TESTS), str(_TESTS / "support"), str(_TESTS.parent), os.environ.get("PYTHONPATH", "")])
         with (Path(self.config.folder) / f"{name}.err").open("ab") as errors:
             self._running[name] = subprocess.Popen(
                 [*command, str(self._incarnations[name])], env={**os.environ, "PYTHONPATH": path}, stdout=errors, stderr=errors

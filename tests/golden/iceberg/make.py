@@ -1,5 +1,5 @@
 """Makes the golden tables of Apache Iceberg, format version 3, which Iceberg's own Java code writes: metadata files, manifest
-lists, manifests, deletion vectors. They are made once; tests/test_iceberg_java.py decodes them.
+lists, manifests, deletion vectors. They are made once; tests/iceberg/test_iceberg_java.py decodes them.
 
     python -m bench peers --setup --only iceberg
     ~/.cache/lsmlake-bench/env/spark/bin/python tests/golden/iceberg/make.py ~/.cache/lsmlake-bench/jars/iceberg-*/*.jar
