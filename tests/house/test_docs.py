@@ -36,8 +36,8 @@ from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.api.system_tables import SUMMARIES
-from lsmlake.cli.app import app
-from lsmlake.cli.commands import COMMANDS, single
+from lsmlake.cli.app import app, single
+from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.site.build import build_site, file_of, server_of
 from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
 from lsmlake.cli.site.reference import error_classes, pages, public_members

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import lsmlake
 from lsmlake import errors
 from lsmlake.api.system_tables import SUMMARIES
-from lsmlake.cli.commands import COMMANDS, single
+from lsmlake.cli.app import single
+from lsmlake.cli.commands import COMMANDS
 from lsmlake.maintain.listings import OptionFacts, reference
 from lsmlake.notebook import offered
 from lsmlake.warehouse import connect
