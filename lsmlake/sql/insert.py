@@ -33,6 +33,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
 from lsmlake.sql.row_order import order_of_rows
 from lsmlake.sql.select import Prepared, run
+from lsmlake.statements.assignments import is_default
 from lsmlake.statements.explained import changed_table
 from lsmlake.tables.version import Version
 from lsmlake.types import types
@@ -54,6 +55,7 @@ class _Insertion:
         given: the columns that they are for; None: the query names them itself.
         static: the columns that PARTITION fixes.
         replaces: what goes; None: nothing.
+        engine: computes the rows; None: this process, also VALUES with the word DEFAULT, which no engine knows.
     """
 
     table: Table
@@ -62,6 +64,7 @@ class _Insertion:
     given: Sequence[str] | None
     static: Mapping[str, exp.Expression]
     replaces: Replacement | None
+    engine: Engine | None
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class InsertStatements:
     def explained(self, node: exp.Insert, mode: str) -> Iterator[str]:
         """What an INSERT would read, and where its rows would go, as lines."""
         made = self._insertion(node)
-        schema, engine = made.version.schema, self.engine
+        schema, engine = made.version.schema, made.engine
         if engine is None:
             prepared = self.prepare(made.query)
             found, source = [name for name, _ in prepared.query.columns], described(prepared, mode)
@@ -122,13 +125,14 @@ class InsertStatements:
         if given is None:
             fixed = {name.lower() for name in static}
             given = [name for name in version.schema.columns.names if name.lower() not in fixed]
+        engine = None if _says_default(node.expression) else self.engine
         query, given = _query(node, version.schema, given), None if node.args.get("by_name") else given
         where, overwrites = node.args.get("where"), bool(node.args.get("overwrite"))
         replaces = None
         if where is not None or overwrites:
             condition = where if where is not None else _condition(static)
             replaces = self._replacement(table, version, condition)
-        return _Insertion(table, version, query, given, static, replaces)
+        return _Insertion(table, version, query, given, static, replaces, engine)
 
     def truncate(self, node: exp.TruncateTable) -> Callable[[], object]:
         """TRUNCATE TABLE table [PARTITION (column = value)]"""
@@ -151,14 +155,8 @@ class InsertStatements:
 
     def _rows_of(self, node: exp.Insert, made: _Insertion) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
         """Reads the query of an INSERT. What it returns gives the rows for the table, and their number once they are written."""
-        text, engine, query, schema, given, static = (
-            self.text,
-            self.engine,
-            made.query,
-            made.version.schema,
-            made.given,
-            made.static,
-        )
+        text, engine, query, schema = self.text, made.engine, made.query, made.version.schema
+        given, static = made.given, made.static
         if engine is None:
             prepared = self.prepare(query)
             found = [name for name, _ in prepared.query.columns]
@@ -202,6 +200,12 @@ def write_rows(
     compact = None if replaces is None and not version.schema.append_only else False
     request = WriteRequest(Identity(version.meta.env.ids()), ordered=ordered, compact=compact, replaces=replaces)
     return write(version, table.runtime, table.name, rows, request)
+
+
+def _says_default(query: exp.Expression | None) -> bool:
+    """Whether a cell of VALUES is the word DEFAULT."""
+    rows = query.expressions if isinstance(query, exp.Values) else []
+    return any(is_default(cell) for row in rows for cell in (row.expressions if isinstance(row, exp.Tuple) else [row]))
 
 
 def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expression:

@@ -147,6 +147,17 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("text", ["VALUES (1, DEFAULT, upper('q')), (2, 1 + 1, DEFAULT)", "(id) VALUES (1), (2)"])
+def test_the_word_default_is_a_value_with_spark_as_without(lake, spark_lake, text):
+    found = []
+    for number, one in enumerate((lake, spark_lake)):
+        one.sql(f"CREATE TABLE d.defaults{number} (id INT, n INT DEFAULT 7, v STRING DEFAULT 'x', PRIMARY KEY (id))")
+        one.sql(f"INSERT INTO d.defaults{number} {text}")
+        found.append(sorted(map(tuple, (row.values() for row in one.table(f"d.defaults{number}").to_arrow().to_pylist()))))
+    assert found[0] == found[1]
+    assert {7, "x"} < {value for row in found[0] for value in row}
+
+
 @pytest.mark.connect
 def test_views_of_spark_are_sources_and_nothing_happens_on_an_error(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT, s STRING")
