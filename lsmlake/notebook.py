@@ -19,7 +19,7 @@ _TEXT_MAX = 200
 
 
 def offered(names: Iterable[str]) -> list[str]:
-    """Those of the names of a value that users have a use for."""
+    """Returns the public names of a value, for completion."""
     return [name for name in names if name not in _INSIDE]
 
 

@@ -1,1 +1,1 @@
-"""What users hold: `Lake`, `Table`, `Scan`, `Changes`; and what they pass in, as Arrow tables."""
+"""What users hold: `Lake`, `Table`, `Scan`, `Changes`."""

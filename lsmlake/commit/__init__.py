@@ -1,1 +1,1 @@
-"""Publishing snapshots: rebase, invariants, the conditional create; and snapshot expiry, which commits trigger."""
+"""Publishing one snapshot: requests, requirements, rebase, invariants, the conditional create."""

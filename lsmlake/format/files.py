@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 APPEND, COMPACT, IMPORT, DELETES = "APPEND", "COMPACT", "IMPORT", "DELETES"
 SOURCES = APPEND, COMPACT, IMPORT, DELETES
-"""Who wrote a data file: a writer, a compaction, or another system. DELETES: a compaction wrote it, and it holds no rows but
+"""The origin of a data file: a writer, a compaction, or another system. DELETES: a compaction wrote it, and it holds no rows but
 retained deletes (`files.retained`)."""
 
 

@@ -149,7 +149,7 @@ class _MetadataReader:
     workers: int
 
     def table(self, snapshot: Mapping | None, named: bool, partitioned: bool) -> ForeignTable:
-        """The table as of a snapshot. `named`: with the columns of that time, and not those of now."""
+        """The table as of a snapshot. `named`: with the columns of that time, not the current ones."""
         content = self.content
         try:
             return self._table(snapshot, named, partitioned)

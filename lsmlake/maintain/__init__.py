@@ -1,1 +1,1 @@
-"""Looking after a table: alter, verify, repair, listings."""
+"""Looking after a table: alter, copy, verify, repair, listings; and what follows a commit."""

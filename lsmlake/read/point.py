@@ -159,7 +159,7 @@ class _Finder:
         self.files.meta.env.side_by_side([partial(self.files.positions, key, file), vector])
 
     def _merged(self, positions: Mapping[str, Sequence[int]], rule: MergeRule) -> pa.Table:
-        """The rows that the rows at these positions come to."""
+        """Merges the rows at `positions`."""
         wanted = rule.needs({*self.columns, *self.files.schema.key})
         runs, names = [], [name for name in self.files.schema.columns.names if name in wanted]
         oldest_first = list(reversed([file for file in self.ordered if file.name in positions]))

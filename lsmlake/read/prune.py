@@ -194,7 +194,7 @@ def _product(columns: Sequence[pa.Array]) -> list[pa.Array]:
 
 
 def _key_bounds(table: pa.Table, schema: Schema, predicate: Predicate) -> dict[str, ColumnBounds]:
-    """Returns the bounds of the key columns. Those of the first one are exact, unlike statistics."""
+    """Returns the bounds of the key columns. The bounds of the first column are exact, unlike statistics."""
     if not schema.key:
         return {}
     none = pa.array(np.zeros(table.num_rows, np.int64))

@@ -87,7 +87,7 @@ def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callabl
 
 
 def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -> tuple[Cut, _CutFiles]:
-    """What goes, and its files: between two snapshots, or everything after `stays`, which holds the rows of the target."""
+    """Lists what the cut removes: between two snapshots, or everything after `stays`, which holds the rows of the target."""
     after, before = between or (stays.id, None)
 
     def goes(number: int) -> bool:
@@ -109,7 +109,7 @@ def _planned(meta: Metadata, stays: Snapshot, between: tuple[int, int] | None) -
 
 
 def _paths(meta: Metadata, files: _CutFiles, going: Cut, stays: Snapshot) -> tuple[str, ...]:
-    """Those of the files that nothing else names. `stays`: a snapshot that is not removed and that shares most of the files."""
+    """Returns the files that nothing else names. `stays`: a snapshot that is not removed and that shares most of the files."""
     left = files.named.copied()
     held = [holder.snapshot for holder in holders_of(meta, going.tags)]
     kept = [meta.snapshots.get(number) for number in meta.snapshots.ids() if number not in going.snapshots]

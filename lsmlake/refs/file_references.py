@@ -65,7 +65,7 @@ class Held:
         return self.among_holders(unneeded)
 
     def among_holders(self, choose: Callable[[list[Holder]], Result]) -> Result:
-        """`choose` of all tags and pins; repeated if it finds a missing file because a tag is deleted meanwhile, or a snapshot
+        """Calls `choose` with all tags and pins; again if it finds a missing file because a tag is deleted meanwhile, or a snapshot
         expires. The tags are read first, so that `choose` sees what those who made a pin have published."""
         holders = holders_of(self.meta)
         for _ in attempts_while_restless(self.meta):
@@ -104,7 +104,7 @@ def holders_of(meta: Metadata, without: Collection[str] = ()) -> list[Holder]:
 
 
 def unused(meta: Metadata, snapshot: Snapshot, files: Collection[str], without: Collection[str] = ()) -> list[str]:
-    """Those of the files of a snapshot that no tag and no retained snapshot needs. None if the snapshot itself is tagged or
+    """Returns the files of a snapshot that no tag and no retained snapshot needs. None if the snapshot itself is tagged or
     retained.
 
     Args:

@@ -1,4 +1,4 @@
-"""Who can need a file that has left the table. A file that has left returns by a rollback only.
+"""Which snapshots and tags can need a file that is no longer live. Only a rollback makes such a file live again.
 
 In a table without rollbacks, a file is live from one snapshot to another without a gap. So of all tagged snapshots before a
 removed one, the newest stands for all. A rollback makes the files of an older snapshot live again, so every holder up to the
@@ -38,7 +38,7 @@ class Returns(NamedTuple):
         return tuple(holder.snapshot for holder in self.retained)
 
     def near(self, holders: Sequence[Holder], number: int) -> list[Holder]:
-        """Those of `holders` and of the retained snapshots who may need files that left the table after snapshot `number`."""
+        """Returns the holders and retained snapshots that may need files which ceased to be live after snapshot `number`."""
         older = newest_until(holders, number)
         found = [] if older is None else [older]
         if self.newest is not None:

@@ -53,7 +53,7 @@ class TagCalendar:
         return found if self.name(found) == name else None
 
     def automatic(self, names: Iterable[str]) -> list[str]:
-        """Those of the names that automatic tags have, in order of time."""
+        """Returns the names of automatic tags among `names`, in order of time."""
         started = ((self.start(name), name) for name in names)
         return [name for _, name in sorted((start, name) for start, name in started if start is not None)]
 

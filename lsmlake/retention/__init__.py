@@ -1,1 +1,1 @@
-"""What expires: snapshots, changelogs, tags, partitions, orphan files; and the work after a commit."""
+"""Expiry of snapshots, changelogs, tags and partitions, and removal of orphan files."""

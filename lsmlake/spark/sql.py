@@ -83,7 +83,7 @@ class SparkEngine:
         return [line for line in found.splitlines() if line]
 
     def _words(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
-        """A query inside a statement as a text of its own, with views."""
+        """Renders a query inside a statement as SQL, with the names of views."""
         replaced = self.replacements(node, text, catalog)
         with_ = node.args.get("with_")
         whole = text.span(node) is not None  # otherwise it is SELECT * of one table

@@ -54,7 +54,7 @@ class _Insertion:
         query: gives the rows.
         given: the columns that they are for; None: the query names them itself.
         static: the columns that PARTITION fixes.
-        replaces: what goes; None: nothing.
+        replaces: the rows that it replaces; None: none.
         engine: computes the rows; None: this process, also VALUES with the word DEFAULT, which no engine knows.
     """
 

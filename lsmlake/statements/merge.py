@@ -67,7 +67,7 @@ def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool
 
 
 def _at_once(rows: pa.Table) -> pa.Table:
-    """Rows of the target, as if they were all rows of one file."""
+    """Assigns dummy file positions to rows of the target."""
     return placed(rows, np.zeros(rows.num_rows, np.int64), np.arange(rows.num_rows))
 
 

@@ -120,7 +120,7 @@ class Branches:
         self.files.delete_quietly(old)
 
     def owned(self, snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-        """Those of the snapshots whose files may be deleted if nothing else names them. None while table and branch share
+        """Returns the snapshots whose files may be deleted if nothing else names them. None while table and branch share
         snapshots; on a branch none that it has in common with the table. Asked after the snapshots have become impossible to
         find, so that the table cannot be forwarded to them later."""
         own = self.files.paths.branch

@@ -37,7 +37,7 @@ class ReadSet:
         return sorted({*self.columns, *(self.predicate.columns if self.predicate else ())})
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """Those of the rows that are wanted."""
+        """Filters rows to the read set."""
         if self.predicate is not None:
             rows = rows.filter(pa.array(np.asarray(evaluate(self.predicate, rows))))
         if self.among is not None and rows.num_rows:

@@ -64,7 +64,7 @@ class Replacement:
         return Replacement(where=partition_predicate(schema, where, zone, now))
 
     def chosen(self, schema: Schema, messages: Sequence[CommitMessage], there: Collection[Bucket]) -> list[Bucket]:
-        """Those of the buckets that are replaced. `messages`: what was written."""
+        """Returns the buckets that the overwrite replaces. `messages`: what was written."""
         if self.everything:
             return list(there)
         partitions = {bucket.partition_key: bucket for bucket in there}

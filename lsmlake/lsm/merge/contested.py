@@ -123,7 +123,7 @@ def _pair(rows: RankedRows, contest: Contest) -> tuple[int, int] | None:
 
 
 def _decisive(keys: np.ndarray, places: np.ndarray, tiers: Sequence[np.ndarray], decisive: Decisive) -> np.ndarray:
-    """Those of the places that have the greatest, or the least, tier of their key."""
+    """Filters places to those with the greatest, or the least, tier of their key."""
     order = places[np.lexsort((*(tier[places] for tier in reversed(tiers)), keys[places]))]
     if not len(order):
         return order

@@ -123,7 +123,7 @@ class LakeSource(DataSource):
 
 
 def _offered(given: Given, table: Table) -> Schema:
-    """A batch has the columns of the snapshot that it reads, a stream those of now. Spark does not tell which of them is
+    """A batch has the columns of the snapshot that it reads, a stream the current columns. Spark does not tell which of them is
     wanted; options may."""
     if given.streams:
         return _followed(given, table) or table.version.schema

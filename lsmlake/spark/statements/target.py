@@ -37,7 +37,7 @@ class SparkTarget:
     uneven: set[str] = field(default_factory=set)
 
     def of(self, rows):
-        """Those of the rows that the statement is for, under the name of the table."""
+        """Returns the rows that the statement may change, under the name of the table."""
         named = rows.alias(self.name)
         return named if self.where is None else named.where(f"({self.where}\n) and true")  # NULL is a condition, text is none
 
