@@ -65,8 +65,8 @@ class Held:
         return self.among_holders(unneeded)
 
     def among_holders(self, choose: Callable[[list[Holder]], Result]) -> Result:
-        """Calls `choose` with all tags and pins; again if it finds a missing file because a tag is deleted meanwhile, or a snapshot
-        expires. The tags are read first, so that `choose` sees what those who made a pin have published."""
+        """Calls `choose` with all tags and pins; again if it finds a missing file because a tag is deleted meanwhile, or a
+        snapshot expires. The tags are read first, so that `choose` sees what those who made a pin have published."""
         holders = holders_of(self.meta)
         for _ in attempts_while_restless(self.meta):
             try:
