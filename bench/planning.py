@@ -23,6 +23,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Request
 from lsmlake.format.files import COMPACT, Bucket, BucketEdit, ColumnStats, CommitMessage, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.read.plan import Plan
@@ -113,7 +114,7 @@ def add(table: Table, number: int) -> None:
     messages = [
         CommitMessage(bucket, BucketEdit(bucket, BUCKETS, (file_of(version, bucket, number),))) for bucket in _buckets(DAY)
     ]
-    commit(version, messages, Identity(f"later-{number}"))
+    commit(version, Request(Identity(f"later-{number}"), messages))
 
 
 def build(lake: Lake, each: int, buckets: int = BUCKETS) -> Table:
@@ -124,7 +125,7 @@ def build(lake: Lake, each: int, buckets: int = BUCKETS) -> Table:
         messages = [
             CommitMessage(bucket, BucketEdit(bucket, buckets, _files(version, bucket, each))) for bucket in _buckets(day, buckets)
         ]
-        commit(version, messages, Identity(f"day-{number}"))
+        commit(version, Request(Identity(f"day-{number}"), messages))
     return table
 
 
