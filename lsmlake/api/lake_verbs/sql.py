@@ -52,9 +52,8 @@ class Sql(Catalog):
         """Put tables into Spark's catalog: spark.table("sales.orders"), INSERT INTO and INSERT OVERWRITE of Spark SQL.
 
         A query reads the latest snapshot. The columns are the current ones: call it again after an alteration. `sql` and
-        `Table.df`
-        read faster, and Spark refuses DELETE, UPDATE, MERGE and VERSION AS OF on these names. Dropping one of them in Spark
-        leaves the table.
+        `Table.df` read faster, and Spark refuses DELETE, UPDATE, MERGE and VERSION AS OF on these names. Dropping one of them
+        in Spark leaves the table.
 
         Args:
             spark: a SparkSession, classic or Connect.
