@@ -183,7 +183,7 @@ class StorageFailed(LakeError, OSError):
 
 
 class MissingDependency(LakeError, ImportError):
-    """A package of an extra, or a program such as Java, is not installed."""
+    """A package of an extra, or a program such as Java, is not installed, or one is in the way."""
 
     def __str__(self) -> str:  # ImportError would print its own msg field
         return Exception.__str__(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
+from types import FunctionType
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -17,7 +18,15 @@ from sqlglot.tokens import TokenType
 
 from lsmlake.dialect.interval_parser import interval
 from lsmlake.dialect.pipes import Pipes
+from lsmlake.errors import MissingDependency
 from lsmlake.types.spark_types import SparkTypes
+
+if not isinstance(Spark.Parser.__init__, FunctionType):  # a class of compiled code, which no class of Python can extend
+    raise MissingDependency(
+        "reading SQL needs sqlglot as Python code",
+        found="the package sqlglotc, which the extra sqlglot[c] installs: classes of compiled code cannot be extended",
+        cure="run: pip uninstall sqlglotc",
+    )
 
 PLACE, SPAN = "start", "span"
 """What nodes of the tree have in `meta`: where they start in the text; where they start and end."""

@@ -6,9 +6,9 @@ of a tree note which of their arguments are read, and `unread` finds the others:
     with read(tree): ...                 # within, `node.args` notes each `get`, also by `node.this`, `node.name` and their like
     unread(tree)                         # the first argument that is set and that nothing has read
 
-Reading an argument declares that it is obeyed. To look at one for another purpose: `peek`. Copies, `walk`, `find` and `sql` note
-nothing. Nodes must not be compared, since that reads all of them. Text that an argument holds, such as the kind of a join, counts
-as read only through `word`, which compares it with the words that the caller knows.
+Reading an argument declares that it is obeyed. To look at one for another purpose: `peek`. Copies, `nodes`, `walk`, `find` and
+`sql` note nothing. Nodes must not be compared, since that reads all of them. Text that an argument holds, such as the kind of a
+join, counts as read only through `word`, which compares it with the words that the caller knows.
 
 Neighbours: `text` gives trees and refuses what is unread, `expression` and `query` read expressions and queries.
 """
@@ -66,9 +66,24 @@ class _Args(dict[str, Any]):
         return super().__getitem__(key)
 
 
+def nodes(tree: exp.Expression) -> list[exp.Expression]:
+    """All nodes of a tree, each before the nodes in it, in the order of their arguments. Notes nothing."""
+    found: list[exp.Expression] = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        for value in reversed(node.args.values()):
+            if isinstance(value, exp.Expr):
+                waiting.append(value)
+            elif isinstance(value, list):
+                waiting += [one for one in reversed(value) if isinstance(one, exp.Expr)]
+    return found
+
+
 def watch(tree: exp.Expression) -> None:
     """Makes the nodes of a tree note what is read of them."""
-    for node in tree.walk():
+    for node in nodes(tree):
         node.args = _Args(node.args)
 
 
@@ -99,7 +114,7 @@ def operands(node: exp.Expression, kind: type[exp.Binary]) -> list[exp.Expressio
 
 def passed_on(tree: exp.Expression) -> None:
     """Notes a whole part of a tree as read: another parser reads its text."""
-    for node in tree.walk():
+    for node in nodes(tree):
         if isinstance(node.args, _Args):
             node.args.seen.update(node.args)
             node.args.words.update(node.args)
@@ -108,7 +123,7 @@ def passed_on(tree: exp.Expression) -> None:
 def unread(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
     """The first node with an argument that is set and was not read, and the name of the argument; None if all was read.
     Nodes that were made after `watch` count as read, the nodes in them do not."""
-    for node in tree.walk(bfs=False):
+    for node in nodes(tree):
         if isinstance(node.args, _Args):
             for key, value in _set(node):
                 known = node.args.words if isinstance(value, str) and key != "this" else node.args.seen

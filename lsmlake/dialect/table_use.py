@@ -9,7 +9,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.known import Taker
-from lsmlake.dialect.reading import operands
+from lsmlake.dialect.reading import nodes, operands
 from lsmlake.dialect.scope import Scope, ScopeColumn
 
 _KEYS = ("this", "table", "db", "catalog")
@@ -50,31 +50,37 @@ def push(condition: exp.Expression, scope: Scope) -> None:
 
 def _takers(part: exp.Expression, scope: Scope) -> list[Taker]:
     """What has the values of the first column that a condition names."""
-    first = next((node for node in part.walk() if isinstance(node, exp.Column)), None)
+    first = next((node for node in nodes(part) if isinstance(node, exp.Column)), None)
     found = [] if first is None else scope.found([one.name for one in first.parts])
     return [origin.taker for column, _ in found[:1] for origin in column.known.origins]
 
 
 def _about(part: exp.Expression, scope: Scope, name_of: Callable[[ScopeColumn], str | None]) -> exp.Expression | None:
     """A condition with the names that its columns have in a table, if it has all of them."""
-    made = part.copy()
-    names = [node for node in made.walk() if isinstance(node, exp.Column)]
-    if not names or made.find(exp.Query, exp.Dot):
+    parts = nodes(part)
+    columns = [node for node in parts if isinstance(node, exp.Column)]
+    if not columns or any(isinstance(node, (exp.Query, exp.Dot)) for node in parts):
         return None
-    for node in names:
-        path = [one.name for one in node.parts]
-        found = scope.found(path)
-        if len(found) != 1 or (name := name_of(found[0][0])) is None:
-            return None
-        parts = [exp.to_identifier(one, quoted=True) for one in (name, *path[found[0][1] :])]
-        if len(parts) > len(_KEYS):
-            return None
-        plain = exp.Column(**dict(zip(_KEYS, reversed(parts), strict=False)))
+    plain = [_plain(node, scope, name_of) for node in columns]
+    if None in plain:
+        return None
+    made = part.copy()
+    for node, instead in zip([node for node in nodes(made) if isinstance(node, exp.Column)], plain, strict=True):
         if node is made:
-            made = plain
+            made = instead
         else:
-            node.replace(plain)
+            node.replace(instead)
     return made
+
+
+def _plain(node: exp.Column, scope: Scope, name_of: Callable[[ScopeColumn], str | None]) -> exp.Column | None:
+    """A column, or a field of one, with the name that it has in the table; None if it has none."""
+    path = [one.name for one in node.parts]
+    found = scope.found(path)
+    if len(found) != 1 or (name := name_of(found[0][0])) is None:
+        return None
+    parts = [exp.to_identifier(one, quoted=True) for one in (name, *path[found[0][1] :])]
+    return exp.Column(**dict(zip(_KEYS, reversed(parts), strict=False))) if len(parts) <= len(_KEYS) else None
 
 
 def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:

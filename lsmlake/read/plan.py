@@ -180,7 +180,7 @@ def plan(
         if found is not None:
             table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
             steps.append((found.step, int(matches.sum())))
-        if vectors and rule_of(schema).old_row is OldRow.REPLACED:
+        if vectors and rule_of(schema).old_row is OldRow.REPLACED and not matches.all():
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
     splits = split(table, matches, vector_refs, schema, retained)

@@ -13,7 +13,7 @@ from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.interval_rows import stored
 from lsmlake.dialect.query import Query, QueryTranslator, run_sql
-from lsmlake.dialect.reading import peek
+from lsmlake.dialect.reading import nodes, peek
 from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
@@ -98,7 +98,7 @@ def create_views(connection, uses: Iterable[TableUse], sources: Iterable[NativeS
 def _names(node: exp.Expression) -> set[str] | None:
     """All names in a statement, in lower case: a table need not read other columns. None: `*`, PIVOT and the like name all."""
     found = set()
-    for one in node.walk():
+    for one in nodes(node):
         match one:
             case exp.Identifier():
                 found.add(one.name.lower())

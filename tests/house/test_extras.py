@@ -138,3 +138,19 @@ def test_a_command_names_the_package_it_lacks(base: Path, walked: Path, command:
 
 def test_every_extra_named_in_an_error_exists():
     assert set(EXTRA_OF.values()) <= set(PROJECT["optional-dependencies"])
+
+
+def test_the_compiled_sqlglot_is_named_with_the_command_that_removes_it(base: Path, tmp_path: Path) -> None:
+    program = """
+import lsmlake
+from sqlglot.dialects.spark import Spark
+Spark.Parser.__init__ = object.__init__  # as of a compiled class, which is no function of Python
+lake = lsmlake.connect(".")
+for _ in range(2):
+    try:
+        lake.sql("SELECT 1")
+    except lsmlake.errors.MissingDependency as error:
+        print(error)
+"""
+    done = run(base, tmp_path, "-c", program)
+    assert done.stdout.count("sqlglotc") == 4 and done.stdout.count("run: pip uninstall sqlglotc") == 2, done.stdout + done.stderr
