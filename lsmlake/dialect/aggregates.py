@@ -12,6 +12,7 @@ import pyarrow as pa
 from lsmlake.dialect import vectors
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, TIMESTAMP, array_of, duck_name, is_number
+from lsmlake.dialect.zeros import one_zero
 from lsmlake.types.intervals import Interval, is_calendar, is_interval
 
 Over = Callable[[str], str]
@@ -21,6 +22,8 @@ Over = Callable[[str], str]
 def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: bool, over: Over) -> tuple[str, pa.DataType] | None:
     """An aggregate of these (SQL, type) arguments as (SQL, type); None if it is not known for these types."""
     prefix = "DISTINCT " if distinct else ""
+    if distinct or name in _OF_EQUAL:
+        arguments = [(one_zero(sql, kind), kind) for sql, kind in arguments]
     if name not in _OF_ANY and any(is_calendar(kind) for _, kind in arguments):
         return None
     if name in _OF_NUMBERS:
@@ -94,6 +97,8 @@ _OF_ANY = (
     "count", "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg",
 )  # fmt: skip
 """Aggregates of values that need no order."""
+_OF_EQUAL = ("collect_set", "mode")
+"""Aggregates that compare their values."""
 _SUMS = ("sum", "avg", "mean", "try_sum", "try_avg")
 
 

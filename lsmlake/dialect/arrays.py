@@ -19,8 +19,12 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.several_arrays import UNIQUE
 from lsmlake.dialect.types import BIGINT, BOOLEAN, INT, NULL, STRING, array_of, common
+from lsmlake.dialect.zeros import one_zero
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
+
+_FIRST = "{{0}}[list_position({{0}}, {}({{0}}))]"
+"""The first of the elements that equal the greatest or the least one: 0.0 and -0.0 are equal."""
 
 
 def _of_array(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:
@@ -31,6 +35,11 @@ def _of_array(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Fun
         return Typed(f"({template.format(array.sql)})", gives(array.type))
 
     return made
+
+
+def _distinct(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    array = array_argument(context, node, counted(context, node, arguments, 1)[0])
+    return Typed(f"({UNIQUE.format(one_zero(array.sql, array.type))})", array.type)
 
 
 def _of_element(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Function:
@@ -178,11 +187,11 @@ FUNCTIONS: dict[str, Function] = {
     "array_contains": _array_contains,
     "array_append": _of_element("CASE WHEN ({0}) IS NOT NULL THEN list_append({0}, {1}) END", _same),
     "array_compact": _of_array("list_filter({0}, lambda e: e IS NOT NULL)", _same),
-    "array_distinct": _of_array(UNIQUE, _same),
+    "array_distinct": _distinct,
     "array_insert": _array_insert,
     "array_join": _array_join,
-    "array_max": _of_array("list_max({0})", _element_type),
-    "array_min": _of_array("list_min({0})", _element_type),
+    "array_max": _of_array(_FIRST.format("list_max"), _element_type),
+    "array_min": _of_array(_FIRST.format("list_min"), _element_type),
     "array_position": _of_element(
         "CASE WHEN ({0}) IS NOT NULL AND ({1}) IS NOT NULL THEN CAST(coalesce(list_position({0}, {1}), 0) AS BIGINT) END",
         _of(BIGINT),

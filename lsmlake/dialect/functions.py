@@ -171,7 +171,7 @@ FUNCTIONS: dict[str, list[Function]] = {
     "expm1": _double("spark_expm1({0})"),
     "cbrt": _double("spark_cbrt({0})"),
     "rint": _double("round_even({0}, 0)"),
-    "atan2": [Function((_D, _D), _D, "atan2({0}, {1})")],
+    "atan2": [Function((_D, _D), _D, "atan2({0} + 0, {1} + 0)")],
     "hypot": [Function((_D, _D), _D, "sqrt({0} * {0} + {1} * {1})")],
     "factorial": [Function((_I,), _L, "CASE WHEN {0} BETWEEN 0 AND 20 THEN CAST(factorial({0}) AS BIGINT) END")],
     "shiftleft": [

@@ -17,6 +17,7 @@ from lsmlake.dialect.aggregates import AGGREGATES, GROUPING
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
+from lsmlake.dialect.zeros import one_zero
 from lsmlake.types.spelling import spelled
 
 Keys = tuple[exp.Expression, ...]
@@ -107,13 +108,15 @@ class SelectGroups:
         text, nodes = self.before.text, node.expressions
         if self.sets is None:
             text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE")
-        sqls = [self.before.typed(one).sql for one in nodes] if nodes else list(self.keys)
+        made = [self.before.typed(one) for one in nodes]
+        sqls = [one.sql for one in made] if nodes else list(self.keys)
         if name == "grouping" and (len(nodes) != 1 or sqls[0] not in self.keys):
             text.refuse(node, "grouping takes one expression of GROUP BY")
         if name == "grouping_id" and sqls != list(self.keys):
             text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none")
         kind = TINYINT if name == "grouping" else BIGINT
-        return self.call(Typed(f"CAST(grouping_id({', '.join(sqls)}) AS {duck_name(kind)})", kind))
+        keys = ", ".join(one_zero(sql, self.keys[sql].type) for sql in sqls)
+        return self.call(Typed(f"CAST(grouping_id({keys}) AS {duck_name(kind)})", kind))
 
     @property
     def scope(self) -> Scope:
@@ -127,13 +130,15 @@ class SelectGroups:
 
     def sql(self, source: str) -> str:
         """The query that gives the groups. `source`: FROM and WHERE."""
-        columns = [*self.keys.items(), *self.calls.items()] or [("count(*)", Typed(f"{self.name}.{quoted('a0')}", None))]
+        keys = {sql: one_zero(sql, column.type) for sql, column in self.keys.items()}
+        columns = [(keys.get(sql, sql), column) for sql, column in (*self.keys.items(), *self.calls.items())]
+        columns = columns or [("count(*)", Typed(f"{self.name}.{quoted('a0')}", None))]
         listed = ", ".join(f"{sql} AS {column.sql.partition('.')[2]}" for sql, column in columns)
         made = f"SELECT {listed}{source}"
         if self.sets is not None:  # without rows there is no group, not even that of the empty set
-            sets = ", ".join(f"({', '.join(one)})" for one in self.sets)
+            sets = ", ".join(f"({', '.join(keys[sql] for sql in one)})" for one in self.sets)
             return f"{made} GROUP BY GROUPING SETS ({sets}) HAVING count(*) > 0"
-        return f"{made} GROUP BY {', '.join(self.keys)}" if self.keys else made
+        return f"{made} GROUP BY {', '.join(keys.values())}" if keys else made
 
 
 def aggregates(node: exp.Expression) -> bool:

@@ -19,6 +19,7 @@ from lsmlake.dialect.calling import (
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of
+from lsmlake.dialect.zeros import one_zero
 from lsmlake.types.type_text import format_type
 
 
@@ -41,7 +42,8 @@ def _make_map(context: Context, node: exp.Expression, arguments: Arguments) -> T
     (key_sqls, key), (value_sqls, value) = (
         context.unified(some, [context.typed(one) for one in some]) for some in (keys, values)
     )
-    return Typed(f"map([{', '.join(key_sqls)}], [{', '.join(value_sqls)}])", pa.map_(key, value))
+    listed = ", ".join(one_zero(sql, key) for sql in key_sqls)
+    return Typed(f"map([{listed}], [{', '.join(value_sqls)}])", pa.map_(key, value))
 
 
 def _map_from_arrays(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -63,8 +65,10 @@ def _map_concat(context: Context, node: exp.Expression, arguments: Arguments) ->
         for call, kind in (("map_keys", lambda of: of.key_type), ("map_values", lambda of: of.item_type))
     )
     given = " AND ".join(f"({made.sql}) IS NOT NULL" for made in typed)
-    joined = ", ".join(f"flatten([{', '.join(parts)}])" for parts in (keys, values))
-    return Typed(f"CASE WHEN {given} THEN map({joined}) END", pa.map_(key.value_type, value.value_type))
+    all_keys, all_values = (f"flatten([{', '.join(parts)}])" for parts in (keys, values))
+    return Typed(
+        f"CASE WHEN {given} THEN map({one_zero(all_keys, key)}, {all_values}) END", pa.map_(key.value_type, value.value_type)
+    )
 
 
 def _map_from_entries(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -74,7 +78,7 @@ def _map_from_entries(context: Context, node: exp.Expression, arguments: Argumen
         context.text.refuse(arguments[0], "expected an ARRAY of STRUCT with a key and a value", found=format_type(found.type))
     whole = f"list_position({found.sql}, NULL) IS NULL"
     keys, values = (f"list_transform({found.sql}, lambda e: struct_extract_at(e, {place}))" for place in (1, 2))
-    sql = f"CASE WHEN ({found.sql}) IS NOT NULL AND {whole} THEN map({keys}, {values}) END"
+    sql = f"CASE WHEN ({found.sql}) IS NOT NULL AND {whole} THEN map({one_zero(keys, array_of(kind[0].type))}, {values}) END"
     return Typed(sql, pa.map_(kind[0].type, kind[1].type))
 
 

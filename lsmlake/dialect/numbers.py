@@ -32,7 +32,11 @@ def _negative(context: Context, node: exp.Expression, arguments: Arguments) -> T
 
 
 def _sign(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    return Typed(f"CAST(sign(CAST({_signed(context, node, arguments).sql} AS DOUBLE)) AS DOUBLE)", DOUBLE)
+    made = _signed(context, node, arguments)
+    sign = f"CAST(sign(CAST({made.sql} AS DOUBLE)) AS DOUBLE)"
+    if pa.types.is_floating(made.type):  # the sign of -0.0 is -0.0
+        sign = f"CASE WHEN {made.sql} = 0 THEN CAST({made.sql} AS DOUBLE) ELSE {sign} END"
+    return Typed(sign, DOUBLE)
 
 
 def _signed(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -13,11 +13,12 @@ from sqlglot import exp
 from lsmlake.dialect.context import Inner
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.known import UNKNOWN, Known, Shared
-from lsmlake.dialect.scope import Relation, Scope, ScopeColumn
+from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, NULL, quoted, without_null
+from lsmlake.dialect.types import BOOLEAN, NULL, holds, quoted, without_null
 from lsmlake.dialect.view_use import ViewUse
+from lsmlake.dialect.zeros import one_zero
 from lsmlake.types.intervals import result_field
 from lsmlake.types.type_text import format_type
 
@@ -110,6 +111,12 @@ class Queries(ABC):
         if made.type not in (BOOLEAN, NULL):
             self.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type))
         return f"CAST({made.sql} AS BOOLEAN)" if made.type == NULL else made.sql
+
+    def compared(self, node: exp.Expression, columns: Sequence[Typed]) -> list[str]:
+        """The columns of rows of which equal ones become one. Refuses a MAP, which Spark does not compare."""
+        if any(holds(column.type, pa.types.is_map) for column in columns):
+            self.text.refuse(node, "DISTINCT and set operations take no MAP", cure="compare its entries: map_entries makes an ARRAY of them")
+        return [one_zero(column.sql, column.type) for column in columns]
 
     def view(self, view: ViewUse) -> Query:
         """The query of a view, with the columns of the view."""

@@ -102,8 +102,10 @@ class QueryTranslator(Queries):
                 self.text.refuse(node, f"the types of column {name} do not fit together", found=found)
             columns.append((name, kind))
         word = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}[type(node)]
-        sides = [self._typed_as(node, side, columns) for side in (left, right)]
-        both = f"{sides[0]} {word}{'' if node.args.get('distinct') else ' ALL'} {sides[1]}"
+        every = not node.args.get("distinct")
+        equal = not (every and word == "UNION")  # equal rows become one, or are compared
+        sides = [self._typed_as(node, side, columns, equal) for side in (left, right)]
+        both = f"{sides[0]} {word}{' ALL' if every else ''} {sides[1]}"
         known = tuple(_united(*four) for four in zip(left.columns, left.all_known, right.columns, right.all_known, strict=True))
         return self._sorted(node, Query(both, tuple(columns), known=known), ctes, outer)
 
@@ -116,13 +118,16 @@ class QueryTranslator(Queries):
         whole = replace(query, sql=f"SELECT * FROM ({query.sql}) AS {name}{order}{limit}")
         return whole.placeless if limit else whole
 
-    def _typed_as(self, node: exp.Expression, query: Query, columns: Sequence[tuple[str, pa.DataType]]) -> str:
+    def _typed_as(self, node: exp.Expression, query: Query, columns: Sequence[tuple[str, pa.DataType]], equal: bool) -> str:
+        """A side of a set operation, with columns of these types. `equal`: its rows are compared."""
         translator = Translator(self.text, Scope(()))
         parts = [
-            f"{translator.converted(node, Typed(quoted(f'#{i}'), found), wanted)} AS {quoted(f'#{i}')}"
+            Typed(translator.converted(node, Typed(quoted(f"#{i}"), found), wanted), wanted)
             for i, ((_, found), (_, wanted)) in enumerate(zip(query.columns, columns, strict=True))
         ]
-        return f"SELECT {', '.join(parts)} FROM ({query.sql}) AS {self.fresh()}"
+        sqls = self.compared(node, parts) if equal else [one.sql for one in parts]
+        listed = ", ".join(f"{sql} AS {quoted(f'#{i}')}" for i, sql in enumerate(sqls))
+        return f"SELECT {listed} FROM ({query.sql}) AS {self.fresh()}"
 
     def _values(self, node: exp.Values, ctes: Mapping[str, Query]) -> Query:
         translator = self.translator(Scope(()), ctes)

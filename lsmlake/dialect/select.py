@@ -117,9 +117,11 @@ class Select:
     def _sql(self, rows: str, kept: str | None, sort: Sorting) -> str:
         """The output of `rows`: first the rows for which `kept` is true, then the different ones, then their order."""
         outputs = [quoted(f"#{place}") for place in range(len(self.outputs))]
-        columns = [f"{one.made.sql} AS {name}" for one, name in zip(self.outputs, outputs, strict=True)]
-        hidden = {quoted(f"#s{place}"): sql for place, sql in enumerate(sort.hidden)} | ({_KEPT: kept} if kept else {})
         distinct = self.node.args.get("distinct") is not None
+        made = [one.made for one in self.outputs]
+        values = self.queries.compared(self.node, made) if distinct else [one.sql for one in made]
+        columns = [f"{sql} AS {name}" for sql, name in zip(values, outputs, strict=True)]
+        hidden = {quoted(f"#s{place}"): sql for place, sql in enumerate(sort.hidden)} | ({_KEPT: kept} if kept else {})
         word = "DISTINCT " if distinct and not kept else ""
         made = f"SELECT {word}{', '.join([*columns, *(f'{sql} AS {name}' for name, sql in hidden.items())])}{rows}"
         if kept:

@@ -9,6 +9,7 @@ from lsmlake.dialect.calling import Arguments, Function, array_argument, counted
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, array_of, quoted
+from lsmlake.dialect.zeros import one_zero
 from lsmlake.types.type_text import format_type
 
 UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
@@ -28,7 +29,7 @@ def _both(template: str, gives: pa.DataType | None = None) -> Function:
             found = " and ".join(format_type(one.type) for one in typed)
             context.text.refuse(node, "the types do not fit together", found=found, cure="cast one of them")
         kind = array_of(element)
-        left, right = (context.converted(*pair, kind) for pair in zip(arguments, typed, strict=True))
+        left, right = (one_zero(context.converted(*pair, kind), kind) for pair in zip(arguments, typed, strict=True))
         sql = f"CASE WHEN ({left}) IS NOT NULL AND ({right}) IS NOT NULL THEN {template.format(left, right)} END"
         return Typed(sql, gives or kind)
 

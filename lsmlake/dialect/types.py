@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from lsmlake.types import types
@@ -39,6 +41,13 @@ def of_column(field: pa.Field) -> pa.DataType:
 def array_of(kind: pa.DataType) -> pa.DataType:
     """The type of an array."""
     return pa.list_(pa.field("element", kind))
+
+
+def holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or one inside of its arrays and structs, is of a kind."""
+    if pa.types.is_list(kind):
+        return holds(kind.value_type, test)
+    return any(holds(field.type, test) for field in kind) if pa.types.is_struct(kind) else test(kind)
 
 
 def without_null(kind: pa.DataType) -> pa.DataType:

@@ -39,6 +39,8 @@ def shown(value: object, kind: pa.DataType, inside: bool = False) -> str | None:
     if isinstance(value, dt.datetime):
         moment, point, fraction = value.replace(tzinfo=None).isoformat(sep=" ").partition(".")
         return moment + point + fraction.rstrip("0")
+    if isinstance(value, float):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(str(value), str(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
