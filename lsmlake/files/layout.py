@@ -40,8 +40,8 @@ def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns
     """
     paths, stored = leaf_paths(schema), leaves.leaves(schema)
     names = [schema.names[leaf.column] for leaf in stored]
-    unique = _unique(first)
     delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in zip(stored, names, strict=True)]
+    unique = _unique(first, [name for d, leaf, name in zip(delta, stored, names, strict=True) if not (d or leaf.nested)])
     repeats = [not d and (leaf.nested or name not in unique) for d, leaf, name in zip(delta, stored, names, strict=True)]
     bounded = [_bounded(leaf, name, nan_columns) for leaf, name in zip(stored, names, strict=True)]
     statistics = _suiting(paths, bounded)
@@ -64,12 +64,11 @@ def _integer_kind(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or is_time(type_)
 
 
-def _unique(first: pa.Table) -> set[str]:
+def _unique(first: pa.Table, names: Collection[str]) -> set[str]:
     """The columns that a dictionary would not shrink, estimated from the first rows. Otherwise the Parquet writer would build a
     useless dictionary, take twice the time, and keep it in the file."""
     sample = first.slice(0, _SAMPLE_ROWS)
-    flat = [field.name for field in sample.schema if not pa.types.is_nested(field.type)]
-    return {name for name in flat if pc.count_distinct(sample[name]).as_py() > _DISTINCT_SHARE * sample.num_rows}
+    return {name for name in names if len(pc.unique(sample[name]).drop_null()) > _DISTINCT_SHARE * sample.num_rows}
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,7 @@ from bench import (
     point_read,
     publish,
     raw_read,
+    retained_deletes,
     scale,
     sql,
     sql_output,
@@ -163,6 +164,11 @@ def test_contention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert report.checksum.endswith("commits, none lost") and len(report.measures) == 20
     again = {measure.ours for measure in report.measures if measure.what.endswith("data files and vectors rewritten")}
     assert again == {0}
+
+
+def test_retained_deletes(tmp_path: Path):
+    report = retained_deletes.run(tmp_path, rows=2_000, batch=200, upserts=2, rounds=1)
+    assert report.checksum and [measure.target for measure in report.measures] == [1.05, None]
 
 
 def test_bloom_merge(tmp_path: Path):
