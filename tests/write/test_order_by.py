@@ -241,6 +241,27 @@ def test_no_result_depends_on_the_order_of_parts(engine):
     assert contests[True] > 0 or engine == "sums"
 
 
+@pytest.mark.parametrize(
+    ("rows", "loses"),  # (key, part, sequence, value)
+    [
+        ([(1, 0, 3, None), (1, 0, 1, 10), (1, 1, 2, 20)], True),  # the newest has no value: it is that of the last to arrive
+        ([(1, 0, 3, 5), (1, 0, 1, 10), (1, 1, 2, 20)], False),
+        ([(1, 0, 3, None), (1, 1, 2, 20), (2, 0, 3, 5), (2, 0, 1, 10), (2, 1, 2, 20)], False),  # each key for itself
+        ([(1, 0, 3, None), (1, 1, 3, 5)], False),  # two newest ones, of which one has a value
+        ([(1, 0, 3, 4), (1, 1, 3, 5)], True),
+        ([(1, 0, 3, None), (1, 1, 3, 5), (2, 0, 3, 4), (2, 1, 3, 5)], True),
+    ],
+)
+def test_a_null_of_the_newest_row_gives_way_to_the_last_value(rows, loses):
+    options = {"merge-engine": "aggregation", "sequence.field": "s", "fields.a.aggregate-function": "last_non_null_value"}
+    schema = new_lake().create_table("d.t", "k INT, s INT, a INT", primary_key=["k"], options=options).version.schema
+    keys, parts, sequence, values = map(list, zip(*rows, strict=True))
+    given = pa.table({"k": keys, "s": sequence, "a": values}, schema=schema.row_columns)
+    groups = group(np.array(keys, np.uint64), [np.zeros(len(rows), np.int64)])
+    contests = [one for one in rule_of(schema).of_one_commit().contests(("a", "s")) if one.columns == ("a",)]
+    assert (contested(given, groups, contests, None, np.array(parts)) is not None) == loses
+
+
 @pytest.mark.parametrize("parts", [(0, 1, 1), (0, 1, 0)])
 def test_only_equal_rows_of_several_parts_are_no_contest(parts):
     rule, groups = rule_of(made().version.schema), group(np.ones(3, np.uint64))
