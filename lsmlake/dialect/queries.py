@@ -115,7 +115,8 @@ class Queries(ABC):
     def compared(self, node: exp.Expression, columns: Sequence[Typed]) -> list[str]:
         """The columns of rows of which equal ones become one. Refuses a MAP, which Spark does not compare."""
         if any(holds(column.type, pa.types.is_map) for column in columns):
-            self.text.refuse(node, "DISTINCT and set operations take no MAP", cure="compare its entries: map_entries makes an ARRAY of them")
+            cure = "compare its entries: map_entries makes an ARRAY of them"
+            self.text.refuse(node, "DISTINCT and set operations take no MAP", cure=cure)
         return [one_zero(column.sql, column.type) for column in columns]
 
     def view(self, view: ViewUse) -> Query:

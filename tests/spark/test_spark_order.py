@@ -131,12 +131,12 @@ def test_the_order_is_that_of_the_converted_values(spark, spark_lake):
         assert table.get({"id": number}) == {"id": number, "v": 10}
 
 
-def test_names_that_mean_something_else_to_sql_order_rows(spark, spark_lake):
-    table = spark_lake.create_table("d.q", "id BIGINT NOT NULL, `null` INT, `a.b` INT", primary_key=["id"])
-    for number, (given, last) in enumerate([("null", 2), ("`a.b`", 1), (["`a.b`", "null"], 1), ("`null`, `a.b`", 2)]):
-        rows = spark.sql(f"SELECT * FROM VALUES ({number}L, 2, 1), ({number}L, 1, 2) AS t(id, `null`, `a.b`)").repartition(2)
+def test_names_that_are_no_words_of_spark_order_rows(spark, spark_lake):
+    table = spark_lake.create_table("d.q", "id BIGINT NOT NULL, `größe` INT, `a.b` INT", primary_key=["id"])
+    for number, (given, last) in enumerate([("größe", 2), ("`a.b`", 1), (["`a.b`", "größe"], 1), ("`größe`, `a.b`", 2)]):
+        rows = spark.sql(f"SELECT * FROM VALUES ({number}L, 2, 1), ({number}L, 1, 2) AS t(id, `größe`, `a.b`)").repartition(2)
         table.upsert(rows, order_by=given)
-        assert table.get({"id": number})["null"] == last
+        assert table.get({"id": number})["größe"] == last
 
 
 def test_a_plan_tells_a_shuffle_from_a_column_of_that_name(spark):
