@@ -23,9 +23,9 @@ from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.statements.row_edit import ACTION, column
+from lsmlake.spark.statements.row_edit import column
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.types import types
 from lsmlake.types.type_text import backticked, format_type
 from lsmlake.write.changeable import OLDER
