@@ -21,6 +21,7 @@ from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format.files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.snapshots import HINT_EVERY
 from lsmlake.tables.version import Version
 
@@ -125,7 +126,7 @@ class Attempts:
             # side by side do not rename.
             base, snapshots = self.base, meta.snapshots
             in_place = snapshots.is_first if base is None else partial(snapshots.is_in_place, base)
-            follows, _ = meta.env.side_by_side([in_place, meta.files.first_schema])
+            follows, _ = side_by_side([in_place, meta.files.first_schema], meta.env.storage.at_once)
         except TableNotFound as missing:
             self._unpublish(missing)
             raise

@@ -20,8 +20,8 @@ from lsmlake.commit.identity import Identity
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate, and_
-from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import plan
+from lsmlake.read.point import rows_of_keys
 from lsmlake.read.positions import MERGED, PLACE, POSITION, Placed, PlacedRows, by_file
 from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema

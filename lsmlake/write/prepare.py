@@ -16,7 +16,6 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import check_names, conform
-from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.rowkind import with_kind
 from lsmlake.schema.schema import RESERVED, Schema
@@ -98,7 +97,7 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
         InvalidData: `found` has columns of a sequence group but lacks its sequence, so their values would be ignored.
     """
     options = schema.parsed_options
-    if not combines_rows(schema):
+    if not schema.combines_rows:
         return frozenset(field.name for field in schema.columns if may_be_omitted(field))
     for sequence, members in options.columns.sequence_groups.items():
         given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]
