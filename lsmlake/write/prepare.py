@@ -51,14 +51,7 @@ def prepare(
     """
     if request.deletes:
         return _deletes(data, schema, request, first_row), None
-    rows, kept = _given(data, schema, request, first_row)
-    if request.replaces is not None:
-        request.replaces.check(rows, schema, kept, first_row)
-    return rows, kept
-
-
-def _given(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int | None) -> tuple[pa.Table, np.ndarray | None]:
-    source, kinds = row_kind_source(schema, request), None
+    source, kinds, kept = row_kind_source(schema, request), None, None
     if source is not None:
         kinds = rowkind.parse(data, source, first_row)
         if source.column not in schema.columns.names:
@@ -67,8 +60,12 @@ def _given(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int
     rows = conform(data, schema, cast=request.cast, optional=optional, first_row=first_row).cast(schema.row_columns)
     if kinds is None:
         rule_of(schema).validate(rows, None)
-        return _with_input_kinds(rows, np.full(rows.num_rows, rowkind.INSERT, np.int8), schema), None
-    return _with_kinds(rows, kinds, schema)
+        rows = _with_input_kinds(rows, np.full(rows.num_rows, rowkind.INSERT, np.int8), schema)
+    else:
+        rows, kept = _with_kinds(rows, kinds, schema)
+    if request.replaces is not None:
+        request.replaces.check(rows, schema, kept, first_row)
+    return rows, kept
 
 
 def row_kind_source(schema: Schema, request: WriteRequest) -> rowkind.Source | None:
