@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +22,9 @@ from lsmlake.predicate import Predicate
 from lsmlake.predicate.parse import parse
 from lsmlake.predicate.tree import Unsupported
 from lsmlake.read.measure import Measured, measure
-from lsmlake.read.plan import Plan
+from lsmlake.read.plan import LiveFiles, Plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.tables.live import Selection
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
@@ -58,13 +57,9 @@ class Runtime:
         """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
 
-    def parsed(
-        self, where: str | None, schema: Schema, *, filters: bool, now: str | None = None
-    ) -> tuple[Predicate | None, str | None]:
+    def parsed(self, where: str, schema: Schema, *, filters: bool, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
         """The predicate that prunes files; or None and the reason why only the runtime itself can evaluate `where`, which happens
-        only if it `filters`. `now`: the time of the call. Raises InvalidQuery."""
-        if where is None:
-            return None, None
+        only if it `filters`. `now`: tells the time of the call. Raises InvalidQuery."""
         columns = schema.typed_columns
         try:
             predicate = parse(where, columns, zone=self.zone)
@@ -72,7 +67,7 @@ class Runtime:
             if not filters and isinstance(error, Unsupported):
                 from lsmlake.predicate.computed import computed  # loads sqlglot
 
-                return computed(where, columns, self.zone, now), None
+                return computed(where, columns, self.zone, now()), None
             if not filters:
                 raise
             reason = str(error) if isinstance(error, Unsupported) else self.reads_otherwise(where, tuple(columns.types))
@@ -112,10 +107,10 @@ class Runtime:
         """Read a plan and measure these of its columns."""
         return measure(plan, columns)
 
-    def live(self, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
-        """The live files that a selection needs, also those of retained deletes, as manifest entries with the statistics of
-        `columns`, perhaps of others too."""
-        return version.entries(selection)
+    @property
+    def live(self) -> LiveFiles | None:
+        """What reads the live files for a plan, if it is not `Version.entries`."""
+        return None
 
     def on_spark(self, what: str) -> Any:
         """The runtime of the attached Spark session, which has further methods: `spark.runtime`. Raises InvalidQuery, which names

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,12 +32,12 @@ from lsmlake.predicate.in_duckdb import condition
 from lsmlake.predicate.in_polars import by_name, expression
 from lsmlake.read import plan as planning
 from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of
-from lsmlake.read.get import read_keys
 from lsmlake.read.in_duckdb import dataset, relation
 from lsmlake.read.in_polars import lazy_frame, streamed
 from lsmlake.read.limit import first_rows, limited
 from lsmlake.read.native import NativeSource, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
+from lsmlake.read.point import read_keys
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
 from lsmlake.read.travel import Moment, resolve
@@ -169,7 +170,7 @@ class Scan(Readable):
         """The predicate that prunes files; or None and the reason why only Spark filters by `where`."""
         if self.where is None or self._by_arrow:
             return None, None
-        return self.runtime.parsed(self.where, schema, filters=runtime_filters, now=moment_of(self.meta.env))
+        return self.runtime.parsed(self.where, schema, filters=runtime_filters, now=partial(moment_of, self.meta.env))
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, read by up to four threads.
@@ -181,13 +182,17 @@ class Scan(Readable):
 
     def _batches(self, version: Version) -> pa.RecordBatchReader:
         projection = self._projection(version)
-        tables, schema = self._tables(version, projection), self._schema(projection)
+        found = read_keys(version, projection) if self.mode == planning.FRESH and self.order_by_key is None else None
+        if self.order_by_key is not None:
+            tables = iter([first_rows_by_key(self._planned(version, projection.predicate), self.limit, self.order_by_key)])
+        else:
+            tables = read_plan(self._planned(version, projection.predicate)) if found is None else found
         if self._by_arrow:
             tables = matching(tables, self.where, self.columns)
         if self.limit is not None:
             tables = first_rows(tables, self.limit)
         batches = (batch for table in tables for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(schema, through(batches, "Scan"))
+        return pa.RecordBatchReader.from_batches(self._schema(projection), through(batches, "Scan"))
 
     def _projection(self, version: Version) -> Projection:
         predicate, _ = self._predicate(version.schema, runtime_filters=False)
@@ -211,12 +216,6 @@ class Scan(Readable):
         version = self._version()
         schema = self._schema(self._projection(version))
         return Stream(schema, lambda columns: replace(self, columns=columns)._batches(version))
-
-    def _tables(self, version: Version, projection: Projection) -> Iterator[pa.Table]:
-        if self.order_by_key is not None:
-            return iter([first_rows_by_key(self._planned(version, projection.predicate), self.limit, self.order_by_key)])
-        found = read_keys(version, projection) if self.mode == planning.FRESH else None
-        return read_plan(self._planned(version, projection.predicate)) if found is None else found
 
     def count(self) -> int:
         """The number of rows. Reads metadata, the columns of `where` in files whose statistics do not decide it, and the keys of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -43,24 +42,18 @@ def write(version: Version, runtime: Runtime, name: str, data: object, request: 
             version if found is None else evolved(found), data, request
         )
     given = as_input(data, version.schema.plain_columns, options=request.files)
-    try:
-        return _written(version, runtime, given, request, evolved if evolves else None)
-    except InvalidData as error:
-        raise given.placed(error) from error.__cause__
-
-
-def _written(
-    version: Version, runtime: Runtime, given: Input, request: WriteRequest, evolved: Callable[[pa.Schema], Version] | None
-) -> Snapshot | None:
     tables = given.tables
     if given.text:
         order_by = request.order_by and replace(request.order_by, untyped=True)
         request = replace(request, cast=Cast(runtime.zone), order_by=order_by)
     if given.files is not None:
         request = replace(request, properties=partial(_properties, given))
-    if evolved is not None and (first := next((table for table in tables if table.num_rows), None)) is not None:
-        version, tables = evolved(first.schema), chain([first], tables)
-    return write_tables(version, tables, request)
+    try:
+        if evolves and (first := next((table for table in tables if table.num_rows), None)) is not None:
+            version, tables = evolved(first.schema), chain([first], tables)
+        return write_tables(version, tables, request)
+    except InvalidData as error:
+        raise given.placed(error) from error.__cause__
 
 
 def _properties(given: Input) -> dict[str, str]:

@@ -13,16 +13,30 @@
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
    snapshot does not count and is removed.
 
-Files are deleted only if certainly no published snapshot references them.
+Files are deleted only if certainly no published snapshot references them. After success, failure or interruption, no attempt
+leaves files behind that no published snapshot references.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
 from lsmlake import undo
-from lsmlake.commit.attempt import Attempts
-from lsmlake.commit.followers import after_commit
+from lsmlake.commit.followers import after_commit, before_deletion
+from lsmlake.commit.identity import replayed
+from lsmlake.commit.invariants import check_edits
 from lsmlake.commit.request import Committed, Request
+from lsmlake.commit.requirements import Fits, Rebased, rebase
+from lsmlake.commit.snapshot_builder import SnapshotBuilder
+from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
+from lsmlake.format.files import BucketEdit
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.retries import Waits, attempts
+from lsmlake.tables.snapshots import HINT_EVERY
 from lsmlake.tables.version import Version
 
 
@@ -49,12 +63,15 @@ def commit(version: Version, request: Request) -> Committed:
     failed, cure = "other commits came first on every attempt", "run it again; with many writers raise commit.max-retries"
     waits = Waits(meta.env, options.wait_min_ms, options.wait_max_ms)
     try:
-        for _ in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
-            outcome = tried.run()
+        for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
+            outcome = tried.on(Version.latest(meta) if number else version)
+            if not number and isinstance(outcome, Conflict):  # out of date: whether others commit now is not known, so no wait
+                tried.builder.withdraw()
+                outcome = tried.on(Version.latest(meta))
             if isinstance(outcome, Committed):
-                tried.finish(outcome)
+                tried.clean(outcome.edits)
                 break
-            tried.withdraw()
+            tried.builder.withdraw()
     except BaseException:
         tried.give_up()
         raise
@@ -63,3 +80,184 @@ def commit(version: Version, request: Request) -> Committed:
     if outcome.snapshot is not None:
         after_commit(version, outcome.snapshot)
     return outcome
+
+
+class Conflict:
+    """Certainly not published: another commit took the number."""
+
+
+class Unknown(NamedTuple):
+    """The store failed while publishing."""
+
+    cause: LakeError
+
+
+class Attempts:
+    """Attempts to publish one request: each builds a snapshot on a version, creates it if absent and settles the outcome."""
+
+    def __init__(self, version: Version, request: Request) -> None:
+        self.meta, self.request = version.meta, request
+        self.requires = (Fits(version.schema),) if request.requires is None else request.requires
+        self.written = {path: None for message in request.messages for path in message.written}
+        self.builder = SnapshotBuilder(version.meta, version.schema, request)
+        self.base: Snapshot | None = None  # the snapshot that `tried` follows
+        self.tried: tuple[Snapshot, Rebased] | None = None
+        self.publishing = False  # the store was asked to publish `tried` and has not refused
+
+    def on(self, version: Version) -> Committed | Conflict:
+        """One attempt to follow `version`. Raises CommitUnknown, or the error of the store if nothing was published."""
+        self.publishing = False
+        if done := replayed(version, self.request.identity):
+            return Committed(done)
+        try:
+            with version.unless_expired():
+                outcome = self._onto(version)
+            return self._settled(outcome) if isinstance(outcome, Unknown) else outcome
+        except SnapshotNotFound:
+            if self.meta.snapshots.is_kept(version.number):
+                raise  # of another version, which the requirements read: no attempt can meet them any more
+            return Conflict()  # only a commit after `version` can have expired it
+
+    def _onto(self, version: Version) -> Committed | Conflict | Unknown:
+        meta, latest, request = self.meta, version.snapshot, self.request
+        now = Version(meta, latest, meta.schemas.get(latest.schema_id if latest else 0))
+        for requirement in self.requires:
+            requirement.check(now, request.messages)
+        messages = request.messages
+        if request.restate is not None:
+            messages = request.restate(now)
+            self.written |= {path: None for message in messages for path in message.written}
+        compacted = [message.bucket for message in messages if message.compact is not None]
+        states = now.states(compacted, statistics=False) if compacted else {}
+        rebased = rebase(messages, states)
+        if not rebased.edits and not request.acts_without_edits:
+            return Committed(None, (), rebased.overtaken)
+        check_edits([(edit, states.get(edit.bucket)) for edit in rebased.edits], meta.paths.root)
+        schema = now.schema if request.schema is None else request.schema
+        if request.restores is not None:
+            snapshot = self.builder.restore(latest, schema.id, request.restores)
+        else:
+            snapshot = self.builder.build(latest, schema, rebased.edits, states)
+        number = snapshot.id
+        self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
+        try:
+            if not meta.snapshots.put(snapshot):
+                outcome = self._refused(number)
+                self.publishing = isinstance(outcome, Committed)
+                return outcome
+            outcome = self._confirm()
+        except (StorageFailed, Corrupt) as failed:
+            return Unknown(failed)
+        if isinstance(outcome, Committed):
+            meta.snapshots.note_latest(snapshot)
+            self._hint(number)
+        return outcome
+
+    def _refused(self, number: int) -> Committed | Conflict:
+        """The outcome of an attempt whose number is taken: by a snapshot, or by a mark. Raises TableNotFound, StorageFailed."""
+        self.builder.taken = 0
+        try:
+            there = self.meta.snapshots.get(number)
+        except SnapshotNotFound:
+            self.builder.taken = self.meta.snapshots.last_cut(number)
+            return Conflict()
+        return self._outcome_given(there)
+
+    def _confirm(self) -> Committed | Conflict:
+        """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
+        meta, (snapshot, rebased) = self.meta, self.tried
+        try:
+            # The schema last: renaming the table between the two checks moves all its snapshots. Storages whose calls are made
+            # side by side do not rename.
+            base, snapshots = self.base, meta.snapshots
+            in_place = snapshots.is_first if base is None else partial(snapshots.is_in_place, base)
+            follows, _ = side_by_side([in_place, meta.files.first_schema], meta.env.storage.at_once)
+        except TableNotFound as missing:
+            self._unpublish(missing)
+            raise
+        if not follows:
+            self.publishing = False
+            meta.files.delete_quietly([meta.paths.snapshot(snapshot.id)])
+            with suppress(LakeError):
+                before_deletion(meta)  # it may name the snapshot, whose files may be deleted in the end
+            return Conflict()
+        return Committed(snapshot, rebased.edits, rebased.overtaken)
+
+    def _unpublish(self, missing: TableNotFound) -> None:
+        """Delete the snapshot, because the table no longer exists. Raises CommitUnknown if the snapshot is missing too: it may
+        have been published and then renamed with the table."""
+        meta, path = self.meta, self.meta.paths.snapshot(self.tried[0].id)
+        if meta.env.storage.size(path) is None:
+            raise CommitUnknown(
+                "the table was dropped or renamed while the commit was published",
+                where=path,
+                found=missing,
+                cure="if it was renamed, look for the commit in the snapshots of the table under its new name",
+            ) from missing
+        self.publishing = False
+        meta.files.delete_quietly([path])
+
+    def _settled(self, unknown: Unknown) -> Committed | Conflict:
+        number = self.tried[0].id
+        try:
+            found = self._look_up()
+        except (SnapshotNotFound, TableNotFound, StorageFailed, Corrupt) as failed:
+            raise CommitUnknown(
+                "the store failed while publishing",
+                where=self.meta.paths.snapshot(number),
+                found=unknown.cause,
+                cure=Wording(
+                    "look for the commit in snapshots(); committing again with the same writer_id and commit_id is safe",
+                    command="look for a new snapshot in `lsmlake snapshots TABLE` before you run the command again",
+                ),
+            ) from failed
+        if found is None:
+            raise unknown.cause
+        return found
+
+    def _look_up(self) -> Committed | Conflict | None:
+        """Find the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the
+        snapshot of that number, ours or another, has expired; StorageFailed, Corrupt, TableNotFound."""
+        meta, number = self.meta, self.tried[0].id
+        try:
+            return self._outcome_given(meta.snapshots.get(number))
+        except SnapshotNotFound:
+            if meta.snapshots.is_numbered(number) or (meta.snapshots.latest_id() or 0) >= number:
+                raise
+            return None
+
+    def _outcome_given(self, stored: Snapshot) -> Committed | Conflict:
+        """The outcome, given the snapshot stored under the number. It can be our own although the create was refused: a store
+        that repeats a request by itself refuses the repetition."""
+        return self._confirm() if stored == self.tried[0] else Conflict()
+
+    def give_up(self) -> None:
+        if self.publishing:
+            try:
+                outcome = self._look_up()
+            except LakeError:
+                self.meta.files.delete_quietly(self.builder.withdrawn)
+                return
+            if isinstance(outcome, Committed):
+                self.clean(outcome.edits)
+                return
+        self.builder.withdraw()
+        self.clean(())
+        if self.request.statistics is not None:
+            self.meta.files.delete_quietly([self.meta.paths.manifest(self.request.statistics.name)])
+
+    def clean(self, used: Sequence[BucketEdit]) -> None:
+        """Deletes the files that were written and that no published edit, which are `used`, references."""
+        paths = self.meta.paths
+        kept = {path for edit in used for file in (*edit.added, *edit.changelog) for path in paths.with_index(file)}
+        kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
+        unused = [path for path in self.written if path not in kept]
+        self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])
+
+    def _hint(self, number: int) -> None:
+        if number % HINT_EVERY:
+            return
+        try:
+            self.meta.snapshots.hint(number)
+        except StorageFailed:  # readers find the newest snapshot without the hint, too
+            return

@@ -1,18 +1,20 @@
 """The requirements of a commit on the version it follows. Each is a value that every attempt can check again.
 
 A requirement of the whole commit (`Requirement`) raises if it is not met: CommitConflict if no retry can meet it, Overtaken if
-the statement must be evaluated again. A requirement of one edit (`BucketAsRead`, `FilesAsRead`) decides in `commit.rebase`
-whether a compaction is published or falls back to the append of its message.
+the statement must be evaluated again. A requirement of one edit (`BucketAsRead`, `FilesAsRead`) decides in
+`rebase`, which chooses the edits, computed from one snapshot, that can be published on top of another: a compaction whose
+requirement is not met falls back to the append of the same message, or is dropped. An append never conflicts, nor does an
+overwrite: it replaces the buckets as they are when it is published (`replacing`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lsmlake.errors import CommitConflict
-from lsmlake.format.files import BucketState, CommitMessage
+from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version
@@ -95,3 +97,57 @@ class BucketAsRead:
 
 def _retained(state: BucketState) -> set[str]:
     return {file.name for file in state.retained}
+
+
+@dataclass(frozen=True)
+class Rebased:
+    """The edits that can be published, and the buckets whose compaction was overtaken and has no append to fall back to."""
+
+    edits: tuple[BucketEdit, ...]
+    overtaken: tuple[Bucket, ...]
+
+
+def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> Rebased:
+    """Choose one edit per message.
+
+    Args:
+        latest: the state, as of the snapshot to build on, of every bucket that a message compacts; absent: the bucket is empty.
+    """
+    edits, overtaken = [], []
+    for message in messages:
+        edit = _valid_edit(message, latest)
+        if edit is None:
+            overtaken.append(message.bucket)
+        elif not edit.empty:
+            edits.append(edit)
+    return Rebased(tuple(edits), tuple(overtaken))
+
+
+def replacing(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> tuple[CommitMessage, ...]:
+    """The messages of an overwrite: the content of every bucket of `latest` is replaced by what `messages` wrote to it.
+
+    Args:
+        messages: one per bucket with new rows; written as if the bucket was empty.
+        latest: the state, as of the snapshot to build on, of every bucket to replace.
+    """
+    written = {message.bucket: message for message in messages}
+    return tuple(_replacing(written.get(bucket), latest.get(bucket)) for bucket in dict.fromkeys([*latest, *written]))
+
+
+def _replacing(message: CommitMessage | None, state: BucketState | None) -> CommitMessage:
+    if message is None:
+        edit = BucketEdit(state.bucket, state.total_buckets, removed=state.all_files, base=state)
+        return CommitMessage(state.bucket, compact=edit)
+    new = message.compact or message.append
+    state = state or BucketState(message.bucket, new.total_buckets)
+    edit = BucketEdit(message.bucket, new.total_buckets, new.added, state.all_files, new.vectors, state)
+    return replace(message, append=None, compact=edit)
+
+
+def _valid_edit(message: CommitMessage, latest: Mapping[Bucket, BucketState]) -> BucketEdit | None:
+    if message.compact is None:
+        return message.append
+    base = message.compact.base
+    now = latest.get(message.bucket) or BucketState(message.bucket, base.total_buckets)
+    needed = FilesAsRead(base) if message.compact.only_files else BucketAsRead(base, alone=message.append is not None)
+    return message.compact if needed.met(now) else message.append

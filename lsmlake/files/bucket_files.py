@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,9 @@ from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
 from lsmlake.schema.by_name import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
-from lsmlake.storage.concurrency import Once
+from lsmlake.storage.concurrency import Once, side_by_side
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-
-Item = TypeVar("Item")
 
 _KEYS_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1 << 18
@@ -112,7 +110,7 @@ class BucketFiles:
             return Hits(hits.keys + start, hits.positions)
 
         large = {name: partial(find, *place) for name, place in reached.items() if name not in found}
-        found.update(zip(large, self.meta.env.side_by_side(list(large.values())), strict=True))
+        found.update(zip(large, side_by_side(list(large.values()), self.meta.env.storage.at_once), strict=True))
         return {name: found[name] for name in reached if len(found[name].positions)}
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -178,12 +176,10 @@ class BucketFiles:
             with self.open(file) as reader:
                 names = [*self.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
                 rows = reader.read(range(reader.groups), names).combine_chunks()
-                return _Whole(rows, self._searchable(file, rows))
+                return _Whole(rows, _searchable(file)(rows.select(self.schema.key)))
 
-        return self._cached(file, ("rows",), read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
-
-    def _searchable(self, file: DataFile, rows: pa.Table) -> SortedKeys | ShuffledKeys:
-        return (SortedKeys if file.sorted else ShuffledKeys)(rows.select(self.schema.key))
+        key = self.meta.paths.data(file), self.schema.id, "rows"
+        return self.meta.files.cache.get(key, read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
@@ -192,21 +188,20 @@ class BucketFiles:
             yield Once(lambda: closing.enter_context(self.open(file)))
 
     def _pages(self, file: DataFile, opened: Callable[[], DataReader]) -> PageReader:
-        return self._cached(file, ("pages",), lambda: PageReader(opened()), lambda pages: pages.bytes)
+        key = self.meta.paths.data(file), self.schema.id, "pages"
+        return self.meta.files.cache.get(key, lambda: PageReader(opened()), lambda pages: pages.bytes)
 
     def _keys_of_group(
         self, file: DataFile, group: int, pages: PageReader, opened: Callable[[], DataReader]
     ) -> SortedKeys | ShuffledKeys:
         def read() -> SortedKeys | ShuffledKeys:
             reader = opened()
-            keys = self._searchable(file, reader.read([group], self.schema.key, pages.indexes(group)))
+            keys = _searchable(file)(reader.read([group], self.schema.key, pages.indexes(group)))
             pages.keep_indexes(reader.source, group, self.meta.files.cache)
             return keys
 
-        return self._cached(file, ("keys", group), read, lambda keys: keys.bytes)
-
-    def _cached(self, file: DataFile, what: tuple, read: Callable[[], Item], bytes_of: Callable[[Item], int]) -> Item:
-        return self.meta.files.cache.get((self.meta.paths.data(file), self.schema.id, *what), read, bytes_of)
+        key = self.meta.paths.data(file), self.schema.id, "keys", group
+        return self.meta.files.cache.get(key, read, lambda keys: keys.bytes)
 
     def remember(self, file: DataFile, keys: pa.Table) -> None:
         """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
@@ -230,7 +225,7 @@ class BucketFiles:
         """The hits in small files, found in all of them at once."""
         if not files:
             return {}
-        stored = self.meta.env.side_by_side([partial(self._keys_of, file) for file in files])
+        stored = side_by_side([partial(self._keys_of, file) for file in files], self.meta.env.storage.at_once)
         of_keys, rows = lookup.find(keys, pa.concat_tables(stored), repeats=True)
         starts = np.cumsum([0, *(table.num_rows for table in stored[:-1])])
         cuts = np.searchsorted(rows, starts[1:])
@@ -248,3 +243,7 @@ class BucketFiles:
 
     def _cache_key(self, file: DataFile) -> tuple[str, str, int]:
         return self.meta.paths.data(file), "keys", self.schema.key
+
+
+def _searchable(file: DataFile) -> type[SortedKeys] | type[ShuffledKeys]:
+    return SortedKeys if file.sorted else ShuffledKeys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,27 +14,22 @@ class TooLong(pa.ArrowInvalid):
     """A text has more characters than its column."""
 
 
-def fitting(field: pa.Field) -> Callable[[pa.Array], pa.Array] | None:
-    """The function that gives values of the type of `field` the form in which they are stored; it raises TooLong. None if all
-    have it."""
-    return (lambda array: _fitted(array, field)) if has_sized_text(field) else None
-
-
-def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
+def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Gives values of the type of `field` the form in which they are stored. Raises TooLong."""
     t, type_ = pa.types, field.type
     if not has_sized_text(field):
         return array
     if (text := sized_text(field)) is not None:
         return _text(array, text)
     if t.is_struct(type_):
-        parts = [_fitted(values, inner) for values, inner in zip(array.flatten(), type_, strict=True)]
+        parts = [fitted(values, inner) for values, inner in zip(array.flatten(), type_, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(array.type), mask=array.is_null())
     if t.is_list(type_):
         lengths, values = nested.list_parts(array)
-        made = _fitted(values, type_.value_field)
+        made = fitted(values, type_.value_field)
         return pa.ListArray.from_arrays(nested.offsets(lengths), made, type=array.type, mask=array.is_null())
     lengths, keys, items = nested.map_parts(array)
-    made = _fitted(keys, type_.key_field), _fitted(items, type_.item_field)
+    made = fitted(keys, type_.key_field), fitted(items, type_.item_field)
     _check_different(keys, made[0], lengths)
     return pa.MapArray.from_arrays(nested.offsets(lengths), *made, type=array.type, mask=array.is_null())
 

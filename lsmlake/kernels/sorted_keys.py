@@ -43,7 +43,7 @@ class SortedKeys:
 
     def __init__(self, keys: pa.Table) -> None:
         self.rows = keys.num_rows
-        self.columns = [_column(column) for column in keys.columns]
+        self.columns = list(map(_column, keys.columns))
 
     def find(self, key: tuple) -> range:
         """Returns the rows with this key."""

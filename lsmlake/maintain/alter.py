@@ -39,7 +39,7 @@ from lsmlake.read.plan import RAW, plan
 from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.altered import additions, altered
 from lsmlake.schema.defaults import INITIAL, default_of
-from lsmlake.schema.evolution import combines_rows, through
+from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
@@ -141,7 +141,7 @@ def must_settle(old: Options, new: Options) -> bool:
 
 def _multiplies_default(old: Schema, new: Schema) -> bool:
     """Whether `new` adds a column with a default that would count once for each stored row of a key, not once for the key."""
-    if not combines_rows(new):
+    if not new.combines_rows:
         return False
     defaults = (default_of(field, INITIAL) for field in new.columns if types.field_id(field) > old.highest_field_id)
     return any(value is not None and value.is_valid for value in defaults)

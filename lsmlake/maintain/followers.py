@@ -13,6 +13,7 @@ from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.iceberg import mirror
 from lsmlake.iceberg.published import KeptMetadata, is_published
 from lsmlake.options.table_options import Options
+from lsmlake.options.tags import NONE
 from lsmlake.retention.partition_expiry import expire_partitions, is_check_due
 from lsmlake.retention.retention import snapshot_retention
 from lsmlake.retention.snapshot_expiry import expire
@@ -30,7 +31,7 @@ class AutomaticTags(CommitFollower):
     failed = "no automatic tag was created"
 
     def after_commit(self, version: Version, snapshot: Snapshot) -> None:
-        if _looks_after(version.options, snapshot):
+        if version.options.tags.creation != NONE and _looks_after(version.options, snapshot):
             create_due_tag(version.meta, snapshot, version.options.tags)
 
 

@@ -39,15 +39,15 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.sections import sections
+from lsmlake.read.positions import FILE, PLACE, POSITION, Placed
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.rowkind import kinds_of, with_kinds
-from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
+from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.retries import attempts
 from lsmlake.tables.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"
 _ROUNDS = 5
-_PLACE = [_FILE := f"{RESERVED}file", _POSITION := f"{RESERVED}position"]
 
 
 @dataclass(frozen=True)
@@ -177,15 +177,14 @@ def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[st
     columns = [*files.schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
     with files.open(file) as reader:
         for start, table in reader.stream(columns):
-            positions = np.arange(start, start + table.num_rows)
-            table = table.append_column(_FILE, pa.array(np.full(table.num_rows, number)))
-            yield live_rows(Chunk(start, table.append_column(_POSITION, pa.array(positions))), vectors.get(file.name, EMPTY))
+            placed = Placed(number, np.arange(start, start + table.num_rows), table)
+            yield live_rows(Chunk(start, placed.with_places()), vectors.get(file.name, EMPTY))
 
 
 def _inspect(bucket: _ExaminedBucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
     """Merge a window and add its bad rows to `found`. Returns an empty table, because `merge_windows` expects a table."""
     mended: set[tuple[str, int]] = set()
-    while error := bucket.refusal([piece.drop_columns(_PLACE) for piece in pieces]):
+    while error := bucket.refusal([piece.drop_columns(PLACE) for piece in pieces]):
         for number in range(error.keys.num_rows):
             rows = _rows_of(error.keys.slice(number, 1), pieces)
             bad = _bad_rows_of_key(bucket, rows)
@@ -222,14 +221,14 @@ def _bad_rows_of_key(bucket: _ExaminedBucket, rows: Sequence[pa.Table]) -> list[
     """Of the rows of one key, oldest first, those that cannot be merged with the rows before them, as repaired."""
     kept, bad = [], []
     for row in rows:
-        plain = row.drop_columns(_PLACE)
+        plain = row.drop_columns(PLACE)
         error = bucket.refused(kept, plain)
         if error is None:
             kept.append(plain)
             continue
         alone = [name for name in bucket.combined if bucket.refused(kept, _only(bucket, plain, name))]
         columns = tuple(alone or bucket.combined)
-        file, position = bucket.state.files[row[_FILE][0].as_py()], row[_POSITION][0].as_py()
+        file, position = bucket.state.files[row[FILE][0].as_py()], row[POSITION][0].as_py()
         bad.append(BadRow(bucket.state.bucket, columns, plain, error.what, file, position))
         if bucket.action == NULL:
             nulled = _nulled(plain, columns, np.array([True]))
@@ -260,7 +259,7 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
     """`table`, whose rows carry their file and position, without `rows` or with null in their failing columns."""
     for row in rows:
         number = state.files.index(row.file)
-        here = (np.asarray(table[_FILE]) == number) & (np.asarray(table[_POSITION]) == row.position)
+        here = (np.asarray(table[FILE]) == number) & (np.asarray(table[POSITION]) == row.position)
         if here.any():
             table = table.filter(pa.array(~here)) if action == DROP else _nulled(table, row.columns, here)
     return table
@@ -278,7 +277,7 @@ def _rewritten(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], a
         for file in removed:
             bad = [row for row in rows if row.file.name == file.name]
             placed = _placed(files, file, state.files.index(file), vectors)
-            mended = (_mended(table, state, bad, action).drop_columns(_PLACE) for table in placed)
+            mended = (_mended(table, state, bad, action).drop_columns(PLACE) for table in placed)
             tables = whole_keys(mended, schema.key)
             origin = Origin(file.level, file.source, file.sequence, file.min_sequence)
             added += files.write(tables, origin, float_columns(schema))

@@ -79,8 +79,6 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
         return None
     schema, index = version.schema, version.options.index
     indexed = index.columns & predicate.columns
-    if not indexed:
-        return None
     bounds = exact_bounds(table, schema, {*index.bloom_columns} & indexed)
     test = _of(predicate, IndexedColumns(schema, indexed, bounds))
     if test is None:

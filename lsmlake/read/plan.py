@@ -32,11 +32,14 @@ from lsmlake.predicate import Predicate, key_values
 from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.live import Selection
 from lsmlake.tables.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
+"""(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of `columns`,
+perhaps of others too."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ def plan(
         columns: The columns to return. None: all.
         mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
             only the last level).
-        live: Gives the entries of a selection, with the statistics of some columns. None: `Version.entries`.
+        live: Reads the live files; None: `Manifests.live`.
         near: Manifest entries; only files with the partition values and a bucket number of these entries are planned.
 
     Raises:
@@ -153,8 +156,12 @@ def plan(
     by_last_level = mode == RAW and not vectors
     selected = selection(schema, predicate, by_key=not by_last_level, level0=not deeper)
     columns_used = predicate.columns if predicate else frozenset()
-    entries = partial(version.entries, selected) if live is None else partial(live, version, selected, columns_used)
-    table, vector_refs = version.meta.env.side_by_side([entries, version.vector_refs])
+    entries = (
+        partial(version.meta.manifests.live, version.snapshot, schema, selected)
+        if live is None
+        else partial(live, version, selected, columns_used)
+    )
+    table, vector_refs = side_by_side([entries, version.vector_refs], version.meta.env.storage.at_once)
     steps = [("snapshot", version.live_files())]
     retained = {} if deeper or by_last_level else _retained(table, schema)
     table = manifest.with_rows(table)
@@ -176,7 +183,8 @@ def plan(
             steps.append(("keys", table.num_rows))
         matches = by_statistics(table, schema, predicate)
         steps.append(("statistics", int(matches.sum())))
-        found = by_index(version, table, matches, predicate)
+        indexed = version.options.index.columns & predicate.columns
+        found = by_index(version, table, matches, predicate) if indexed else None
         if found is not None:
             table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
             steps.append((found.step, int(matches.sum())))

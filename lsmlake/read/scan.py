@@ -193,7 +193,7 @@ def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh
 def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, columns: Collection[str]) -> list[int]:
     """Returns the row groups whose `columns` must be read. If the plan names keys, their columns are read first: many files may
     hold a key, but it is live in at most one."""
-    groups, filtered = matching_groups(reader, plan), plan.predicate.columns if plan.predicate else frozenset()
+    groups, filtered = _matching_groups(reader, plan), plan.predicate.columns if plan.predicate else frozenset()
     if len(columns) <= len(filtered) or not plan.names_keys:
         return groups
     found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
@@ -204,7 +204,7 @@ def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
     return live_rows(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
 
 
-def matching_groups(reader: DataReader, plan: Projection) -> list[int]:
+def _matching_groups(reader: DataReader, plan: Projection) -> list[int]:
     """Returns the row groups whose statistics allow a match. The statistics of the file do, so a single group is kept."""
     if plan.predicate is None or reader.groups == 1:
         return list(range(reader.groups))

@@ -34,6 +34,7 @@ from lsmlake.refs.file_references import Held, delete, manifests_of, paths_of
 from lsmlake.refs.pinned import remove_old_pins
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.retention.retention import Retention, changelog_retention, first_kept, held, plausible_times
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.consumers import consumers, remove_consumer
 from lsmlake.tables.metadata import Metadata
 
@@ -109,7 +110,7 @@ def _time(meta: Metadata, number: int, numbers: Sequence[int], known: dict[int, 
     if number not in known:
         place, at_once = bisect_left(numbers, number), meta.env.storage.at_once
         around = {number, *(numbers[max(0, place - 1) : place + at_once - 2] if at_once > 1 else ())}
-        meta.env.side_by_side([partial(_know, meta, one, known) for one in sorted(around - known.keys())])
+        side_by_side([partial(_know, meta, one, known) for one in sorted(around - known.keys())], meta.env.storage.at_once)
     if number in known:
         return known[number].time_ms
     try:
@@ -145,7 +146,7 @@ def _expire(
     """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
     read. `mark`: the number of an existing mark."""
     if meta.env.storage.at_once > 1:
-        meta.env.side_by_side([partial(_read_ahead, meta, number, known) for number in numbers])
+        side_by_side([partial(_read_ahead, meta, number, known) for number in numbers], meta.env.storage.at_once)
     expiring: list[tuple[Snapshot, list[str]]] = []
     last: tuple[Snapshot, set[str]] | None = None
     for number, next_number in pairwise(numbers):

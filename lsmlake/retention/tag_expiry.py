@@ -5,7 +5,7 @@ from __future__ import annotations
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.options.tags import NONE, TagOptions
+from lsmlake.options.tags import TagOptions
 from lsmlake.refs.tag_calendar import TagCalendar
 from lsmlake.refs.tags import TagReport, create_tag, delete_tags
 from lsmlake.tables.metadata import Metadata
@@ -46,8 +46,6 @@ def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> T
     Returns:
         The tag; None if none is due, or if another writer has created it.
     """
-    if options.creation == NONE:
-        return None
     calendar, cache = TagCalendar.of(options), meta.files.cache
     key = (meta.paths.tags, calendar, "next automatic tag")
     if snapshot.time_ms < cache.get(key, lambda: calendar.next_due_ms(meta.tags.names()), _bytes_of):

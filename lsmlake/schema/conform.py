@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
-from lsmlake.kernels.fitting import TooLong, fitting
+from lsmlake.kernels.fitting import TooLong, fitted
 from lsmlake.kernels.gather import filled
 from lsmlake.schema import lossless, omitted
-from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years
+from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.type_text import format_type_of
 
 _CAST_CURE = Wording(
@@ -71,7 +71,7 @@ def conform(
     wanted = [schema.columns.field(name) for name in (columns or schema.columns.names)]
     needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
     check_names(data.schema.names, needed, schema)
-    place, missing = _Place(first_row), omitted.as_null if combines_rows(schema) else omitted.with_default
+    place, missing = _Place(first_row), omitted.as_null if schema.combines_rows else omitted.with_default
     arrays = [
         _convert(_completed(data[field.name], field, missing), schema.typed_columns.field(field.name), cast, place)
         if field.name in needed
@@ -114,7 +114,7 @@ def check_names(found: Sequence[str], wanted: Sequence[str], schema: Schema) -> 
 def _cure_of_missing(wanted: Sequence[str], schema: Schema) -> str:
     cure = "add the missing ones (null where nothing is known)"
     ordering = {*schema.primary_key, *schema.parsed_options.merge.sequence_field}
-    if schema.append_only or combines_rows(schema) or set(wanted) <= ordering:
+    if schema.append_only or schema.combines_rows or set(wanted) <= ordering:
         return cure
     return f"{cure}, or change only some columns of rows: with merge(), or in a table with 'merge-engine' = 'partial-update'"
 
@@ -204,11 +204,12 @@ def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first_row: i
 def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
     wanted = nested.nullable(field.type)
     make = partial(_strict, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
-    fit = fitting(field)
+    sized = has_sized_text(field)
 
     def checked(chunk: pa.Array) -> pa.Array:
         chunk.validate(full=True)
-        return make(chunk) if fit is None else fit(make(chunk))
+        made = chunk if chunk.type == wanted else make(chunk)
+        return fitted(made, field) if sized else made
 
     made, start = [], 0
     for chunk in column.chunks:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema, LakeError
-from lsmlake.kernels.fitting import fitting
+from lsmlake.kernels.fitting import fitted
 from lsmlake.schema import lossless
 from lsmlake.schema.years import has_outside
 from lsmlake.types import types
@@ -78,7 +78,7 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
         made = lossless.convert(pa.array([value]), of.type, "UTC")
         if has_outside(made):
             raise ValueError("a date or time outside the years 1 to 9999")
-        return (made if (fit := fitting(of)) is None else fit(made))[0]
+        return fitted(made, of)[0]
     except (lossless.Unfit, LakeError, pa.ArrowException, ValueError, OverflowError, TypeError) as unfit:
         raise InvalidSchema(
             "the default does not fit the type",

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.schema import RESERVED, Schema
@@ -88,7 +87,7 @@ def _merged_as(field: pa.Field, schema: Schema) -> pa.Field:
 
 def _is_default_of_key(field: pa.Field, schema: Schema) -> bool:
     """Whether a field that `schema` lacks has a default that counts once for each key."""
-    if not combines_rows(schema) or field_id(field) in map(field_id, schema.columns):
+    if not schema.combines_rows or field_id(field) in map(field_id, schema.columns):
         return False
     value = default_of(field, INITIAL)
     return value is not None and value.is_valid
@@ -126,7 +125,7 @@ def unfit(written: Schema, now: Schema) -> str | None:
         if value is None or not value.is_valid:
             if not field.nullable:
                 return f"whose column {field.name!r} is NOT NULL and is not in the written rows"
-        elif combines_rows(now):
+        elif now.combines_rows:
             return f"whose new column {field.name!r} has a default, which each of the written rows would add to its key"
     return None
 
@@ -161,11 +160,6 @@ def _readable_as(found: pa.Field, wanted: pa.Field) -> bool:
     if not ours:
         return widens(found.type, wanted.type)
     return all(field_id(field) in theirs and _readable_as(theirs[field_id(field)], field) for field in ours)
-
-
-def combines_rows(schema: Schema) -> bool:
-    """Whether the merge rule combines the rows of a key. Then a default counts once for each row of the key."""
-    return schema.parsed_options.merge.engine in (PARTIAL_UPDATE, AGGREGATION)
 
 
 def _holds(old: pa.Field, new: pa.Field) -> bool:

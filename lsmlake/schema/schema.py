@@ -10,6 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
+from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope
 from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options
@@ -194,6 +195,11 @@ class Schema:
     def append_only(self) -> bool:
         """Whether the table has no primary key."""
         return not self.primary_key
+
+    @property
+    def combines_rows(self) -> bool:
+        """Whether the merge rule combines the rows of a key. Then a default counts once for each row of the key."""
+        return self.parsed_options.merge.engine in (PARTIAL_UPDATE, AGGREGATION)
 
     @property
     def merges_at_read(self) -> bool:

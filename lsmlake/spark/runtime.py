@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,7 +23,7 @@ from lsmlake.errors import InvalidOption
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import as_input
 from lsmlake.read.measure import Measured
-from lsmlake.read.plan import Plan, plan
+from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
@@ -31,7 +32,6 @@ from lsmlake.spark.statements.in_driver import is_small
 from lsmlake.spark.statements.merge_source import MergeSource, small_source
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.tables.live import Selection
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.write.request import WriteRequest
@@ -126,8 +126,9 @@ class SparkRuntime(Runtime):
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return measure.measure(self.spark, plan, columns)
 
-    def live(self, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
-        return planning.live(self.spark, version, selection, columns)
+    @property
+    def live(self) -> LiveFiles:
+        return partial(planning.live, self.spark)
 
     def frame(self, plan: Plan, where: str | None, strategy: str):
         return read.frame(self.spark, plan, where, strategy)

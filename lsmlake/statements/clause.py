@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from lsmlake.schema.schema import RESERVED
+
 MATCHED, NOT_MATCHED, BY_SOURCE = "matched", "not matched", "not matched by source"
 UPDATE, DELETE, INSERT = "update", "delete", "insert"
+ACTION = f"{RESERVED}action"
+"""The column for the number of the clause that a row is for, from 1; 0 if no clause is."""
 
 Expression = TypeVar("Expression")
 Other = TypeVar("Other")

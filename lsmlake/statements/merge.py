@@ -20,15 +20,15 @@ from lsmlake.commit.identity import Identity
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate, and_
-from lsmlake.read.get import rows_of_keys
-from lsmlake.read.plan import Plan, plan
+from lsmlake.read.plan import plan
+from lsmlake.read.point import rows_of_keys
+from lsmlake.read.positions import MERGED, PLACE, POSITION, Placed, PlacedRows, by_file
 from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import Bound
-from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE
-from lsmlake.statements.merge_join import ACTION, POSITION, Join
-from lsmlake.statements.merge_target import MERGED, MergeTarget, by_file, placed
+from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, UPDATE
+from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
@@ -63,12 +63,16 @@ def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool
     if statement.of(BY_SOURCE) or own:
         return ReadSet(everything=own)
     names = tuple(sorted(name.removeprefix(TARGET) for name in statement.on.needs if name.startswith(TARGET)))
-    return ReadSet(predicate, names, lambda rows: join.matching(_at_once(rows.select(list(names)))))
+
+    def among(rows: pa.Table) -> np.ndarray:
+        return join.matching(_as_target(Placed(MERGED, np.arange(rows.num_rows), rows.select(list(names))).with_places()))
+
+    return ReadSet(predicate, names, among)
 
 
-def _at_once(rows: pa.Table) -> pa.Table:
-    """Assigns dummy file positions to rows of the target."""
-    return placed(rows, np.zeros(rows.num_rows, np.int64), np.arange(rows.num_rows))
+def _as_target(placed: pa.Table) -> pa.Table:
+    """Rows with their places, as the join takes them."""
+    return placed.rename_columns([name if name in PLACE else TARGET + name for name in placed.column_names])
 
 
 def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | None:
@@ -80,17 +84,17 @@ def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | N
     return and_(*known) if known else None
 
 
-def _planned(version: Version, predicate: Predicate | None, columns: Sequence[str] | None = None) -> Plan:
-    """The files of the rows, to be read with as little of the predicate as the join needs."""
-    return replace(plan(version, predicate, columns), predicate=of_rows(predicate))
+def _target(version: Version, predicate: Predicate | None, columns: Sequence[str]) -> PlacedRows:
+    """The candidate rows, to be read with as little of the predicate as the join needs."""
+    return PlacedRows(replace(plan(version, predicate), predicate=of_rows(predicate), columns=tuple(columns)))
 
 
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
 def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
-    schema, target = version.schema, MergeTarget(_planned(version, predicate), join.statement.needs(TARGET))
-    join.run(target.rows(), ())
+    schema, target = version.schema, _target(version, predicate, join.statement.needs(TARGET))
+    join.run(map(_as_target, target.read()), ())
     removed: dict[int, list[np.ndarray]] = {}
     kept = _kept_columns(schema, join.statement)
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
@@ -162,11 +166,11 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: R
     schema, statement = version.schema, join.statement
     deleting = WriteRequest(deletes=True, of_rows=True)
     own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
-    target = MergeTarget(_planned(version, predicate), list(dict.fromkeys([*own, *statement.needs(TARGET)])))
+    target = _target(version, predicate, dict.fromkeys([*own, *statement.needs(TARGET)]))
     merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
     kept = schema.columns.names if merges else _kept_columns(schema, statement)
     missing = [name for name in kept if name not in own]
-    join.run(target.rows(), [TARGET + name for name in own])
+    join.run(map(_as_target, target.read()), [TARGET + name for name in own])
     counts = {"updated": 0, "deleted": 0, "inserted": 0}
 
     def parts() -> Iterator[Part]:

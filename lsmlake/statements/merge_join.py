@@ -17,12 +17,11 @@ from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
+from lsmlake.read.positions import FILE, POSITION
 from lsmlake.statements.bound import Bound, Checked
-from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
+from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.statements.statement import SOURCE, TARGET, Load
 
-FILE, POSITION, ACTION = "_file", "_position", "_action"
-"""Columns of the target rows that say where a row is, and the number of the clause for it, from 1."""
 _ROW = "_row"
 _BATCH_ROWS = 1 << 16
 

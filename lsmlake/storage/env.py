@@ -9,14 +9,11 @@ from __future__ import annotations
 import random as _random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.storage import Storage
-
-Result = TypeVar("Result")
 
 
 def _new_id() -> str:
@@ -112,7 +109,3 @@ class Env:
     workers: int = 1
     limits: Limits = Limits()
     followers: tuple[CommitFollower, ...] = ()
-
-    def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:
-        """The results of calls that read or write independent files: at once, where each waits for a network."""
-        return side_by_side(calls, self.storage.at_once)

@@ -19,7 +19,7 @@ from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.format.vector_index import IndexManifest, VectorIndex
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.concurrency import ahead
+from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables import live as live_set
 from lsmlake.tables.cache import Index
 from lsmlake.tables.live import Live, Selection
@@ -33,7 +33,8 @@ class Manifests:
     def metas(self, snapshot: Snapshot) -> tuple[ManifestMeta, ...]:
         """All manifests of the snapshot, in commit order."""
         named = snapshot.base_manifest_list, snapshot.delta_manifest_list
-        return tuple(chain.from_iterable(self.files.env.side_by_side([partial(self.listed, one) for one in named])))
+        found = side_by_side([partial(self.listed, one) for one in named], self.files.env.storage.at_once)
+        return tuple(chain.from_iterable(found))
 
     def listed(self, named: Named | None) -> tuple[ManifestMeta, ...]:
         """The manifests of a manifest list."""
@@ -49,17 +50,16 @@ class Manifests:
 
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
         """The entries of each of some manifests. Small ones are decoded together, while the next ones are read."""
-        groups = list(in_groups(metas, _TOGETHER))
-        known = [[self.files.cache.known(self._key(meta.name, schema)) for meta in group] for group in groups]
-        missing = [
-            meta
-            for group, tables in zip(groups, known, strict=True)
-            for meta, table in zip(group, tables, strict=True)
-            if table is None
-        ]
+        metas = list(metas)
+        known = [self.files.cache.known(self._key(meta.name, schema)) for meta in metas]
+        missing = [meta for meta, table in zip(metas, known, strict=True) if table is None]
+        if not missing:
+            yield from map(live_set.inherit, known, (meta.sequence for meta in metas))
+            return
         workers = max(self.files.env.workers, self.files.env.storage.at_once)
         with closing(ahead(map(self._content, missing), workers)) as contents:
-            for group, tables in zip(groups, known, strict=True):
+            for group in in_groups(metas, _TOGETHER):
+                tables, known = known[: len(group)], known[len(group) :]
                 places = [place for place, table in enumerate(tables) if table is None]
                 for place, table in zip(places, decode_under(list(islice(contents, len(places))), schema), strict=True):
                     tables[place] = table
@@ -112,7 +112,7 @@ class Manifests:
     def load(self, snapshot: Snapshot) -> None:
         """Read the manifest lists and the index of vectors at once; both are cached."""
         index = [] if snapshot.index_manifest is None else [partial(self.index, snapshot.index_manifest)]
-        self.files.env.side_by_side([partial(self.metas, snapshot), *index])
+        side_by_side([partial(self.metas, snapshot), *index], self.files.env.storage.at_once)
 
     def _continued(self, snapshot: Snapshot, schema: Schema) -> Live | None:
         """The live files of the newest snapshot, continued from those in memory. None if they do not lead to it."""
@@ -184,7 +184,7 @@ class Manifests:
             parts = [*((part.name, part.bytes) for part in self.index(named).parts), (named.name, named.bytes)]
             known = {} if index is None else index.layers
             missing = [Named(name, size) for name, size in parts if name not in known]
-            read = self.files.env.side_by_side([partial(self.index, part) for part in missing])
+            read = side_by_side([partial(self.index, part) for part in missing], self.files.env.storage.at_once)
             known = {**known, **{part.name: found.changes for part, found in zip(missing, read, strict=True)}}
             layers = {name: known[name] for name, _ in parts}
             cache.index = index = Index(named.name, layers, VectorIndex(list(layers.values())))

@@ -7,6 +7,7 @@ from functools import partial
 
 from lsmlake.errors import TableNotFound, Wording
 from lsmlake.format.paths import split_branch, split_name, table_dir
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.metadata import Metadata
@@ -23,7 +24,7 @@ def metadata_of(env: Env, name: str) -> Metadata:
     whole, branch = split_branch(name)
     database, table = split_name(whole)
     databases, root = Databases(env.storage), table_dir(whole)
-    _, meta = env.side_by_side([partial(databases.need, database), partial(Metadata.opened, env, root)])
+    _, meta = side_by_side([partial(databases.need, database), partial(Metadata.opened, env, root)], env.storage.at_once)
     if meta is None:
         near = get_close_matches(table, databases.tables(database), n=1)
         cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE

@@ -16,7 +16,7 @@ from lsmlake import undo
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, Wording
 from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.concurrency import ahead
+from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.storage.retries import attempts
 from lsmlake.storage.storage import read_bytes, storage_errors
 from lsmlake.tables.cache import StoredSnapshot
@@ -278,7 +278,8 @@ class Snapshots:
 
     def _read(self, first: int, count: int, others: Sequence[Callable[[], object]]) -> list:
         """`count` snapshot files from a number on, then the results of other calls, all made side by side."""
-        return self.files.env.side_by_side([*(partial(self._stored, first + step) for step in range(count)), *others])
+        files = [partial(self._stored, first + step) for step in range(count)]
+        return side_by_side([*files, *others], self.files.env.storage.at_once)
 
     def read_hint(self) -> None:
         """Read the hint for the first search for the newest snapshot."""
@@ -333,7 +334,8 @@ class Snapshots:
 
     def note_latest(self, snapshot: Snapshot) -> None:
         """Cache a snapshot just published; the next search for the newest one starts there."""
-        self.files.cache.latest = StoredSnapshot(snapshot.id, snapshot.encode())
+        self.files.cache.latest = stored = StoredSnapshot(snapshot.id, snapshot.encode())
+        self.files.cache.put((self.files.paths.snapshot(snapshot.id), stored.data), snapshot)
 
     def hint(self, number: int) -> None:
         with self.files.env.storage.write(self.files.paths.latest) as sink:

@@ -17,6 +17,7 @@ from lsmlake.format.files import CommitMessage
 from lsmlake.format.paths import Branch, TablePaths
 from lsmlake.format.snapshot import Named, Snapshot
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, read_bytes, storage_errors
 from lsmlake.tables.cache import Cache
@@ -120,7 +121,7 @@ class TableFiles:
         gathered = dict(self.gathered)
         self.gathered.clear()
         whole = replace(self, gathered=None)
-        self.env.side_by_side([partial(whole.write_unnamed, path, data) for path, data in gathered.items()])
+        side_by_side([partial(whole.write_unnamed, path, data) for path, data in gathered.items()], self.env.storage.at_once)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file. After an error it is not there."""

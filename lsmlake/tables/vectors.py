@@ -10,6 +10,7 @@ from lsmlake.errors import Corrupt
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile, VectorRef
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.table_files import RESTORE, TableFiles
 
 _KEPT_BYTES = 1 << 20
@@ -39,7 +40,7 @@ class Vectors:
                 for ref, file in zip(own, group, strict=True)
             }
 
-        found = self.files.env.side_by_side([partial(read, name, group) for name, group in by_puffin.items()])
+        found = side_by_side([partial(read, name, group) for name, group in by_puffin.items()], self.files.env.storage.at_once)
         return {name: vector for some in found for name, vector in some.items()}
 
     def _read(self, name: str, start: int, stop: int) -> bytes:

@@ -16,6 +16,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.table_options import Options
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.live import Selection
 from lsmlake.tables.metadata import Metadata
 
@@ -41,7 +42,7 @@ class Version:
     def at(meta: Metadata, snapshot: Snapshot | None) -> Version:
         """The table as of a given snapshot. Raises TableNotFound."""
         if snapshot is not None and meta.schemas.known(snapshot.schema_id) is None and meta.env.storage.at_once > 1:
-            meta.env.side_by_side([partial(meta.schemas.of, snapshot), partial(meta.snapshots.load, snapshot)])
+            side_by_side([partial(meta.schemas.of, snapshot), partial(meta.snapshots.load, snapshot)], meta.env.storage.at_once)
         return Version(meta, snapshot, meta.schemas.of(snapshot))
 
     @staticmethod

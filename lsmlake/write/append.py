@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
@@ -21,30 +20,6 @@ from lsmlake.write.bucket import bucket_codes
 
 LEVEL = 1
 """The level of all files of append-only tables."""
-
-
-def check_append_only(schema: Schema, name: str) -> None:
-    """Raises InvalidQuery if the table has a primary key."""
-    if not schema.append_only:
-        raise InvalidQuery(
-            "append is for tables without a primary key",
-            where=name,
-            expected="an append-only table",
-            found=f"primary key {list(schema.primary_key)}",
-            cure="use upsert: a row replaces the older row of its key",
-        )
-
-
-def check_keyed(schema: Schema, name: str, verb: str, cure: str | Wording) -> None:
-    """Raises InvalidQuery if the table has no primary key, which `verb` needs."""
-    if schema.append_only:
-        raise InvalidQuery(
-            f"{verb} needs a primary key",
-            where=name,
-            expected="a table with a primary key",
-            found="an append-only table",
-            cure=cure,
-        )
 
 
 def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:

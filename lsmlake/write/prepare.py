@@ -16,7 +16,6 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import check_names, conform
-from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.rowkind import with_kind
 from lsmlake.schema.schema import RESERVED, Schema
@@ -52,14 +51,7 @@ def prepare(
     """
     if request.deletes:
         return _deletes(data, schema, request, first_row), None
-    rows, kept = _given(data, schema, request, first_row)
-    if request.replaces is not None:
-        request.replaces.check(rows, schema, kept, first_row)
-    return rows, kept
-
-
-def _given(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int | None) -> tuple[pa.Table, np.ndarray | None]:
-    source, kinds = row_kind_source(schema, request), None
+    source, kinds, kept = row_kind_source(schema, request), None, None
     if source is not None:
         kinds = rowkind.parse(data, source, first_row)
         if source.column not in schema.columns.names:
@@ -68,8 +60,12 @@ def _given(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int
     rows = conform(data, schema, cast=request.cast, optional=optional, first_row=first_row).cast(schema.row_columns)
     if kinds is None:
         rule_of(schema).validate(rows, None)
-        return _with_input_kinds(rows, np.full(rows.num_rows, rowkind.INSERT, np.int8), schema), None
-    return _with_kinds(rows, kinds, schema)
+        rows = _with_input_kinds(rows, np.full(rows.num_rows, rowkind.INSERT, np.int8), schema)
+    else:
+        rows, kept = _with_kinds(rows, kinds, schema)
+    if request.replaces is not None:
+        request.replaces.check(rows, schema, kept, first_row)
+    return rows, kept
 
 
 def row_kind_source(schema: Schema, request: WriteRequest) -> rowkind.Source | None:
@@ -98,7 +94,7 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
         InvalidData: `found` has columns of a sequence group but lacks its sequence, so their values would be ignored.
     """
     options = schema.parsed_options
-    if not combines_rows(schema):
+    if not schema.combines_rows:
         return frozenset(field.name for field in schema.columns if may_be_omitted(field))
     for sequence, members in options.columns.sequence_groups.items():
         given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.rebase import replacing
+from lsmlake.commit.requirements import replacing
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.predicate import Predicate, evaluate

@@ -24,8 +24,8 @@ from lsmlake.format.snapshot import APPEND, COMPACT
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.read.get import rows_of_keys
 from lsmlake.read.plan import plan
+from lsmlake.read.point import rows_of_keys
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version
 from lsmlake.write.read_set import ReadSet

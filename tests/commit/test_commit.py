@@ -17,9 +17,8 @@ from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.invariants import apply, check_edits, violations
-from lsmlake.commit.rebase import rebase
 from lsmlake.commit.request import Request
-from lsmlake.commit.requirements import BucketAsRead, FilesAsRead
+from lsmlake.commit.requirements import BucketAsRead, FilesAsRead, rebase
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot

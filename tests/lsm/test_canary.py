@@ -21,7 +21,7 @@ from history import Plan, Player, Step, World, histories, play, played
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from lsmlake.commit import attempt
+from lsmlake.commit import commit
 from lsmlake.commit.requirements import BucketAsRead
 from lsmlake.compact import bucket, changelog, supersede
 from lsmlake.compact.compaction_state import CompactionState
@@ -46,7 +46,7 @@ def changed(module: object, name: str, change: Callable) -> AbstractContextManag
 @contextmanager
 def never_replayed() -> Iterator[None]:
     with ExitStack() as stack:
-        for module in (attempt, write):
+        for module in (commit, write):
             stack.enter_context(patch.object(module, "replayed", lambda *args: None))
         yield
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from sized_text_cases import CONDITIONS, KEPT, QUERIES, ROWS, STORED, TABLES, TO
 import lsmlake
 from lsmlake import add_column, change_type, set_default, set_option
 from lsmlake.errors import InvalidData, InvalidOption, InvalidSchema, UnsupportedFormat
-from lsmlake.kernels.fitting import TooLong, fitting
+from lsmlake.kernels.fitting import TooLong, fitted
 from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema
 from lsmlake.types.ddl import parse_columns
@@ -360,7 +361,7 @@ def test_random_texts_fit_as_character_by_character():
     letters = ("a", "é", "日", "😀", " ", "\t", "\u00a0")
     for name, length in itertools.product(("VARCHAR", "CHAR"), (0, 1, 2, 4)):
         field = parse_columns(f"v {name}({length})").field(0)
-        fit = fitting(field)
+        fit = partial(fitted, field=field)
         for _ in range(100):
             text = "".join(chooser.choices(letters, k=chooser.randrange(7)))
             rest = text[length:]

@@ -8,13 +8,13 @@ from functools import partial
 from lsmlake.api.inferred import with_columns
 from lsmlake.api.lake_verbs.catalog import Catalog
 from lsmlake.api.table import Table
+from lsmlake.api.table_verbs.handle import check_keyed
 from lsmlake.api.types import Data, OptionValue, RowKinds
 from lsmlake.border import verbs_of
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
-from lsmlake.write.append import check_keyed
 
 
 @verbs_of("Lake")

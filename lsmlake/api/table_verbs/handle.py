@@ -11,13 +11,39 @@ import pyarrow as pa
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.border import verbs_of
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows, offered
+from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import format_type_of
 
 Handled = TypeVar("Handled", bound="Handle")
+
+
+def check_append_only(schema: Schema, name: str) -> None:
+    """Raises InvalidQuery if the table has a primary key."""
+    if not schema.append_only:
+        raise InvalidQuery(
+            "append is for tables without a primary key",
+            where=name,
+            expected="an append-only table",
+            found=f"primary key {list(schema.primary_key)}",
+            cure="use upsert: a row replaces the older row of its key",
+        )
+
+
+def check_keyed(schema: Schema, name: str, verb: str, cure: str | Wording) -> None:
+    """Raises InvalidQuery if the table has no primary key, which `verb` needs."""
+    if schema.append_only:
+        raise InvalidQuery(
+            f"{verb} needs a primary key",
+            where=name,
+            expected="a table with a primary key",
+            found="an append-only table",
+            cure=cure,
+        )
 
 
 @verbs_of("Table")

@@ -5,32 +5,28 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from pathlib import PurePath
 from typing import overload
 
 import pyarrow as pa
 
 from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
-from lsmlake.api.key_input import as_keys
 from lsmlake.api.scan import Scan, check_order
-from lsmlake.api.table_verbs.handle import Handle
-from lsmlake.api.types import (
-    ArrowExpression,
-    ChangesMode,
-    Keys,
-    PandasDataFrame,
-    ReadMode,
-    SparkDataFrame,
-    StartMode,
-)
-from lsmlake.border import verbs_of
+from lsmlake.api.table_verbs.handle import Handle, check_keyed
+from lsmlake.api.types import ArrowExpression, ChangesMode, Keys, PandasDataFrame, ReadMode, SparkDataFrame, StartMode
+from lsmlake.border import short, verbs_of
 from lsmlake.cdc.follow import Limit
-from lsmlake.errors import InvalidQuery
-from lsmlake.read.get import row_of_key, rows_of_keys
+from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.inputs.arrow import as_table
+from lsmlake.inputs.data import as_input
 from lsmlake.read.plan import FRESH, RAW
+from lsmlake.read.point import row_of_key, rows_of_keys
 from lsmlake.read.top import KeyOrder
 from lsmlake.read.travel import Moment
-from lsmlake.write.append import check_keyed
+from lsmlake.schema.conform import conform
+from lsmlake.schema.schema import Schema
+from lsmlake.types.type_text import format_type_of
 
 
 @verbs_of("Table")
@@ -130,7 +126,7 @@ class Reading(Handle):
         """
         version = self.version
         check_keyed(version.schema, self.name, "get", "use scan(where=...)")
-        keys = as_keys(key, version.schema)
+        keys = _as_keys(key, version.schema)
         return row_of_key(version, keys) if isinstance(key, Mapping) else rows_of_keys(version, keys)
 
     def df(
@@ -265,3 +261,50 @@ class Reading(Handle):
             raise InvalidQuery("wait is out of range", expected="more than 0 seconds, or None", found=wait, cure="correct wait")
         following = Following(start, snapshot, timestamp, mode, where, columns, consumer, commit_columns=commit_columns)
         return follow(following.follower(self.meta, self.runtime.zone), wait)
+
+
+_DATA = "__iter__", "keys", "__arrow_c_stream__", "__arrow_c_array__", "scanner", "to_reader"
+"""Data with rows of keys has one of these attributes; text, and objects without any of them, are single values."""
+
+
+def _as_keys(key: object, schema: Schema) -> pa.Table:
+    """The primary key columns of `key`, in the types of the table. Raises InvalidData."""
+    one = isinstance(key, Mapping)
+    rows = [key] if one else key
+    if isinstance(rows, (str, bytes, PurePath)) or not any(hasattr(rows, name) for name in _DATA):
+        raise _refused("a key is a dict", key, schema)
+    for row in rows if isinstance(rows, (list, tuple)) else ():
+        _check_row(row, schema)
+    try:
+        tables = [as_table(rows, schema.plain_columns)] if one else as_input(rows, schema.plain_columns).tables
+        found = [conform(table, schema, schema.primary_key, first_row=None if one else 0) for table in tables if table.num_rows]
+    except InvalidData as error:  # its cure is for upserts
+        cure = _cure(schema)
+        raise InvalidData(error.what, where=error.where, expected=error.expected, found=error.found, cure=cure) from error
+    return pa.concat_tables(found) if found else schema.row_columns.empty_table().select(list(schema.primary_key))
+
+
+def _check_row(row: object, schema: Schema) -> None:
+    """Refuse a list item that is not a dict of exactly the key columns. `as_input` handles record batches and tables."""
+    if hasattr(row, "__arrow_c_array__") or hasattr(row, "__arrow_c_stream__"):
+        return
+    if not isinstance(row, Mapping):
+        raise _refused("a key is a dict", row, schema)
+    missing = [name for name in schema.primary_key if name not in row]
+    extra = [name for name in row if name not in schema.primary_key]
+    if missing or extra:
+        faults = [f"lacks the columns {missing}"] if missing else []
+        faults += [f"has extra columns {extra}"] if extra else []
+        raise _refused(f"the key {' and '.join(faults)}", row, schema)
+
+
+def _refused(what: str, found: object, schema: Schema) -> InvalidData:
+    return InvalidData(
+        what, expected=f"the primary key columns {list(schema.primary_key)}", found=short(found), cure=_cure(schema)
+    )
+
+
+def _cure(schema: Schema) -> str:
+    names = ", ".join(f"{name!r}: ..." for name in schema.primary_key)
+    types = ", ".join(f"{name} {format_type_of(schema.columns.field(name))}" for name in schema.primary_key)
+    return f"write {{{names}}}, or a list of such dicts; the types are {types}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lsmlake.api.table_verbs.handle import Handle
+from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed
 from lsmlake.api.types import (
     BatchFunction,
     Data,
@@ -24,7 +24,6 @@ from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.attempts import moment_of
-from lsmlake.write.append import check_append_only, check_keyed
 from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
 from lsmlake.write.request import WriteRequest

@@ -13,10 +13,10 @@ from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, write
 from lsmlake.spark.statements.clauses import Clauses
-from lsmlake.spark.statements.row_edit import ACTION, column
+from lsmlake.spark.statements.row_edit import column
 from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.statements.clause import DELETE, INSERT, UPDATE
+from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
 from lsmlake.write.prepare import delete_columns
 from lsmlake.write.request import WriteRequest

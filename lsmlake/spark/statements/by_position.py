@@ -7,15 +7,16 @@ from functools import partial
 
 from pyspark.sql import functions as F
 
+from lsmlake.read.positions import FILE, POSITION
 from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.statements import row_edit
 from lsmlake.spark.statements.clauses import Clauses
-from lsmlake.spark.statements.places import FILE, POSITION, Places
-from lsmlake.spark.statements.row_edit import ACTION, column
+from lsmlake.spark.statements.places import Places
+from lsmlake.spark.statements.row_edit import column
 from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import repeats_allowed
-from lsmlake.statements.clause import DELETE, INSERT, UPDATE
+from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.statements.merge_join import repeated
 from lsmlake.write.append import joined
 from lsmlake.write.row_edit import replace_rows

@@ -21,11 +21,10 @@ from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.kernels import nested
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.schema.defaults import WRITE, default_of
-from lsmlake.schema.evolution import combines_rows
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.statements.row_edit import ACTION, column
+from lsmlake.spark.statements.row_edit import column
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.types import types
 from lsmlake.types.type_text import backticked, format_type
 from lsmlake.write.changeable import OLDER
@@ -141,7 +140,7 @@ class Clauses:
 
     def _omitted(self, field: pa.Field) -> str:
         """The value of a column that an inserted row lacks."""
-        value = None if combines_rows(self.schema) else default_of(field, WRITE)
+        value = None if self.schema.combines_rows else default_of(field, WRITE)
         if value is None or not value.is_valid:
             return "null"
         if pa.types.is_binary(value.type):

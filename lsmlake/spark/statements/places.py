@@ -15,21 +15,19 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.read.plan import Plan, Split
-from lsmlake.read.positions import Matched
+from lsmlake.read.positions import FILE, PLACE, POSITION, Matched, live_in, planned_files
 from lsmlake.spark import arrow, mask, settings, tasks
 from lsmlake.spark.read import refuses_native, shared
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.spark.types import to_spark
 from lsmlake.types.type_text import backticked
 
-FILE, POSITION = "_lsmlake_file", "_lsmlake_position"
-
 
 @dataclass(frozen=True)
 class Places:
-    """The files of a plan that has no level 0. `numbers`: how `FILE` names each file."""
+    """The files of a plan that has no level 0. `numbers`: how `FILE` names each file: by what Catalyst tells of it."""
 
     plan: Plan
     files: Mapping[str, Matched]
@@ -37,13 +35,9 @@ class Places:
 
     @staticmethod
     def of(plan: Plan) -> Places:
-        read, found = plan.version.meta.vectors, {}
-        for split in plan.splits:
-            for file in split.files:
-                ref = split.vectors.get(file.name)
-                vector = EMPTY if ref is None else read.get(ref, file)
-                found[file.name] = Matched(split.bucket, file, ref, vector, np.empty(0, np.int64))
-        return Places(plan, found, mask.numbered([one.file for one in found.values()]))
+        files = planned_files(plan.splits)
+        found = {one.file.name: Matched(*one, one.vector(plan.version.meta), np.empty(0, np.int64)) for one in files}
+        return Places(plan, found, mask.numbered([one.file for one in files]))
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -92,12 +86,12 @@ class Places:
 
     @property
     def _schema(self) -> pa.Schema:
-        fields = arrow.fields(self.plan, self.plan.schema.columns.names)
-        return fields.append(pa.field(FILE, pa.int64(), False)).append(pa.field(POSITION, pa.int64(), False))
+        places = (pa.field(name, pa.int64(), False) for name in PLACE)
+        return pa.schema([*arrow.fields(self.plan, self.plan.schema.columns.names), *places])
 
     def _read_by_tasks(self, spark, splits: Sequence[Split], where: str | None):
         numbers = self.numbers
-        pieces = [(split, numbers[file.name]) for split in arrow.by_file(splits) for file in split.files]
+        pieces = [(one, numbers[one.file.name]) for one in planned_files(splits)]
         lean = replace(self.plan, splits=(), pruned=())
         task = partial(_read_task, lean, self._schema)
         rows = tasks.payloads(spark, pieces).mapInArrow(task, to_spark(self._schema))
@@ -105,14 +99,7 @@ class Places:
 
 
 def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for split, number in tasks.unpacked(batches):
-        (file,) = split.files
-        ref = split.vectors.get(file.name)
-        vector = EMPTY if ref is None else plan.version.meta.vectors.get(ref, file)
-        with BucketFiles.of(plan.version, split.bucket).open(file) as reader:
-            for chunk in reader.chunks(plan.schema.columns.names):
-                live = np.flatnonzero(~vector.dead_mask(chunk.start, chunk.table.num_rows))
-                rows = chunk.table.take(pa.array(live))
-                rows = rows.append_column(FILE, pa.array(np.full(len(live), number, np.int64)))
-                rows = rows.append_column(POSITION, pa.array(chunk.start + live))
-                yield from rows.cast(schema).to_batches(max_chunksize=arrow.BATCH_ROWS)
+    for one, number in tasks.unpacked(batches):
+        files = BucketFiles.of(plan.version, one.bucket)
+        for placed in live_in(files, plan, one.file, one.vector(plan.version.meta), number):
+            yield from placed.with_places().cast(schema).to_batches(max_chunksize=arrow.BATCH_ROWS)

@@ -14,17 +14,14 @@ import pyarrow as pa
 from lsmlake.errors import LakeError
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import CommitMessage
-from lsmlake.read.positions import Matched
+from lsmlake.read.positions import FILE, POSITION, Matched
 from lsmlake.spark import tasks
-from lsmlake.spark.statements.places import FILE, POSITION
+from lsmlake.statements.clause import ACTION
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.prepare import prepare
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import Rewritten, discard_rewritten, rewritten_file
-
-ACTION = "_lsmlake_action"
-"""The number of the clause for a row, from 1; 0 if no clause is for it."""
 
 
 def column(number: int) -> str:
