@@ -157,12 +157,12 @@ class _Binder:
 
     def _is(self, node: exp.Is) -> Predicate:
         child, wanted = _parts(node, "this", "expression")
-        child = _plain(child)
-        if isinstance(wanted, exp.Boolean):
-            return Is(self.predicate(child), self._literal(wanted))
-        if not isinstance(wanted, exp.Null):
+        if not isinstance(wanted, exp.Null | exp.Boolean):
             raise _Beyond
-        return self._null_test(self._operand(child)) if isinstance(child, _OPERANDS) else Is(self.predicate(child), None)
+        child, value = _plain(child), self._literal(wanted)
+        if value is None and isinstance(child, _OPERANDS):
+            return self._null_test(self._operand(child))
+        return Is(self.predicate(child), value)
 
     def _in(self, node: exp.In) -> Predicate:
         operand, listed = _parts(node, "this", "expressions")
@@ -209,14 +209,15 @@ class _Binder:
         node = _plain(node)
         match node:
             case exp.Null():
+                _parts(node)
                 return None
             case exp.Boolean() | exp.RawString():
                 return _parts(node, "this")[0]
             case exp.Literal():
-                value = peek(node, "this")
-                return value if peek(node, "is_string") else number(value)
+                value, is_text = _parts(node, "this", "is_string")
+                return value if is_text else number(value)
             case exp.HexString():
-                digits = peek(node, "this")
+                (digits,) = _parts(node, "this")
                 return bytes.fromhex("0" * (len(digits) % 2) + digits)
             case exp.Concat():  # 'a' 'b' is one literal to Spark
                 texts = [self._literal(part) for part in _parts(node, "expressions")[0]]
