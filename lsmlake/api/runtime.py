@@ -19,8 +19,7 @@ from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.parse import parse
-from lsmlake.predicate.tree import Unsupported
+from lsmlake.predicate.where import known_of, predicate_of
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import LiveFiles, Plan
 from lsmlake.schema.schema import Schema
@@ -45,7 +44,7 @@ class Runtime:
         return "UTC"
 
     def reads_otherwise(self, where: str, types: Sequence[pa.DataType]) -> str | None:
-        """The reason why the runtime may evaluate `where` differently from `parse`; None if it does not. `types`: the types of
+        """The reason why the runtime may evaluate `where` differently from lsmlake; None if it does not. `types`: the types of
         the columns in `where`."""
         return None
 
@@ -57,26 +56,25 @@ class Runtime:
         """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
 
-    def parsed(self, where: str, schema: Schema, *, filters: bool, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
-        """The predicate that prunes files; or None and the reason why only the runtime itself can evaluate `where`, which happens
-        only if it `filters`. `now`: tells the time of the call. Raises InvalidQuery."""
+    def parsed(
+        self, where: str | None, schema: Schema, *, filters: bool, now: Callable[[], str]
+    ) -> tuple[Predicate | None, str | None]:
+        """The predicate that prunes files, and why it is not all of `where`, which happens only if the runtime itself `filters`.
+        `now`: tells the time of the call. Raises InvalidQuery."""
+        if where is None:
+            return None, None
         columns = schema.typed_columns
+        if not filters:
+            return predicate_of(where, columns, self.zone, now()), None
         try:
-            predicate = parse(where, columns, zone=self.zone)
-        except InvalidQuery as error:
-            if not filters and isinstance(error, Unsupported):
-                from lsmlake.predicate.computed import computed  # loads sqlglot
-
-                return computed(where, columns, self.zone, now()), None
-            if not filters:
-                raise
-            reason = str(error) if isinstance(error, Unsupported) else self.reads_otherwise(where, tuple(columns.types))
-            if reason is None:
+            predicate, reason = known_of(where, columns, self.zone, now())
+        except InvalidQuery:
+            if (reason := self.reads_otherwise(where, tuple(columns.types))) is None:
                 raise
             return None, reason
-        if filters and (reason := self.reads_otherwise(where, tuple(columns.field(name).type for name in predicate.columns))):
-            return None, reason
-        return predicate, None
+        types = () if predicate is None else tuple(columns.field(name).type for name in predicate.columns)
+        otherwise = None if predicate is None else self.reads_otherwise(where, types)
+        return (predicate, reason) if otherwise is None else (None, otherwise)
 
     def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
         """Reads a DELETE or UPDATE on a version. The result evaluates it on any version; it raises Overtaken."""

@@ -133,11 +133,16 @@ class Scan(Readable):
         return self._plan(runtime_filters=False)[0]
 
     def _plan(self, *, runtime_filters: bool) -> tuple[Plan, str | None]:
-        """The plan and, if `where` prunes no file, the reason. With `runtime_filters`, the runtime itself applies `where`: a
-        predicate that lsmlake cannot evaluate then only disables pruning."""
+        """The plan and, if not all of `where` prunes files, how far it does. With `runtime_filters`, the runtime itself applies
+        `where`; then the plan has no predicate unless that is all of it."""
         version = self._version()
         predicate, reason = self._predicate(version.schema, runtime_filters)
-        return self._planned(version, predicate), reason
+        if reason is None:
+            return self._planned(version, predicate), None
+        with version.unless_expired():
+            plan = planning.plan(version, predicate, self.columns, self.mode, live=self.runtime.live)
+        extent = "off" if predicate is None else "by a part"
+        return replace(plan, predicate=None), f"{extent}: only Spark applies this filter. {reason}"
 
     def _version(self) -> Version:
         return Version.at(self.meta, resolve(self.meta, self.moment, self.runtime.zone))
@@ -149,7 +154,7 @@ class Scan(Readable):
     def _planned(self, version: Version, predicate: Predicate | None) -> Plan:
         with version.unless_expired():
             plan = planning.plan(version, predicate, self._needed(version.schema), self.mode, live=self.runtime.live)
-            if self.limit is None or (self.where is not None and predicate is None):  # which rows match is not known
+            if self.limit is None or self._by_arrow:  # which rows match is not known
                 return plan
             if self.order_by_key is not None:
                 return files_of_first_rows(plan, self.limit, self.order_by_key)
@@ -167,7 +172,7 @@ class Scan(Readable):
         return isinstance(self.where, pc.Expression)
 
     def _predicate(self, schema: Schema, runtime_filters: bool) -> tuple[Predicate | None, str | None]:
-        """The predicate that prunes files; or None and the reason why only Spark filters by `where`."""
+        """The predicate that prunes files, and the reason why only Spark filters by all of `where`."""
         if self.where is None or self._by_arrow:
             return None, None
         return self.runtime.parsed(self.where, schema, filters=runtime_filters, now=partial(moment_of, self.meta.env))
@@ -339,9 +344,9 @@ class Scan(Readable):
         return frame if self.limit is None else frame.limit(self.limit)
 
     def explain(self) -> str:
-        """Describe a read as text: the files that each pruning step leaves, or why `where` prunes none, the deleted rows that are
-        masked, the rows that wait at level 0, and the strategy."""
-        plan, reason = self._plan(runtime_filters=self.runtime.filters)
+        """Describe a read as text: the files that each pruning step leaves, why not all of `where` prunes, the deleted rows that
+        are masked, the rows that wait at level 0, and the strategy."""
+        plan, pruning = self._plan(runtime_filters=self.runtime.filters)
         waiting = sum(file.rows for split in plan.splits for file in split.level0)
         steps = " -> ".join(f"{files} ({step})" for step, files in plan.pruned)
         masked = sum(len(split.vectors) for split in plan.splits)
@@ -351,7 +356,7 @@ class Scan(Readable):
                 f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
                 f"columns   {', '.join(plan.columns[:_COLUMNS_SHOWN])}{f' and {hidden:,} more' if hidden > 0 else ''}",
                 f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
-                *([f"pruning   off: only Spark applies this filter. {reason}"] if reason else []),
+                *([] if pruning is None else [f"pruning   {pruning}"]),
                 f"files     {steps}",
                 *([] if self.limit is None else [f"limit     {self.limit} rows{self._order}, then reading stops"]),
                 f"masked    {plan.dead_rows:,} dead rows in {masked} files",

@@ -47,11 +47,15 @@ def between(context: Context, node: exp.Between) -> Typed:
     """`value BETWEEN low AND high`."""
     low, high = node.args.get("low"), node.args.get("high")
     _once(context, node.this)
-    parts = [  # Spark pads no CHAR(n) here
-        compared(context, exp.GTE(this=node.this, expression=low), pads=False),
-        compared(context, exp.LTE(this=node.this, expression=high), pads=False),
-    ]
+    sides = exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)
+    parts = [compared(context, within(side, node), pads=False) for side in sides]  # Spark pads no CHAR(n) here
     return Typed(f"({parts[0].sql} AND {parts[1].sql})", BOOLEAN)
+
+
+def within(made: exp.Expression, node: exp.Expression) -> exp.Expression:
+    """A node that was made of parts of another one, in the place of that."""
+    made.parent = node
+    return made
 
 
 def _once(context: Context, node: exp.Expression) -> None:

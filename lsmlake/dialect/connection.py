@@ -45,10 +45,13 @@ def connected(zone: str, what: str) -> Iterator[PatientConnection]:
 @contextmanager
 def opened(zone: str, what: str, setup: Callable[[Database], Iterable[str]] = lambda database: ()) -> Iterator[PatientConnection]:
     """As `connected`. `setup`: the statements that set up the connection."""
-    need("duckdb", what)
+    duckdb = need("duckdb", what)
     with borrowed(_SETTINGS) as database:
         statements = [*(f"RESET {name}" for name in _CHANGED), f"SET TimeZone = '{_zone_in_duckdb(zone)}'", *setup(database)]
-        connection = database.cursor("; ".join(statements))
+        try:
+            connection = database.cursor("; ".join(statements))
+        except duckdb.NotImplementedException as error:
+            raise InvalidQuery("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
         try:
             yield connection
         finally:

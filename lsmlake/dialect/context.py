@@ -13,9 +13,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.cast import cast
+from lsmlake.dialect.failures import TRY
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_number, is_time
+from lsmlake.dialect.unfit_text import unfit
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -167,6 +169,8 @@ class Context(ABC):
                 text of nested values.
         """
         literal = self._time_literal(node, wanted) if made.type == STRING and is_time(wanted) else None
+        if literal is None and not safe and (explicit or made.type == STRING) and (reason := unfit(node, wanted)) is not None:
+            self.text.wrong(node, reason, found="", cure=TRY if explicit else "correct the literal")
         sql = literal or (cast(made.sql, made.type, wanted, safe) if explicit or _is_implicit(made.type, wanted) else None)
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"

@@ -32,6 +32,7 @@ from lsmlake.types import types
 from lsmlake.types.type_text import format_type
 
 _ROWS = "lsmlake_rows"
+_CONDITION = pa.schema([("condition", BOOLEAN)])
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,12 @@ class Condition:
     """A condition that was checked against the columns of its rows."""
 
     columns: Columns
+
+    @staticmethod
+    def of(sql: str, node: exp.Expression, scope: Scope, zone: str) -> Condition:
+        """`sql`: made of the node by `condition_sql`."""
+        columns = Columns({"condition": f"CAST({sql} AS BOOLEAN)"}, _CONDITION, tuple(needs_of(node, scope)), zone)
+        return Condition(columns)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -139,12 +146,16 @@ def condition_of(given: str, scope: Scope, *, zone: str = "UTC", now: str | None
 
 def condition_from(translator: Translator, node: exp.Expression, zone: str) -> Condition:
     """As `condition_of`, for a parsed expression."""
+    return Condition.of(condition_sql(translator, node), node, translator.scope, zone)
+
+
+def condition_sql(translator: Translator, node: exp.Expression) -> str:
+    """A condition in DuckDB. Raises InvalidQuery for an expression that is none."""
     made = translator.typed(node)
     if made.type not in (BOOLEAN, NULL):
         found = format_type(made.type)
-        translator.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=found, cure="write a comparison")
-    sql = {"condition": f"CAST({made.sql} AS BOOLEAN)"}
-    return Condition(Columns(sql, pa.schema([("condition", BOOLEAN)]), tuple(needs_of(node, translator.scope)), zone))
+        translator.text.wrong(node, "this is not a condition", expected="BOOLEAN", found=found, cure="write a comparison")
+    return made.sql
 
 
 def needs_of(node: exp.Expression, scope: Scope) -> dict[str, None]:

@@ -135,7 +135,9 @@ def _case(context: Context, node: exp.Case | exp.If) -> Typed:
     if operand is None:
         conditions = [context.operand(test, BOOLEAN) for test in tests]
     else:
-        conditions = [comparisons.compared(context, exp.EQ(this=operand, expression=test)).sql for test in tests]
+        conditions = [
+            comparisons.compared(context, comparisons.within(exp.EQ(this=operand, expression=test), node)).sql for test in tests
+        ]
     results = [*(branch.args.get("true") for branch in branches), default]
     sqls, kind = context.unified(results, [context.typed(result) for result in results])
     whens = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, sqls[:-1], strict=True))

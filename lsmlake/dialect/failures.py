@@ -45,19 +45,19 @@ _TYPES = {
     "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
 }  # fmt: skip
 _OPERATIONS = {"addition": "+", "subtraction": "-", "multiplication": "*", "division": "/", "modulo": "%"}
-_TRY = "use try_cast to get NULL instead"
+TRY = "use try_cast to get NULL instead"
 _WIDER = "cast the operands to a wider type, or use try_add, try_subtract or try_multiply to get NULL instead"
 _TYPE = r"([A-Z][A-Z0-9]*(?:\([\d,]+\))?(?: WITH TIME ZONE)?)"
 _RULES: tuple[tuple[str, str, str, str], ...] = (
-    (rf"Could not convert string ['\"](.*)['\"] to {_TYPE}", "the text cannot become {1}", "'{0}'", _TRY),
-    (rf"Type \w+ with value (.*) can't be cast .* destination type {_TYPE}", "the value is out of the range of {1}", "{0}", _TRY),
-    (rf"Casting value \"(.*)\" to type {_TYPE} failed", "the value is out of the range of {1}", "{0}", _TRY),
-    (rf"Could not cast value (\S+) (?:from .* )?to {_TYPE}", "the value is out of the range of {1}", "{0}", _TRY),
+    (rf"Could not convert string ['\"](.*)['\"] to {_TYPE}", "the text cannot become {1}", "'{0}'", TRY),
+    (rf"Type \w+ with value (.*) can't be cast .* destination type {_TYPE}", "the value is out of the range of {1}", "{0}", TRY),
+    (rf"Casting value \"(.*)\" to type {_TYPE} failed", "the value is out of the range of {1}", "{0}", TRY),
+    (rf"Could not cast value (\S+) (?:from .* )?to {_TYPE}", "the value is out of the range of {1}", "{0}", TRY),
     (rf"Overflow in (\w+) of {_TYPE} \((.*)\)", "arithmetic overflow: the result is out of the range of {1}", "{2}", _WIDER),
     (r"Overflow in HUGEINT (\w+): (.*)", "arithmetic overflow: the sum has more than 38 digits", "{1}", "cast them to DOUBLE"),
     (r"Overflow in (\w+)(?: of)? \(?([^()]*)\)?", "arithmetic overflow", "{1}", _WIDER),
     (r"Overflow on (.*)", "arithmetic overflow", "{0}", _WIDER),
-    (r'(date|time|timestamp) field value out of range: "(.*)"', "there is no such {0}", "'{1}'", _TRY),
+    (r'(date|time|timestamp) field value out of range: "(.*)"', "there is no such {0}", "'{1}'", TRY),
     (r"Date out of range: (.*)", "there is no such date", "{0}", "correct the values"),
     (r"More than one row returned by a subquery", "a query used as a value gave more than one row", "", "add LIMIT 1, or max()"),
     (

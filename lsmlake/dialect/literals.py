@@ -28,7 +28,7 @@ def literal_number(text: Text, node: exp.Expression, digits: str) -> Typed:
     try:
         value = number(unsigned)
     except ValueError as error:
-        text.refuse(node, str(error))
+        text.wrong(node, str(error))
     if isinstance(value, float):
         return Typed(f"CAST('{'-' if negative else ''}{value!r}' AS DOUBLE)", DOUBLE)
     value = value.copy_negate() if negative and isinstance(value, Decimal) else -value if negative else value

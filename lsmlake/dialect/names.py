@@ -69,7 +69,7 @@ def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:
         near = [*map(whole.get, matches(wanted, whole, 1)), *map(last.get, matches(path[-1].lower(), last, 1))]
         shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         cure = f"did you mean {near[0]}?" if near else "text is written in 'quotes'"
-        context.text.refuse(node, f"unknown column {'.'.join(path)}", expected=f"one of {shown}" if shown else "", cure=cure)
+        context.text.wrong(node, f"unknown column {'.'.join(path)}", expected=f"one of {shown}" if shown else "", cure=cure)
     return context.aliases[path[0].lower()]
 
 
@@ -83,7 +83,9 @@ def _field(context: Context, node: exp.Expression, made: Typed, name: str) -> Ty
     fields = {field.name.lower(): field for field in made.type} if pa.types.is_struct(made.type) else {}
     if name.lower() not in fields:
         expected = f"one of {', '.join(field.name for field in fields.values())}" if fields else "a STRUCT"
-        context.text.refuse(node, f"there is no field {name}", expected=expected, found=format_type(made.type))
+        near = difflib.get_close_matches(name.lower(), fields, 1)
+        cure = f"did you mean {fields[near[0]].name}?" if near else ""
+        context.text.wrong(node, f"there is no field {name}", expected=expected, found=format_type(made.type), cure=cure)
     field = fields[name.lower()]
     return Typed(f"struct_extract({made.sql}, {text(field.name)})", field.type)
 

@@ -27,6 +27,7 @@ SAME = {
     exp.Window: ("over",),
     exp.Div: ("typed", "safe"),  # the same for all divisions of a dialect
     exp.DPipe: ("safe",),
+    exp.Concat: ("safe", "coalesce"),  # only texts side by side, since a call keeps its name
     exp.Pivot: ("pivot_column_naming",),
     exp.Placeholder: ("jdbc",),
     exp.TryCast: ("requires_string",),  # how CAST of Spark is parsed; whether an error gives null is `safe`
@@ -125,14 +126,14 @@ def unread(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
     Nodes that were made after `watch` count as read, the nodes in them do not."""
     for node in nodes(tree):
         if isinstance(node.args, _Args):
-            for key, value in _set(node):
+            for key, value in said(node):
                 known = node.args.words if isinstance(value, str) and key != "this" else node.args.seen
                 if key not in known:
                     return node, key
     return None
 
 
-def _set(node: exp.Expression) -> Iterator[tuple[str, Any]]:
+def said(node: exp.Expression) -> Iterator[tuple[str, Any]]:
     same, off = SAME.get(type(node), ()), OFF.get(type(node), ())
     for key, value in node.args.items():
         said = any(one is not None for one in value) if isinstance(value, list) else value or (value is False and key not in off)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -67,12 +68,13 @@ class Scope:
     @staticmethod
     def of(schema: pa.Schema, *qualifiers: str, prefix: str = "") -> Scope:
         """The columns of one table, also as `qualifier.column`; in the rows their names begin with `prefix`."""
-        return Scope((Relation(qualifiers, _columns(schema, prefix)),))
+        return Scope((Relation(qualifiers, _columns(_Same(schema), prefix)),))
 
     @staticmethod
     def joined(target: pa.Schema, source: pa.Schema) -> Scope:
         """The columns of a joined row: `t.column` and `s.column`; in the rows these are also the names."""
-        return Scope(tuple(Relation((name,), _columns(of, f"{name}.")) for name, of in (("t", target), ("s", source))))
+        sides = ("t", target), ("s", source)
+        return Scope(tuple(Relation((name,), _columns(_Same(schema), f"{name}.")) for name, schema in sides))
 
     def inside(self, outer: Scope | None) -> Scope:
         return replace(self, outer=outer)
@@ -137,8 +139,24 @@ class Scope:
         ]
 
 
-def _columns(schema: pa.Schema, prefix: str) -> tuple[ScopeColumn, ...]:
-    return tuple(ScopeColumn(one.name, of_column(one), quoted(prefix + one.name), known=Known(declared(one))) for one in schema)
+class _Same:
+    """A schema that equals itself only: others with the same names and types may declare other lengths."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+
+    def __hash__(self) -> int:
+        return id(self.schema)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.schema is self.schema
+
+
+@lru_cache(maxsize=64)
+def _columns(of: _Same, prefix: str) -> tuple[ScopeColumn, ...]:
+    return tuple(
+        ScopeColumn(one.name, of_column(one), quoted(prefix + one.name), known=Known(declared(one))) for one in of.schema
+    )
 
 
 def declared(field: pa.Field) -> pa.Field | None:

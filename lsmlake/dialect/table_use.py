@@ -29,16 +29,6 @@ class TableUse(Taker):
     renamed: bool = False
 
 
-def conditions(node: exp.Expression, scope: Scope) -> list[exp.Expression]:
-    """The parts of a condition on rows of the only relation of `scope` that hold no query, with plain names of columns."""
-    own = {column.sql for column in scope.relations[0].columns}
-
-    def name_of(column: ScopeColumn) -> str | None:
-        return (column.field or column.name) if column.sql in own else None
-
-    return [found for part in _parts(node) if (found := _about(part, scope, name_of)) is not None]
-
-
 def push(condition: exp.Expression, scope: Scope) -> None:
     """Gives each table the parts of a condition that name columns of it alone. Columns without origins choose no rows."""
     inner = replace(scope, outer=None)

@@ -44,6 +44,10 @@ _PARTS = ("this", "expression", "expressions")
 """Arguments that have no word of their own."""
 
 
+class Unsupported(InvalidQuery):
+    """A part of a text that this process does not evaluate. Spark may: an engine that reads the text itself can continue."""
+
+
 class Text:
     """A SQL text, and the places of its parsed parts."""
 
@@ -58,9 +62,15 @@ class Text:
     @contextmanager
     def read(self) -> Iterator[exp.Expression]:
         """The one statement or expression of the text, for reading it. Raises InvalidQuery, at the end for what was not read."""
-        tree = self._parsed()
+        tree = self.parsed()
+        with self.reading(tree):
+            yield tree
+
+    @contextmanager
+    def reading(self, tree: exp.Expression) -> Iterator[None]:
+        """As `read`, of a tree that `parsed` gave."""
         reading.watch(tree)
-        yield tree
+        yield
         self.end(tree)
 
     def end(self, tree: exp.Expression) -> None:
@@ -84,7 +94,8 @@ class Text:
             self.refuse(node, f"{found} is not supported here", expected=expected, cure=_CURES.get(found.lower(), ""))
         return found
 
-    def _parsed(self) -> exp.Expression:
+    def parsed(self) -> exp.Expression:
+        """The one statement or expression of the text; nothing notes what is read of it. Raises InvalidQuery."""
         where = shown(self._written)
         try:
             found = [part for part in sqlglot.parse(self.text, dialect=PlainSpark) if part is not None]
@@ -98,6 +109,8 @@ class Text:
             raise InvalidQuery(what, where=place, found=repr(word or why), cure="correct the text") from error
         except (SqlglotError, RecursionError) as error:
             raise InvalidQuery("the text is not SQL", where=where, cure="correct the text") from error
+        if not found:
+            raise InvalidQuery("the text is empty", where=where, cure="write SQL into it, or leave it out")
         if len(found) != 1 or isinstance(found[0], exp.Block):
             raise InvalidQuery("expected exactly one statement", where=where, found=len(found), cure="pass them one by one")
         return found[0]
@@ -120,12 +133,22 @@ class Text:
         return f"{place} of {shown(self._written, start)}"
 
     def refuse(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
-        """Raises InvalidQuery with the place of the node."""
-        shown = spelled(node) if found is None else found
-        wanted = (
-            str(expected) if len(str(expected)) <= _EXPECTED_MAX else f"{str(expected)[:_EXPECTED_MAX].rpartition(', ')[0]}, ..."
-        )
-        raise InvalidQuery(what, where=self.place(node), expected=wanted, found=shown, cure=cure)
+        """Raises Unsupported with the place of the node."""
+        raise Unsupported(what, **self._named(node, expected, found, cure))
+
+    def wrong(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
+        """Raises InvalidQuery, for what Spark refuses, too."""
+        raise InvalidQuery(what, **self._named(node, expected, found, cure))
+
+    def _named(self, node: exp.Expression, expected: object, found: object, cure: str) -> dict[str, Any]:
+        shown = str(expected)
+        wanted = shown if len(shown) <= _EXPECTED_MAX else f"{shown[:_EXPECTED_MAX].rpartition(', ')[0]}, ..."
+        return {
+            "where": self.place(node),
+            "expected": wanted,
+            "found": spelled(node) if found is None else found,
+            "cure": cure,
+        }
 
 
 def _start_of(text: str, error: dict[str, Any], length: int) -> int:

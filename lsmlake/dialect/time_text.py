@@ -10,8 +10,8 @@ from lsmlake.dialect.failures import or_refused
 
 _HOUR, _SIXTY = "([01]?[0-9]|2[0-3])", "([0-5]?[0-9])"
 _CLOCK = rf"{_HOUR}(?::{_SIXTY}(?::{_SIXTY}(?:\.(\d*))?(\D.*)?)?)?"
-_TIMESTAMP = rf"^([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?$"
-_DATE = r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$"
+TIMESTAMP_FORM = rf"^([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?$"
+DATE_FORM = r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$"
 _OFFSET = (
     r"^(?:UTC|GMT|UT)?([+-])(?:(0?[0-9]|1[0-8])(?::([0-5]?[0-9])(?::([0-5][0-9]))?)?|(0[0-9]|1[0-8])([0-5][0-9])([0-5][0-9])?)$"
 )
@@ -36,12 +36,12 @@ _EARLIER = (
 )
 _YEAR = _part("p", "y")
 _MONTH_DAY = f"{_number('p', 'y', 0)}, {_number('p', 'mo', 1)}, {_number('p', 'd', 1)}"
-_DATE_PARTS = f"regexp_extract(spark_trimmed(s), '{_DATE}', ['y', 'mo', 'd'], 's')"
+_DATE_PARTS = f"regexp_extract(spark_trimmed(s), '{DATE_FORM}', ['y', 'mo', 'd'], 's')"
 _OFFSET_PARTS = f"regexp_extract(z, '{_OFFSET}', ['sign', 'h', 'm', 's', 'hh', 'mm', 'ss'])"
 
 MACROS = {
     "spark_parts(s)": "regexp_extract(CASE WHEN regexp_matches(s, '^(T[0-9]|[0-9]{1,2}:)') THEN CAST(current_date AS VARCHAR) "
-    f"|| 'T' || ltrim(s, 'T') ELSE s END, '{_TIMESTAMP}', ['y', 'mo', 'd', 'h', 'mi', 's', 'f', 'z'], 's')",
+    f"|| 'T' || ltrim(s, 'T') ELSE s END, '{TIMESTAMP_FORM}', ['y', 'mo', 'd', 'h', 'mi', 's', 'f', 'z'], 's')",
     "spark_local(p)": f"CASE WHEN {_YEAR} <> '' THEN TRY(make_timestamp({_MONTH_DAY}, {_number('p', 'h', 0)}, "
     f"{_number('p', 'mi', 0)}, CAST({_number('p', 's', 0)} AS DOUBLE))) "
     f"+ to_microseconds(CAST(rpad(left({_part('p', 'f')}, 6), 6, '0') AS BIGINT)) END",

@@ -5,20 +5,18 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted
+from lsmlake.dialect.comparisons import within
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-
-_TYPE_NAMES = (
-    "boolean", "tinyint", "smallint", "int", "bigint", "decimal", "float", "double", "string", "binary", "date", "timestamp",
-)  # fmt: skip
+from lsmlake.dialect.types import CALLED_AS_CASTS
 
 
 def _cast_to(kind: str) -> Function:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         counted(context, node, arguments, 1)
-        return context.typed(exp.cast(arguments[0], kind, dialect="spark"))
+        return context.typed(within(exp.cast(arguments[0], kind, dialect="spark"), node))
 
     return made
 
 
-FUNCTIONS: dict[str, Function] = {name: _cast_to(name) for name in _TYPE_NAMES}
+FUNCTIONS: dict[str, Function] = {name: _cast_to(name) for name in CALLED_AS_CASTS}

@@ -17,6 +17,10 @@ FLOAT, DOUBLE, NULL = pa.float32(), pa.float64(), pa.null()
 TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _INTEGER_DIGITS = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 _ADJUSTED_SCALE_MIN = 6
+CALLED_AS_CASTS = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "decimal", "float", "double", "string", "binary", "date", "timestamp",
+)  # fmt: skip
+"""Functions that Spark names after a type: `int(x)` is CAST(x AS INT)."""
 
 
 def duck_name(kind: pa.DataType) -> str:

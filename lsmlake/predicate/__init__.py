@@ -1,14 +1,13 @@
-"""Predicates: conditions on rows, evaluated on Arrow data and used to prune files. `spark_sql` parses them from SQL text."""
+"""Predicates: conditions on rows, evaluated on Arrow data and used to prune files. `where` reads them from SQL text."""
 
 from lsmlake.predicate.evaluate import evaluate
 from lsmlake.predicate.order import ordered
 from lsmlake.predicate.prune import ColumnBounds, key_values, may_match, must_match, reach
-from lsmlake.predicate.tree import Predicate, Unsupported, and_
+from lsmlake.predicate.tree import Predicate, and_
 
 __all__ = [
     "ColumnBounds",
     "Predicate",
-    "Unsupported",
     "and_",
     "evaluate",
     "key_values",

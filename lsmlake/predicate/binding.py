@@ -1,99 +1,108 @@
-"""Translates SQL text to predicates: sqlglot parses Spark's grammar, this module translates the supported part.
+"""What of a parsed condition is a predicate: comparisons of columns with literals and with each other, IN, BETWEEN, LIKE and IS.
 
-Nothing is ignored: an unknown node, or an unknown argument of a node, is refused with its position. So a new version of sqlglot
-with another representation cannot change the meaning of a query silently.
+The dialect decides whether a text is a condition, and says what is wrong with it. This module only looks for the part that Arrow
+evaluates and that statistics decide. It knows every argument of what it takes, and takes nothing that it does not know, so a node
+of another form, as of a new version of the parser, is at worst left to DuckDB. It reads the tree without a note (`peek`).
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timezone, tzinfo
 from decimal import Decimal
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, SqlglotError
 
-from lsmlake.errors import InvalidQuery, InvalidSchema
+from lsmlake.dialect.reading import peek, said
+from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.text import Text
+from lsmlake.dialect.types import CALLED_AS_CASTS
+from lsmlake.errors import InvalidSchema
 from lsmlake.predicate.comparison import compare, compare_padded, fold, is_in, like
 from lsmlake.predicate.order import common_type
-from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, Unsupported, and_, never, not_, or_
-from lsmlake.types import types
-from lsmlake.types.ddl import requoted, type_of
-from lsmlake.types.literal import cast, number, show, zone_named
+from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, never, not_, or_
+from lsmlake.types.ddl import type_of
+from lsmlake.types.literal import cast, number, zone_named
 from lsmlake.types.sized_text import char_length
-from lsmlake.types.spark_types import SparkTypes
-from lsmlake.types.spelling import spelled
-from lsmlake.types.type_text import format_type
 
-SUPPORTED = (
-    "AND, OR, NOT, IS [NOT] NULL|TRUE|FALSE, [NOT] IN (literals), [NOT] BETWEEN, [NOT] LIKE, and = <> < <= > >= <=> between a "
-    "column and a literal or two columns"
-)
 _OPS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPERANDS = exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Neg, exp.Cast, exp.RawString, exp.HexString
-_COLUMNS_SHOWN_MAX = 20
-_TEXT_SHOWN_MAX = 200
 
 
-def read(text: str, schema: pa.Schema, zone: str) -> Predicate:
-    """Implements `parse`."""
-    where = _shown(text)
+_OPERANDS = exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Neg, exp.Cast, exp.RawString, exp.HexString, exp.Concat, exp.Anonymous
+
+
+class _Beyond(Exception):
+    """The condition says what predicates cannot say."""
+
+
+_BEYOND = _Beyond, ValueError, OverflowError, InvalidSchema, RecursionError
+"""Also literals that are no value of a type, and types that no column has."""
+
+
+def bound(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
+    """The predicate that a condition is to Spark (ANSI mode); None if it is beyond predicates.
+
+    Args:
+        node: the condition.
+        scope: the columns of one table; the predicate has their names.
+        zone: the session's time zone, for times that name none.
+    """
+    return _tried(_Binder.predicate, node, scope, zone)
+
+
+def bound_text(where: str, columns: pa.Schema, zone: str) -> tuple[Text, exp.Expression, Predicate | None]:
+    """A text, its tree, and the predicate that it is; None if it is none, or nothing at all. Raises InvalidQuery for a text that
+    is not SQL."""
+    text = Text(where)
+    node = text.parsed()
+    return text, node, bound(node, Scope.of(columns), zone)
+
+
+def implied(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
+    """What is true of each row for which a condition is true, as far as predicates can say it; None if they say nothing."""
+    return _tried(_Binder.implied, node, scope, zone)
+
+
+def _tried(
+    read: Callable[[_Binder, exp.Expression], Predicate | None], node: exp.Expression, scope: Scope, zone: str
+) -> Predicate | None:
     try:
-        text = requoted(text)
-        found = sqlglot.parse(text, dialect=SparkTypes)
-    except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        where = f"line {first.get('line', 1)}, character {first.get('col', 0)} of {where}"
-        found = repr(first.get("highlight", ""))
-        raise InvalidQuery("the predicate is not SQL", where=where, expected=SUPPORTED, found=found) from error
-    except (SqlglotError, RecursionError) as error:
-        raise InvalidQuery("the predicate is not SQL", where=where, expected=SUPPORTED) from error
-    if len(found) != 1 or found[0] is None or isinstance(found[0], exp.Block):
-        raise InvalidQuery("expected exactly one predicate", where=where, expected=SUPPORTED)
-    return from_sqlglot(found[0], schema, text, zone=zone)
-
-
-def from_sqlglot(
-    node: exp.Expression, schema: pa.Schema, text: str, *, zone: str = "UTC", names: Sequence[str] = ()
-) -> Predicate:
-    """As `read`, for an expression parsed by sqlglot, such as the WHERE of the (`requoted`) statement `text`. `names`: what can
-    stand before a column."""
-    assert requoted(text) == text, "sqlglot would read 'it''s' as its"
-    try:
-        session = zone_named(zone)
-    except ValueError as error:
-        raise Unsupported("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
-    try:
-        return _Binder(schema, session, text, names).predicate(node)
-    except RecursionError as error:
-        raise InvalidQuery("the predicate is nested too deeply", where=_shown(text), cure="use fewer parentheses") from error
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "...")
+        return read(_Binder(scope, zone_named(zone)), node)
+    except _BEYOND:
+        return None
 
 
 class _Binder:
-    def __init__(self, schema: pa.Schema, zone: tzinfo, text: str, names: Sequence[str]) -> None:
-        self.schema, self.zone, self.text = schema, zone, text
-        self.names, self.columns = {name.lower() for name in names}, {name.lower() for name in schema.names}
+    def __init__(self, scope: Scope, zone: tzinfo) -> None:
+        self.scope, self.zone = scope, zone
+
+    def implied(self, node: exp.Expression) -> Predicate | None:
+        node = _plain(node)
+        if isinstance(node, exp.And):
+            known = [one for part in _chain(node) if (one := self.implied(part)) is not None]
+            return and_(*known) if known else None
+        if isinstance(node, exp.Or):
+            parts = [self.implied(part) for part in _chain(node)]
+            return None if None in parts else or_(*parts)
+        try:
+            return self.predicate(node)
+        except _BEYOND:
+            return None
 
     def predicate(self, node: exp.Expression) -> Predicate:
         match node:
             case exp.Paren():
-                return self.predicate(self._one(node))
+                return self.predicate(*_parts(node, "this"))
             case exp.And() | exp.Or():
-                children = [self.predicate(child) for child in node.flatten(unnest=False)]
+                children = [self.predicate(child) for child in _chain(node)]
                 return and_(*children) if isinstance(node, exp.And) else or_(*children)
             case exp.Not():
-                return not_(self.predicate(self._one(node)))
+                return not_(self.predicate(*_parts(node, "this")))
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-                left, right = self._two(node)
-                return self._comparison(node, _OPS[type(node)], left, right)
+                left, right = _parts(node, "this", "expression")
+                return self._comparison(_OPS[type(node)], left, right)
             case exp.NullSafeEQ():
                 return self._null_safe(node)
             case exp.NullSafeNEQ():
@@ -103,43 +112,32 @@ class _Binder:
             case exp.In():
                 return self._in(node)
             case exp.Between():
-                return self._between(node)
+                operand, low, high = _parts(node, "this", "low", "high")  # Spark pads no CHAR(n) here
+                sides = ((">=", low), ("<=", high))
+                return and_(*(self._comparison(op, operand, side, pads=False) for op, side in sides))
             case exp.Like() | exp.Escape():
                 return self._like(node)
             case exp.Boolean() | exp.Null():
                 return Constant(self._literal(node))
             case exp.Column() | exp.Dot():
-                return self._flag(node, self._column(node))
-        raise self._unsupported(node)
+                column = self._column(node)
+                if not pa.types.is_boolean(column.type):
+                    raise _Beyond
+                return Compare("=", column, Literal(True))
+        raise _Beyond
 
-    def _flag(self, node: exp.Expression, column: Column) -> Predicate:
-        if not pa.types.is_boolean(column.type):
-            found = f"{spelled(node)}, which is {format_type(column.type)}"
-            raise self._error(node, "only a BOOLEAN column is a condition by itself", expected="a comparison", found=found)
-        return Compare("=", column, Literal(True))
-
-    def _comparison(
-        self, node: exp.Expression, op: str, left: exp.Expression, right: exp.Expression, *, pads: bool = True
-    ) -> Predicate:
+    def _comparison(self, op: str, left: exp.Expression, right: exp.Expression, *, pads: bool = True) -> Predicate:
         """`pads`: a CHAR(n) is compared as one."""
         a, b = self._operand(left), self._operand(right)
         if isinstance(a, Column) and isinstance(b, Column):
-            zoned = _is_local(a.type) != _is_local(b.type)  # depends on the session's time zone
-            found = f"{format_type(a.type)} and {format_type(b.type)}"
-            if common_type(a.type, b.type) is None:
-                raise self._error(node, "columns of these types cannot be compared", found=found)
-            if pads and None not in (lengths := {self._char_length(a), self._char_length(b)}) and len(lengths) > 1:
-                found = " and ".join(f"CHAR({length})" for length in sorted(lengths))
-                raise Unsupported("columns of different lengths are not compared here", where=self._place(node), found=found)
-            if zoned and self.zone is not timezone.utc:
-                what = "columns of these types are compared here in time zone UTC only"
-                raise Unsupported(what, where=self._place(node), found=f"{found} in {self.zone}")
+            zoned = _is_local(a.type) != _is_local(b.type) and self.zone is not timezone.utc  # depends on the session's time zone
+            lengths = {self._char_length(a), self._char_length(b)} if pads else {None}
+            if zoned or common_type(a.type, b.type) is None or (None not in lengths and len(lengths) > 1):
+                raise _Beyond
             return Compare(op, a, b)
         if isinstance(a, Column):
-            return self._tried(node, lambda: self._compare(op, a, b, pads))
-        if isinstance(b, Column):
-            return self._tried(node, lambda: self._compare(_MIRRORED[op], b, a, pads))
-        return self._folded(node, lambda: fold(op, a, b))
+            return self._compare(op, a, b, pads)
+        return self._compare(_MIRRORED[op], b, a, pads) if isinstance(b, Column) else fold(op, a, b)
 
     def _compare(self, op: str, column: Column, value: object, pads: bool) -> Predicate:
         length = self._char_length(column) if pads and isinstance(value, str) else None
@@ -147,178 +145,177 @@ class _Binder:
 
     def _char_length(self, column: Column) -> int | None:
         """The length of a column of CHAR(n). Fields of structs have none to Spark."""
-        return char_length(self.schema.field(column.path[0])) if len(column.path) == 1 else None
+        return char_length(self.scope.found(column.path)[0][0].known.declared) if len(column.path) == 1 else None
 
     def _null_safe(self, node: exp.Expression) -> Predicate:
-        left, right = self._two(node)
+        left, right = _parts(node, "this", "expression")
         nulls = [self._null_test(self._operand(side)) for side in (left, right)]
-        return or_(Is(self._comparison(node, "=", left, right), True), and_(*nulls))
+        return or_(Is(self._comparison("=", left, right), True), and_(*nulls))
 
     def _null_test(self, operand: object) -> Predicate:
         return IsNull(operand) if isinstance(operand, Column) else Constant(operand is None)
 
     def _is(self, node: exp.Is) -> Predicate:
-        child, wanted = self._two(node)
+        child, wanted = _parts(node, "this", "expression")
         if not isinstance(wanted, exp.Null | exp.Boolean):
-            raise self._unsupported(node)
-        child, value = child.unnest(), self._literal(wanted)
-        if value is None and self._is_operand(child):
+            raise _Beyond
+        child, value = _plain(child), self._literal(wanted)
+        if value is None and isinstance(child, _OPERANDS):
             return self._null_test(self._operand(child))
         return Is(self.predicate(child), value)
 
     def _in(self, node: exp.In) -> Predicate:
-        self._check(node, "this", "expressions")
-        operand, values = self._operand(node.this), [self._value(value) for value in node.expressions]
+        operand, listed = _parts(node, "this", "expressions")
+        operand, values = self._operand(operand), [self._value(value) for value in listed or ()]
         if not values:
-            raise self._unsupported(node)
-        if isinstance(operand, Column):
-            length = self._char_length(operand)
-            if length is not None and all(isinstance(value, str) for value in values):
-                values = [value[:length].ljust(length) for value in values if not value[length:].strip(" ")]
-                if not values:
-                    return never(operand)
-            return self._tried(node, lambda: is_in(operand, values, self.zone))
-        return self._folded(node, lambda: or_(*(fold("=", operand, value) for value in values)))
-
-    def _between(self, node: exp.Between) -> Predicate:
-        self._check(node, "this", "low", "high")
-        low, high = node.args.get("low"), node.args.get("high")
-        parts = ((">=", low), ("<=", high))
-        return and_(*(self._comparison(node, op, node.this, side, pads=False) for op, side in parts))  # as Spark does
+            raise _Beyond
+        if not isinstance(operand, Column):
+            return or_(*(fold("=", operand, value) for value in values))
+        length = self._char_length(operand)
+        if length is not None and all(isinstance(value, str) for value in values):
+            values = [value[:length].ljust(length) for value in values if not value[length:].strip(" ")]
+            if not values:
+                return never(operand)
+        return is_in(operand, values, self.zone)
 
     def _like(self, node: exp.Like | exp.Escape) -> Predicate:
         escape = "\\"
         if isinstance(node, exp.Escape):
-            node, character = self._two(node)
+            node, character = _parts(node, "this", "expression")
             escape = self._value(character)
-            if not isinstance(node, exp.Like) or not isinstance(escape, str) or len(escape) != 1:
-                raise self._error(character, "ESCAPE takes one character", found=spelled(character))
-        self._check(node, "this", "expression", "negate")
-        column, pattern = self._operand(node.this), self._value(node.expression)
+        if not isinstance(node, exp.Like) or not isinstance(escape, str) or len(escape) != 1:
+            raise _Beyond
+        left, right, negated = _parts(node, "this", "expression", "negate")
+        column, pattern = self._operand(left), self._value(right)
         if not isinstance(column, Column) or not isinstance(pattern, str | None):
-            raise self._unsupported(node)
-        found = self._tried(node, lambda: like(column, pattern, escape))
-        return not_(found) if node.args.get("negate") else found
+            raise _Beyond
+        found = like(column, pattern, escape)
+        return not_(found) if negated else found
 
     # --- columns and literals ---
 
-    def _is_operand(self, node: exp.Expression) -> bool:
-        return isinstance(node.unnest(), _OPERANDS)
-
     def _operand(self, node: exp.Expression) -> object:
         """A Column or the value of a literal."""
-        node = node.unnest()
+        node = _plain(node)
         return self._column(node) if isinstance(node, exp.Column | exp.Dot) else self._literal(node)
 
     def _value(self, node: exp.Expression) -> object:
         value = self._operand(node)
         if isinstance(value, Column):
-            raise self._error(node, "a column is not allowed here", expected="a literal", found=spelled(node))
+            raise _Beyond
         return value
 
     def _literal(self, node: exp.Expression) -> object:
-        node = node.unnest()
+        node = _plain(node)
         match node:
             case exp.Null():
+                _parts(node)
                 return None
-            case exp.Boolean():
-                return bool(node.this)
-            case exp.Literal() | exp.RawString():
-                if isinstance(node, exp.RawString) or node.is_string:
-                    return node.this
-                return self._tried(node, lambda: number(node.this))
+            case exp.Boolean() | exp.RawString():
+                return _parts(node, "this")[0]
+            case exp.Literal():
+                value, is_text = _parts(node, "this", "is_string")
+                return value if is_text else number(value)
             case exp.HexString():
-                return self._tried(node, lambda: bytes.fromhex("0" * (len(node.this) % 2) + node.this))
-            case exp.Concat() if all(isinstance(part, exp.Literal) and part.is_string for part in node.expressions):
-                return "".join(part.this for part in node.expressions)  # 'a' 'b' is one literal to Spark
-            case exp.Neg(this=exp.Cast(this=exp.Literal(is_string=False)) as cast):  # -128Y: 128 is no TINYINT
-                self._check(cast, "this", "to", "safe", "requires_string")
-                return self._cast(cast, self._negated(node, self._literal(cast.this)))
+                (digits,) = _parts(node, "this")
+                return bytes.fromhex("0" * (len(digits) % 2) + digits)
+            case exp.Concat():  # 'a' 'b' is one literal to Spark
+                texts = [self._literal(part) for part in _parts(node, "expressions")[0]]
+                if not all(isinstance(text, str) for text in texts):
+                    raise _Beyond
+                return "".join(texts)
             case exp.Neg():
-                return self._negated(node, self._literal(self._one(node)))
+                inner = _parts(node, "this")[0]
+                if isinstance(inner, exp.Cast):  # -128Y: 128 is no TINYINT
+                    return self._cast(inner, _negated)
+                return _negated(self._literal(inner))
             case exp.Cast():  # also DATE '...', 1L and TryCast, which is how sqlglot reads Spark's CAST
-                self._check(node, "this", "to", "safe", "requires_string")
-                return self._cast(node, self._literal(node.this))
-        raise self._unsupported(node)
+                return self._cast(node)
+            case exp.Anonymous():
+                return self._called(node)
+        raise _Beyond
 
-    def _negated(self, node: exp.Expression, value: object) -> object:
-        if type(value) not in (int, float, Decimal):
-            raise self._error(node, "only a number has a sign", found=show(value))
-        return value.copy_negate() if isinstance(value, Decimal) else -value
+    def _cast(self, node: exp.Cast, made: Callable[[object], object] = lambda value: value) -> object:
+        """A literal as a value of another type. `made`: of the literal, before it is cast."""
+        given, kind, _ = _parts(node, "this", "to", "safe")
+        return self._converted(made(self._literal(given)), kind)
 
-    def _cast(self, node: exp.Cast, value: object) -> object:
-        try:
-            kind = type_of(node.to)
-        except InvalidSchema as error:
-            raise self._error(node, "unknown type", expected=error.expected, found=spelled(node.args.get("to"))) from error
-        return self._tried(node, lambda: cast(value, kind, self.zone))
+    def _converted(self, value: object, kind: exp.DataType) -> object:
+        if value is None:  # it would lose its type, which decides what is compared
+            raise _Beyond
+        return cast(value, type_of(kind), self.zone)
+
+    def _called(self, node: exp.Anonymous) -> object:
+        """`+1`, and calls that are casts, such as double('NaN')."""
+        name, arguments = _parts(node, "this", "expressions")
+        if len(arguments) != 1:
+            raise _Beyond
+        value = self._literal(arguments[0])
+        if name.lower() == "positive":
+            return _negated(_negated(value))
+        if name.lower() not in CALLED_AS_CASTS:
+            raise _Beyond
+        return self._converted(value, exp.DataType.build(name, dialect="spark"))
 
     def _column(self, node: exp.Column | exp.Dot) -> Column:
-        self._check(node, "this", "table", "db", "catalog", "expression")
-        names = [part.name for part in node.parts if isinstance(part, exp.Identifier)]
-        if len(names) != len(node.parts):
-            raise self._unsupported(node)
-        for length in range(len(names) - 1, 0, -1):  # the name of the table comes before a column that is a struct
-            if ".".join(names[:length]).lower() in self.names and names[length].lower() in self.columns:
-                names = names[length:]
-                break
-        path, fields, kind = [], list(self.schema), None
-        for name in names:
-            field = self._field(node, name, fields, path)
-            path, kind = [*path, field.name], types.canonical(field.type, field.name)
-            fields = list(kind) if pa.types.is_struct(kind) else []
+        parts = _names(node)
+        found = self.scope.found(parts)
+        if len(found) != 1:
+            raise _Beyond
+        column, used = found[0]
+        path, kind = [column.name], column.type
+        for name in parts[used:]:
+            same = [one for one in kind if one.name.lower() == name.lower()] if pa.types.is_struct(kind) else []
+            if len(same) != 1:
+                raise _Beyond
+            path, kind = [*path, same[0].name], same[0].type
         return Column(tuple(path), kind)
 
-    def _field(self, node: exp.Expression, name: str, fields: list[pa.Field], path: list[str]) -> pa.Field:
-        known = {field.name.lower(): field for field in fields}
-        if name.lower() in known:
-            return known[name.lower()]
-        what = f"{'.'.join(path)} has no field {name}" if path else f"unknown column {name}"
-        if not known:
-            raise self._error(node, what, cure="only a STRUCT has fields" if path else "")
-        names = [field.name for field in fields]
-        shown = ", ".join(names[:_COLUMNS_SHOWN_MAX]) + (", ..." if len(names) > _COLUMNS_SHOWN_MAX else "")
-        nearest = difflib.get_close_matches(name.lower(), known, 1)
-        cure = f"did you mean {known[nearest[0]].name}?" if nearest else "text is written in 'quotes'"
-        raise self._error(node, what, expected=f"one of {shown}", cure=cure)
 
-    # --- what may not be ignored ---
+def _names(node: exp.Expression) -> list[str]:
+    """The names of a dotted name."""
+    match node:
+        case exp.Dot():
+            before, last = _parts(node, "this", "expression")
+            return [*_names(before), *_names(last)]
+        case exp.Column():
+            catalog, database, table, name = _parts(node, "catalog", "db", "table", "this")
+            return [one for part in (catalog, database, table, name) if part for one in _names(part)]
+        case exp.Identifier():
+            return [_parts(node, "this")[0]]
+    raise _Beyond
 
-    def _check(self, node: exp.Expression, *known: str) -> None:
-        if any(value and name not in known for name, value in node.args.items()):
-            raise self._unsupported(node)
 
-    def _one(self, node: exp.Expression) -> exp.Expression:
-        self._check(node, "this")
-        return node.this
+def _plain(node: exp.Expression) -> exp.Expression:
+    """Without parentheses around it."""
+    while isinstance(node, exp.Paren):
+        (node,) = _parts(node, "this")
+    return node
 
-    def _two(self, node: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
-        self._check(node, "this", "expression")
-        return node.this, node.expression
 
-    def _tried(self, node: exp.Expression, read: Callable[[], object]) -> object:
-        try:
-            return read()
-        except (ValueError, OverflowError) as error:
-            raise self._error(node, str(error)) from error
+def _chain(node: exp.And | exp.Or) -> list[exp.Expression]:
+    """The operands of a chain of one operator, such as `a AND b AND c`, in the order of the text."""
+    found, waiting = [], [node]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is type(node):
+            waiting += reversed(_parts(one, "this", "expression"))
+        else:
+            found.append(one)
+    return found
 
-    def _folded(self, node: exp.Expression, read: Callable[[], Predicate]) -> Predicate:
-        """A comparison of literals; those of different types are not compared here."""
-        try:
-            return read()
-        except ValueError as error:
-            raise Unsupported(str(error), where=self._place(node), expected=SUPPORTED) from error
 
-    def _unsupported(self, node: exp.Expression) -> Unsupported:
-        what = "this is not supported in a predicate"
-        return Unsupported(what, where=self._place(node), expected=SUPPORTED, found=spelled(node))
+def _parts(node: exp.Expression, *known: str) -> tuple:
+    """These arguments of a node, which has no others."""
+    if any(name not in known for name, _ in said(node)):
+        raise _Beyond
+    return tuple(peek(node, name) for name in known)
 
-    def _error(self, node: exp.Expression, what: str, **named: object) -> InvalidQuery:
-        return InvalidQuery(what, where=self._place(node), **named)
 
-    def _place(self, node: exp.Expression) -> str:
-        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        return f"character {min(starts) + 1} of {_shown(self.text)}" if starts else _shown(self.text)
+def _negated(value: object) -> object:
+    if type(value) not in (int, float, Decimal):
+        raise _Beyond
+    return value.copy_negate() if isinstance(value, Decimal) else -value
 
 
 def _is_local(kind: pa.DataType) -> bool:

@@ -130,9 +130,13 @@ def _advice(kind: pa.DataType) -> str:
 
 
 def _unified(kind: pa.DataType, values: Sequence[object], zone: tzinfo) -> Sequence[object]:
-    """Converts the literals of an IN list to Spark's common type, if single comparisons would give another result."""
+    """Converts the literals of an IN list to Spark's common type, if single comparisons would give another result. Raises
+    ValueError if that type depends on the order of the literals."""
     types = {type(value) for value in values}
-    if is_exact(kind) and (float in types or (str in types and (Decimal in types or pa.types.is_decimal(kind)))):
+    decimals = Decimal in types or any(type(value) is int and not -(1 << 63) <= value < 1 << 63 for value in values)
+    if pa.types.is_integer(kind) and str in types and decimals and float not in types:
+        raise ValueError("a list of text and decimals is compared as DECIMAL or as DOUBLE")
+    if is_exact(kind) and (float in types or (str in types and pa.types.is_decimal(kind))):
         return [cast(value, pa.float64(), zone) for value in values]
     if pa.types.is_date(kind) and datetime in types:
         zones = {"UTC" if value.tzinfo else None for value in values if isinstance(value, datetime)}

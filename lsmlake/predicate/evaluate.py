@@ -10,7 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.predicate.order import common_type, literals, ordered
-from lsmlake.predicate.tree import And, Column, Compare, Computed, Constant, In, Is, IsNull, Like, Literal, Not, Or, Predicate
+from lsmlake.predicate.tree import (
+    And,
+    Column,
+    Compare,
+    Computed,
+    Constant,
+    In,
+    Is,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    and_,
+)
 
 _KERNELS = {
     "=": pc.equal,
@@ -32,10 +47,21 @@ def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarr
     `table` needs `predicate.columns`; a column with another layout or a narrower type is cast. O(rows x nodes). For a dictionary
     column only the distinct values are compared with literals.
     """
+    if isinstance(predicate, And) and (computed := [one for one in predicate.children if isinstance(one, Computed)]):
+        return _computed_last(predicate, computed, table)
     outcome = _outcome(predicate, table)
     if isinstance(outcome, pa.Scalar):
         return np.full(table.num_rows, outcome.as_py() is True)
     return outcome.fill_null(False).to_numpy(zero_copy_only=False).astype(bool, copy=False)
+
+
+def _computed_last(predicate: And, computed: list[Computed], table: pa.Table | pa.RecordBatch) -> np.ndarray:
+    """Gives the slower evaluators only rows that satisfy the rest of the conjunction."""
+    found = evaluate(and_(*(one for one in predicate.children if one not in computed)), table).copy()
+    if found.any():
+        kept = table.filter(pa.array(found))
+        found[found] = np.logical_and.reduce([evaluate(one, kept) for one in computed])
+    return found
 
 
 def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:

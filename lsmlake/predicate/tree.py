@@ -14,7 +14,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidQuery
 from lsmlake.predicate.order import literals
 
 
@@ -187,7 +186,3 @@ def columns_of(predicate: Predicate) -> Iterator[Column]:
         case And(children) | Or(children):
             for child in children:
                 yield from columns_of(child)
-
-
-class Unsupported(InvalidQuery):
-    """SQL that Spark may support but lsmlake does not evaluate; a runtime that filters itself can continue without it."""

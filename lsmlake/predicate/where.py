@@ -1,12 +1,14 @@
-"""The argument `where` of a verb as a predicate: what a condition of Spark SQL can say of a row."""
+"""The argument `where` of a verb as a predicate.
+
+A text that is a predicate needs the parser only, which is loaded with the first text, and its rows no DuckDB. The dialect judges
+all others, and is loaded for them: it alone says what is wrong with a text. It takes what `binding` takes, with the same rows.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from lsmlake.predicate import Predicate
-from lsmlake.predicate.parse import parse
-from lsmlake.predicate.tree import Unsupported
+from lsmlake.predicate.tree import Predicate
 
 
 def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | None) -> Predicate | None:
@@ -24,9 +26,25 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | No
     """
     if where is None:
         return None
-    try:
-        return parse(where, columns, zone=zone)
-    except Unsupported:
-        from lsmlake.predicate.computed import computed  # loads sqlglot
+    from lsmlake.predicate.binding import bound_text  # loads sqlglot
 
-        return computed(where, columns, zone, now)
+    text, node, whole = bound_text(where, columns, zone)
+    if whole is not None:
+        return whole
+    from lsmlake.predicate.condition import predicate_from  # loads the dialect
+
+    with text.reading(node):
+        return predicate_from(node, text, columns, zone, now)
+
+
+def known_of(where: str, columns: pa.Schema, zone: str, now: str | None) -> tuple[Predicate | None, str | None]:
+    """What predicates can say of the rows that satisfy a condition, for an engine that evaluates the text itself, and why that is
+    not all of it; None if it is. Raises InvalidQuery for a text that every engine refuses."""
+    from lsmlake.predicate.binding import bound_text
+
+    text, node, whole = bound_text(where, columns, zone)
+    if whole is not None:
+        return whole, None
+    from lsmlake.predicate.condition import known_from
+
+    return known_from(node, text, columns, zone, now)

@@ -22,7 +22,7 @@ from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.predicate.computed import predicate_from
+from lsmlake.predicate.condition import predicate_from
 from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of

@@ -14,12 +14,11 @@ from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.interval_rows import stored
 from lsmlake.dialect.query import Query, QueryTranslator, run_sql
 from lsmlake.dialect.reading import nodes, peek
+from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
-from lsmlake.errors import InvalidQuery
-from lsmlake.predicate import Predicate
-from lsmlake.predicate.binding import from_sqlglot
+from lsmlake.predicate.binding import implied
 from lsmlake.predicate.tree import and_
 from lsmlake.read.in_duckdb import relation
 from lsmlake.read.limit import limited
@@ -50,7 +49,7 @@ def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Pre
 def planned(uses: Iterable[TableUse], node: exp.Expression, text: Text, catalog: Catalog) -> tuple[Plan | pa.Table, ...]:
     """The plans of the tables that a statement reads."""
     names, zone = _names(node), catalog.lake.runtime.zone
-    return tuple(_planned(use, catalog, text, zone, names if use.within is None else _names(use.within)) for use in uses)
+    return tuple(_planned(use, catalog, zone, names if use.within is None else _names(use.within)) for use in uses)
 
 
 def run(prepared: Prepared) -> pa.Table:
@@ -113,12 +112,13 @@ def _names(node: exp.Expression) -> set[str] | None:
     return found
 
 
-def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[str] | None) -> Plan | pa.Table:
+def _planned(use: TableUse, catalog: Catalog, zone: str, names: set[str] | None) -> Plan | pa.Table:
     found = catalog.rows(use.node)
     if not isinstance(found, Version):
         return found
     schema = found.schema
-    predicates = [one for condition in use.conditions if (one := _predicate(condition, schema.typed_columns, text, zone))]
+    scope = Scope.of(schema.typed_columns) if use.conditions else None
+    predicates = [one for condition in use.conditions if (one := implied(condition, scope, zone)) is not None]
     everything = names is None or use.renamed
     columns = None if everything else [name for name in schema.columns.names if name.lower() in names]
     if columns == []:
@@ -126,11 +126,3 @@ def _planned(use: TableUse, catalog: Catalog, text: Text, zone: str, names: set[
     with found.unless_expired():
         made = plan(found, and_(*predicates) if predicates else None, columns)
     return made if use.limit is None or use.conditions else limited(made, use.limit)
-
-
-def _predicate(condition: exp.Expression, schema: pa.Schema, text: Text, zone: str) -> Predicate | None:
-    """A condition as a predicate that prunes files; None if it is beyond predicates."""
-    try:
-        return from_sqlglot(condition, schema, text.text, zone=zone)
-    except InvalidQuery:
-        return None

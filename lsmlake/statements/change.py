@@ -13,10 +13,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
-from lsmlake.dialect.table_use import conditions
-from lsmlake.errors import InvalidQuery
-from lsmlake.predicate import Predicate, and_
-from lsmlake.predicate.binding import from_sqlglot
+from lsmlake.predicate import Predicate
+from lsmlake.predicate.binding import bound, implied
 from lsmlake.read.plan import plan
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport
@@ -26,7 +24,6 @@ from lsmlake.statements.delete import delete
 from lsmlake.statements.explained import change_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
-from lsmlake.statements.part import ExpressionPart
 from lsmlake.statements.statement import TARGET, ExpressionReader, Statement
 from lsmlake.statements.update import update
 from lsmlake.tables.version import Version
@@ -61,10 +58,10 @@ class CheckedChange:
         parts = assigned(statement, clause, version.schema, None)
         scope = statement.alone(columns, TARGET)
         condition = None if where is None else condition_from(reader.translator(where.text, scope), where.node, zone)
-        predicate = None if where is None else predicate_of(where, columns, statement.target, zone)
+        predicate = None if where is None else bound(where.node, scope, zone)
         joins = (where is not None and predicate is None) or statement.has_query(parts.values())
         if joins and predicate is None and where is not None:
-            predicate = known_of(where, statement, columns, zone)
+            predicate = implied(where.node, scope, zone)
         if joins and condition is None:
             condition = condition_from(reader.translator(next(iter(parts.values())).text, scope), exp.true(), zone)
         scope = scope if joins else statement.alone(columns)
@@ -91,21 +88,6 @@ class CheckedChange:
         with self.reader.loading() as load, Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes) as join:
             join.state(made, load)
             return merge(version, join, self.isolation)
-
-
-def predicate_of(part: ExpressionPart, columns: pa.Schema, names: tuple[str, ...], zone: str) -> Predicate | None:
-    """A condition as a predicate; None if it is beyond predicates. `names`: what can stand before a column."""
-    try:
-        return from_sqlglot(part.node, columns, part.text.text, zone=zone, names=names)
-    except InvalidQuery:
-        return None
-
-
-def known_of(where: ExpressionPart, statement: Statement, columns: pa.Schema, zone: str) -> Predicate | None:
-    """The predicates among the parts of a condition that all must be true; None if there are none."""
-    parts = conditions(where.node, statement.alone(columns))
-    found = [one for part in parts if (one := predicate_of(ExpressionPart(part, where.text), columns, (), zone)) is not None]
-    return and_(*found) if found else None
 
 
 def explained(statement: Statement, version: Version, zone: str, name: str, mode: str) -> Iterator[str]:

@@ -23,10 +23,10 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _PREFIXED = re.compile(r"(?:UTC|GMT|UT)([+-].+)")
 _SPECIAL = re.compile(r"[+-]?(inf|infinity)|nan", re.IGNORECASE)
 _DATE = "(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2})(?:[ T]TAIL)?)?)?"
-_TIME = r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]*))?)?)?"
+_TIME = r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]*))?ZONE)?)?"
 _ZONE = r"\s*(?P<zone>Z|UTC|GMT|[+-][0-9]{1,2}(?::[0-9]{2})?|[A-Za-z_]+/[A-Za-z_/+-]+)?"
 _DATE_FORMAT = re.compile(_DATE.replace("TAIL", ".*"), re.DOTALL)  # Spark's dates may be followed by anything
-_TIMESTAMP_FORMAT = re.compile(_DATE.replace("TAIL", _TIME + _ZONE))
+_TIMESTAMP_FORMAT = re.compile(_DATE.replace("TAIL", _TIME.replace("ZONE", _ZONE)))
 _BOOLEANS = {**dict.fromkeys(("true", "t", "yes", "y", "1"), True), **dict.fromkeys(("false", "f", "no", "n", "0"), False)}
 _BLANKS = "".join(map(chr, range(33))) + "\x7f"
 _WIDE = Context(prec=100)
@@ -42,6 +42,11 @@ def cast(value: object, kind: pa.DataType, zone: tzinfo) -> object:
             trimmed = isinstance(value, str) and convert not in (_text, _bytes)
             return convert(value.strip(_BLANKS) if trimmed else value, kind, zone)
     raise ValueError(f"there are no literals of type {format_type(kind)}")
+
+
+def is_usual_time(text: str, kind: pa.DataType) -> bool:
+    """Whether a text has the form of a DATE or TIMESTAMP that `cast` knows, so that what it refuses does not exist."""
+    return (_DATE_FORMAT if pa.types.is_date(kind) else _TIMESTAMP_FORMAT).fullmatch(text.strip(_BLANKS)) is not None
 
 
 def number(text: str) -> int | float | Decimal:

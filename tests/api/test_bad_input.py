@@ -427,7 +427,8 @@ BAD_SCANS = {
     "a mode that is none": ({"mode": "stale"}, ["'stale'", "'fresh'"]),
     "a predicate on no column": ({"where": "nope = 1"}, ["nope"]),
     "a predicate that is no SQL": ({"where": "k ="}, ["SQL"]),
-    "a predicate of another type": ({"where": "s > 5"}, ["STRING"]),
+    "a text that is no number": ({"where": "s > 5"}, ["is not an integer", "try_cast"]),
+    "a literal that is no number": ({"where": "k > 'five'"}, ["character 5", "'five' cannot be cast to BIGINT"]),
     "a subquery": ({"where": "k IN (SELECT 1)"}, ["not supported"]),
 }
 

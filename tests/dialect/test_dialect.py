@@ -100,7 +100,7 @@ def values(connection, made: dict[str, Typed]) -> dict[str, str]:
         ("i; i", ["exactly one"]),
         ("interval 1 day", ["INTERVAL"]),
         ("st.nope", ["no field nope", "Inner"]),
-        ("i > 'a' or nullif(1)", ["number of arguments"]),
+        ("i > 1 or nullif(1)", ["number of arguments"]),
     ],
 )
 def test_what_has_no_equal_translation_is_refused_with_its_place(expression: str, words: list[str]):

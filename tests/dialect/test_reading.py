@@ -52,7 +52,7 @@ def _set(node: exp.Expression, key: str) -> bool:
 def test_an_argument_that_nobody_reads_is_refused(text: str, lake: lsmlake.Lake, monkeypatch):
     """Each argument that a class of the parser has, and one that a later release may add, is set in a node of the statement: the
     statement is refused, and nothing has changed."""
-    parsed = Text._parsed
+    parsed = Text.parsed
     places: dict[tuple[type, str], int] = {}
     for number, node in enumerate(parsed(Text(text)).walk()):
         for key in (*type(node).arg_types, "of_a_later_release"):
@@ -70,7 +70,7 @@ def test_an_argument_that_nobody_reads_is_refused(text: str, lake: lsmlake.Lake,
                     list(tree.walk())[number].set(key, made)  # noqa: B023
                 return tree
 
-            monkeypatch.setattr(Text, "_parsed", surprised)
+            monkeypatch.setattr(Text, "parsed", surprised)
             with pytest.raises(LakeError):
                 lake.sql(text)
     assert _state(lake) == before
@@ -85,7 +85,7 @@ def _state(lake: lsmlake.Lake) -> tuple:
 def test_a_translator_that_forgets_an_argument_is_found(text: str, lake: lsmlake.Lake, monkeypatch):
     """As long as an argument is not noted as read, the statement that sets it is refused."""
     made: set[tuple[type, str]] = set()
-    for node in Text(text)._parsed().walk():
+    for node in Text(text).parsed().walk():
         made.update((type(node), key) for key in node.args if _set(node, key) and key not in reading.SAME.get(type(node), ()))
     _fresh(lake)
     lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})

@@ -11,7 +11,7 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.predicate.parse import parse
+from lsmlake.predicate.where import predicate_of
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import FILE, MERGED, PLACE, POSITION, PlacedRows, by_file, matched, rows_at
 
@@ -41,7 +41,7 @@ def in_order(rows: pa.Table) -> list[dict[str, object]]:
 def test_rows_with_places_are_those_of_a_scan(kind: str, where: str | None):
     table = filled(kind)
     version = table.version
-    predicate = None if where is None else parse(where, version.schema.typed_columns)
+    predicate = predicate_of(where, version.schema.typed_columns, "UTC", None)
     placed = PlacedRows(plan(version, predicate, COLUMNS))
     found = pa.concat_tables(placed.read())
     assert in_order(found.select(COLUMNS)) == in_order(table.scan(where=where, columns=list(COLUMNS)).to_arrow())
@@ -60,7 +60,7 @@ def test_the_matched_rows_of_an_append_only_table_are_those_of_a_scan():
     table = filled("append")
     version = table.version
     for where, rows in [(None, 108), ("v = 3", None), ("id < 0", 0)]:
-        found = matched(plan(version, None if where is None else parse(where, version.schema.typed_columns)))
+        found = matched(plan(version, predicate_of(where, version.schema.typed_columns, "UTC", None)))
         tables = [rows for one in found for rows in rows_at(version, one, COLUMNS)]
         expected = table.scan(where=where, columns=list(COLUMNS)).to_arrow()
         assert in_order(pa.concat_tables([expected.slice(0, 0), *tables])) == in_order(expected)

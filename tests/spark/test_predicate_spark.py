@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lsmlake.predicate import evaluate
-from lsmlake.predicate.parse import parse
+from lsmlake.predicate.where import predicate_of
 from lsmlake.types.type_text import format_columns
 
 pytestmark = pytest.mark.spark
@@ -102,7 +102,7 @@ def frame(spark):
 def test_the_same_rows_as_spark(frame, line):
     for text in (part.strip() for part in line.split(" | ")):
         expected = sorted(row.id for row in frame.filter(text).select("id").collect())
-        mask = evaluate(parse(text, SCHEMA), rows())
+        mask = evaluate(predicate_of(text, SCHEMA, "UTC", None), rows())
         assert rows().filter(pa.array(mask)).column("id").to_pylist() == expected, text
 
 
@@ -112,7 +112,7 @@ def test_times_without_zone_are_read_in_the_session_time_zone(spark, frame):
     try:
         for text in texts:
             expected = sorted(row.id for row in frame.filter(text).select("id").collect())
-            mask = evaluate(parse(text, SCHEMA, zone="Europe/Berlin"), rows())
+            mask = evaluate(predicate_of(text, SCHEMA, "Europe/Berlin", None), rows())
             assert rows().filter(pa.array(mask)).column("id").to_pylist() == expected, text
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

@@ -419,6 +419,24 @@ def test_a_condition_only_spark_understands_is_left_to_it(spark, spark_lake, mix
         table.scan(where=condition).to_arrow()
 
 
+@pytest.mark.connect(short="classic")
+def test_the_parts_of_a_condition_that_lsmlake_knows_prune_files(spark, spark_lake):
+    table = _small(spark_lake, spark)
+    table.upsert(spark.range(5, 9).selectExpr("id", "id AS v"), compact=False)
+    for unknown, reason in (("v % 2 = 1", "time zone"), ("soundex(string(v)) IS NOT NULL AND v % 2 = 1", "soundex")):
+        scan = table.scan(where=f"id = 7 AND {unknown}", columns=["id"])
+        (pruning,) = (line for line in scan.explain().splitlines() if line.startswith("pruning"))
+        assert pruning.startswith("pruning   by a part: only Spark applies this filter. ")
+        assert reason in pruning
+        assert scan._plan(runtime_filters=True)[0].files == 1
+        last = table.scan(where=f"id < 8 AND {unknown}", columns=["v"], limit=4, order_by_key="desc")
+        one = table.scan(where=f"id < 8 AND v = 3 AND {unknown}", columns=["id"], limit=1)
+        for strategy in STRATEGIES:
+            same(scan.to_spark(strategy), [(7,)])
+            same(last.to_spark(strategy), [(1,), (3,), (5,), (7,)])
+            same(one.to_spark(strategy), [(3,)])
+
+
 @pytest.mark.connect
 def test_timestamps_in_a_condition_are_in_the_zone_of_the_session(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, ts TIMESTAMP", primary_key=["id"])

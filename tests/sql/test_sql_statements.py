@@ -233,7 +233,7 @@ REFUSED = {
     "USE nowhere": "no database 'nowhere'",
     "ANALYZE TABLE d.orders COMPUTE STATISTICS": "write CALL analyze",
     "ALTER TABLE d.orders DROP COLUMN id": "key",
-    "": "one statement",
+    "": "the text is empty",
 }
 
 

@@ -17,6 +17,7 @@ from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
 from lsmlake.errors import InvalidData
 from lsmlake.predicate import Predicate
+from lsmlake.predicate.binding import bound, implied
 from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.statements import by_key, by_position
@@ -29,7 +30,6 @@ from lsmlake.spark.statements.target import SparkTarget
 from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import check_clauses, equal_columns
-from lsmlake.statements.change import known_of, predicate_of
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.delete import delete
 from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement
@@ -88,10 +88,11 @@ def _known(
     runtime: Runtime, where: ExpressionPart, text: str, statement: Statement, columns: pa.Schema
 ) -> tuple[Predicate | None, bool]:
     """What lsmlake knows of the rows for which a condition is true, and whether that is the whole condition."""
-    predicate = predicate_of(where, columns, statement.target, runtime.zone)
+    scope = statement.alone(columns)
+    predicate = bound(where.node, scope, runtime.zone)
     decides = predicate is not None
     if predicate is None:
-        predicate = known_of(where, statement, columns, runtime.zone)
+        predicate = implied(where.node, scope, runtime.zone)
     if predicate is None:
         return None, False
     types = tuple(columns.field(name).type for name in predicate.columns)

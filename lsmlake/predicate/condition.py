@@ -1,0 +1,39 @@
+"""Parsed conditions as predicates: what these cannot say is evaluated by DuckDB, as in a statement."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.evaluate import Condition, condition_sql
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.text import Text, Unsupported
+from lsmlake.predicate.binding import bound, implied
+from lsmlake.predicate.tree import Column, Computed, Predicate, and_
+from lsmlake.types import types
+
+
+def predicate_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> Predicate:
+    """A condition as a predicate. The predicates among its parts choose the files to read. Arguments and errors as of
+    `where.predicate_of`."""
+    scope = Scope.of(columns)
+    sql = condition_sql(Translator.at(text, scope, now), node)
+    if (whole := bound(node, scope, zone)) is not None:
+        return whole
+    condition, known = Condition.of(sql, node, scope, zone), implied(node, scope, zone)
+    reads = tuple(Column((name,), types.canonical(columns.field(name).type, name)) for name in condition.needs)
+    return and_(*([] if known is None else [known]), Computed(condition, reads))
+
+
+def known_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> tuple[Predicate | None, str]:
+    """Implements `where.known_of` for a condition that is no predicate."""
+    scope = Scope.of(columns)
+    try:
+        with text.reading(node):
+            condition_sql(Translator.at(text, scope, now), node)
+    except Unsupported as refusal:
+        reason = str(refusal)
+    else:
+        reason = f"it is more than the comparisons that lsmlake makes in time zone {zone}"
+    return implied(node, scope, zone), reason
