@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from lsmlake.dialect.char_padding import padded, padded_list
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.draws import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, common
 from lsmlake.types.intervals import is_calendar
@@ -46,18 +45,11 @@ def compared(context: Context, node: exp.Binary, *, pads: bool = True) -> Typed:
 def between(context: Context, node: exp.Between) -> Typed:
     """`value BETWEEN low AND high`."""
     low, high = node.args.get("low"), node.args.get("high")
-    _once(context, node.this)
     parts = [  # Spark pads no CHAR(n) here
         compared(context, exp.GTE(this=node.this, expression=low), pads=False),
         compared(context, exp.LTE(this=node.this, expression=high), pads=False),
     ]
     return Typed(f"({parts[0].sql} AND {parts[1].sql})", BOOLEAN)
-
-
-def _once(context: Context, node: exp.Expression) -> None:
-    """Refuses a drawn value where the translation would draw it twice."""
-    if is_drawn(context.typed(node).sql):
-        context.text.refuse(node, "a value that is drawn each time cannot stand here", cure="compute it in a subquery")
 
 
 def member(context: Context, node: exp.In, negated: bool = False) -> Typed:

@@ -64,6 +64,59 @@ def check(lake: lsmlake.Lake, table: lsmlake.Table) -> None:
     assert table.version.number == before
 
 
+DRAWS = [
+    "UPDATE d.x SET u = uuid(), r = rand(), n = nullif(CAST(rand() * 2 AS INT), 0)",
+    "WITH w AS (SELECT max(id) AS m FROM d.s) UPDATE d.x SET u = uuid(), r = rand() WHERE id < (SELECT m FROM w) + 1000",
+    """MERGE INTO d.x USING (SELECT id FROM range(150)) s ON x.id = s.id
+       WHEN MATCHED THEN UPDATE SET u = concat('u', uuid()), r = randn()
+       WHEN NOT MATCHED THEN INSERT (id, u, r) VALUES (s.id, uuid(), rand())""",
+]
+"""Statements that give each row values of its own."""
+CHOOSES = [
+    "DELETE FROM d.x WHERE id IN (SELECT id FROM d.random)",
+    "UPDATE d.x SET r = 1 WHERE EXISTS (SELECT 1 FROM d.more)",
+    "WITH w AS (SELECT 1 AS id WHERE rand() < 2) DELETE FROM d.x WHERE id IN (SELECT id FROM w)",
+    "WITH v AS (SELECT id FROM d.more), w AS (SELECT * FROM v) DELETE FROM d.x WHERE id IN (SELECT id FROM w)",
+    "MERGE INTO d.x USING d.s AS s ON x.id = s.id AND s.id IN (SELECT id FROM d.more) WHEN MATCHED THEN DELETE",
+    "MERGE INTO d.x USING d.s AS s ON x.id = s.id WHEN MATCHED AND s.id IN (SELECT id FROM d.random) THEN DELETE",
+]
+"""Statements that draw which rows they change."""
+
+
+def check_draws(lake: lsmlake.Lake, key: str) -> None:
+    filled(lake)
+    lake.sql(f"CREATE TABLE d.x (id BIGINT NOT NULL, u STRING, r DOUBLE, n INT{key})")
+    lake.sql("INSERT INTO d.x SELECT id, 'x', 0.5D, 1 FROM range(100)")
+    lake.sql("CREATE VIEW d.random AS SELECT 1 AS id WHERE rand() < 2")
+    lake.sql("CREATE VIEW d.more AS SELECT * FROM d.random")
+    for text, count in zip(DRAWS, (100, 100, 150), strict=True):
+        assert lake.sql(text).to_arrow()["num_affected_rows"].to_pylist() == [count]
+        found = lake.table("d.x").to_arrow()
+        assert len(found) == len({*found["u"].to_pylist()}) == len({*found["r"].to_pylist()}) == count
+        assert {*found["n"].to_pylist()} == {None, 1}
+    before = lake.table("d.x").version.number
+    for text in CHOOSES:
+        with pytest.raises(InvalidQuery, match="rand cannot choose rows"):
+            lake.sql(text)
+        assert lake.table("d.x").version.number == before, text
+
+
+KEYS = pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"])
+
+
+@KEYS
+def test_values_of_changes_are_drawn_row_by_row_and_choose_no_rows(tmp_path, key):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    check_draws(lake, key)
+
+
+@pytest.mark.spark
+@KEYS
+def test_spark_draws_as_the_process_does(spark_lake, key):
+    check_draws(spark_lake, key)
+
+
 def test_what_a_change_does_not_obey_is_refused_by_name(tmp_path):
     lake = lsmlake.connect(tmp_path)
     lake.create_database("d")
