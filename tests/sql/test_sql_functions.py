@@ -96,6 +96,8 @@ def test_lists_and_structs_are_arguments(lake):
         ("SELECT array(1)[id] FROM d.t", ["outside of an array of 1"]),
         ("SELECT map(id, 1, 1, 2) FROM d.t", ["a key twice"]),
         ("SELECT sum(9223372036854775807 - id + 1) FROM d.t", []),
+        ("SELECT transform_keys(map('a', 1), (k, v) -> NULL)", ["key of a MAP"]),
+        ("SELECT id /* a note */ + u /* more */ - zz FROM d.t", ["unknown column zz"]),
     ],
 )
 def test_errors_of_values_are_in_words_of_sql(lake, query: str, words: list[str]):
