@@ -22,6 +22,7 @@ from lsmlake.api.types import (
     SparkStrategy,
 )
 from lsmlake.border import public, through
+from lsmlake.dialect.patient import PatientConnection
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need
@@ -302,6 +303,9 @@ class Scan(Readable):
             Corrupt: a file is damaged.
         """
         owner = duckdb_connection(connection)
+        return PatientConnection(owner).wait_for(lambda: self._in_duckdb(owner, verify))
+
+    def _in_duckdb(self, owner: DuckDBConnection, verify: bool) -> DuckDBRelation:
         plan = self._native_plan()
         where = None if plan is None or plan.predicate is None else condition(plan.predicate)
         if plan is None or (where is None and plan.predicate is not None):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from lsmlake.dialect.draws import is_drawn
+from lsmlake.dialect.drawn import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import STRING, text
 from lsmlake.types.sized_text import char_length

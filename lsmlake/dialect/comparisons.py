@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from lsmlake.dialect.char_padding import padded, padded_list
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.draws import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, common
 from lsmlake.types.intervals import is_calendar
@@ -46,7 +45,6 @@ def compared(context: Context, node: exp.Binary, *, pads: bool = True) -> Typed:
 def between(context: Context, node: exp.Between) -> Typed:
     """`value BETWEEN low AND high`."""
     low, high = node.args.get("low"), node.args.get("high")
-    _once(context, node.this)
     sides = exp.GTE(this=node.this, expression=low), exp.LTE(this=node.this, expression=high)
     parts = [compared(context, within(side, node), pads=False) for side in sides]  # Spark pads no CHAR(n) here
     return Typed(f"({parts[0].sql} AND {parts[1].sql})", BOOLEAN)
@@ -56,12 +54,6 @@ def within(made: exp.Expression, node: exp.Expression) -> exp.Expression:
     """A node that was made of parts of another one, in the place of that."""
     made.parent = node
     return made
-
-
-def _once(context: Context, node: exp.Expression) -> None:
-    """Refuses a drawn value where the translation would draw it twice."""
-    if is_drawn(context.typed(node).sql):
-        context.text.refuse(node, "a value that is drawn each time cannot stand here", cure="compute it in a subquery")
 
 
 def member(context: Context, node: exp.In, negated: bool = False) -> Typed:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.cast import cast
+from lsmlake.dialect.drawn import converted as converted_once
 from lsmlake.dialect.failures import TRY
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.text import Text
@@ -68,6 +69,7 @@ class Context(ABC):
         aggregates: Whether aggregate functions are allowed here.
         windows: Whether window functions are allowed here.
         draws: Whether functions such as rand() are allowed here.
+        drawn: What stands for drawn values that were translated, by the id of the node.
         now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
         aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first. None: several have it.
         first: As `aliases`, but they come before columns: ORDER BY sorts the output.
@@ -89,8 +91,8 @@ class Context(ABC):
     groups: Grouped | None = None
     late: bool = False
     place: str = ""
-
     draws: bool = False
+    drawn: Mapping[int, Typed] = field(default_factory=dict)
 
     @property
     def filters(self) -> bool:
@@ -171,7 +173,9 @@ class Context(ABC):
         literal = self._time_literal(node, wanted) if made.type == STRING and is_time(wanted) else None
         if literal is None and not safe and (explicit or made.type == STRING) and (reason := unfit(node, wanted)) is not None:
             self.text.wrong(node, reason, found="", cure=TRY if explicit else "correct the literal")
-        sql = literal or (cast(made.sql, made.type, wanted, safe) if explicit or _is_implicit(made.type, wanted) else None)
+        sql = literal
+        if sql is None and (explicit or _is_implicit(made.type, wanted)):
+            sql = converted_once(made.sql, lambda value: cast(value, made.type, wanted, safe))
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
             self.text.refuse(node, what, cure="cast it otherwise")

@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.connection import translated_errors
+from lsmlake.dialect.drawn import converted
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.spark_connection import spark_connected
@@ -124,7 +126,7 @@ def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema:
             raise InvalidQuery(f"column {field.name!r} is assigned twice", cure="assign it once")
         wanted = types.plain(types.canonical(field.type, field.name))
         made = translator.typed(node)
-        sql = assign(made.sql, made.type, wanted)
+        sql = converted(made.sql, partial(assign, found=made.type, wanted=wanted))
         if sql is None:
             found = format_type(made.type) if made.type != NULL else "NULL"
             cure = f"write CAST(... AS {format_type(wanted)})"

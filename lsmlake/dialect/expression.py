@@ -6,13 +6,16 @@ never chooses a conversion itself. What has no equal translation is refused with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect import arithmetic, calls, comparisons, intervals, names, patterns, pipes, time_fields
+from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context, Subquery
+from lsmlake.dialect.drawn import calls as drawing
+from lsmlake.dialect.drawn import is_drawn, once, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
 from lsmlake.dialect.reading import operands, peek
 from lsmlake.dialect.registry import function
@@ -36,6 +39,29 @@ class Translator(Context):
     def typed(self, node: exp.Expression) -> Typed:
         if self.groups is not None and not self._names_output(node) and (found := self.groups.found(node)) is not None:
             return found
+        if (found := self.drawn.get(id(node))) is not None:
+            return found
+        drawn = _drawn_operands(node) if self.draws else []
+        return self._once(node, drawn) if drawn else self._translated(node)
+
+    def _once(self, node: exp.Expression, drawn: list[exp.Expression]) -> Typed:
+        """A node whose operands draw values, each of which is drawn once, however often the translation needs it."""
+        names: dict[int, Typed] = {}
+        values: list[tuple[str, str]] = []
+        for operand in drawn:
+            value = self.typed(operand)
+            if is_drawn(value.sql):  # otherwise it is the column of a group
+                name = variable(len(self.drawn) + len(names) + 1)
+                names[id(operand)] = value._replace(sql=name)
+                values.append((name, value.sql))
+        made = replace(self, drawn={**self.drawn, **names})._translated(node)
+        for name, value in reversed(values):
+            if (sql := once(value, name, made.sql)) is None:
+                self.text.refuse(node, "a value that is drawn each time cannot stand here", cure="compute it in a subquery")
+            made = made._replace(sql=sql)
+        return made
+
+    def _translated(self, node: exp.Expression) -> Typed:
         match node:
             case exp.Paren():
                 inner = self.typed(node.this)
@@ -100,6 +126,26 @@ class Translator(Context):
     def _names_output(self, node: exp.Expression) -> bool:
         """Whether an expression of ORDER BY names a column of the output."""
         return bool(self.first) and any(one.parts[0].name.lower() in self.first for one in node.find_all(exp.Column))
+
+
+def _drawn_operands(node: exp.Expression) -> list[exp.Expression]:
+    """The operands of a node that draw values, if its translation may need them more than once. CASE compares a value anew with
+    each WHEN, in Spark as here."""
+    match node:
+        case exp.Anonymous() if node.name.lower() not in AGGREGATES:
+            operands_ = peek(node, "expressions") or []
+        case exp.And() | exp.Or() | exp.Dot():
+            operands_ = []
+        case exp.Binary() | exp.Between() | exp.In() | exp.Unary() | exp.Cast() | exp.Bracket() | exp.Extract() | exp.Trim():
+            operands_ = [*node.iter_expressions()]
+        case exp.Transform() | exp.Exists():
+            operands_ = [peek(node, "this")]
+        case _:
+            operands_ = []
+    return [one for one in operands_ if not isinstance(one, _NO_OPERANDS) and next(drawing(one), None) is not None]
+
+
+_NO_OPERANDS = exp.Lambda, exp.Distinct, exp.Query, exp.Subquery, exp.DataType, exp.PropertyEQ
 
 
 def _literal(context: Context, node: exp.Expression) -> Typed:

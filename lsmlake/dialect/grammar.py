@@ -17,7 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
 from lsmlake.dialect.interval_parser import interval
-from lsmlake.dialect.pipes import Pipes
+from lsmlake.dialect.strict import Strict
 from lsmlake.errors import MissingDependency
 from lsmlake.types.spark_types import SparkTypes
 
@@ -68,10 +68,15 @@ def _in_order(kind: TokenType, read: Callable[[Any], Any]) -> Callable[[Any], An
 
 class PlainSpark(Spark):
     class Tokenizer(SparkTypes.Tokenizer):
+        KEYWORDS: ClassVar[Any] = {
+            word: kind
+            for word, kind in SparkTypes.Tokenizer.KEYWORDS.items()
+            if kind not in (TokenType.ISNULL, TokenType.NOTNULL)  # functions of Spark, no operators
+        }
         VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
         SINGLE_TOKENS: ClassVar[Any] = {text: kind for text, kind in Spark.Tokenizer.SINGLE_TOKENS.items() if text != "$"}
 
-    class Parser(Pipes):
+    class Parser(Strict):
         PLACEHOLDER_PARSERS: ClassVar[Any] = {kind: _placed(read) for kind, read in Spark.Parser.PLACEHOLDER_PARSERS.items()}
         FUNCTIONS: ClassVar[Any] = {}
         QUERY_MODIFIER_PARSERS: ClassVar[Any] = {
@@ -117,7 +122,7 @@ class PlainSpark(Spark):
             rest = self._tokens[self._index + 2 :]
             while len(rest) > 2 and rest[0].token_type is TokenType.DOT:
                 rest = rest[2:]
-            if rest and rest[0].token_type is TokenType.STAR:
+            if rest and rest[0].token_type in (TokenType.STAR, TokenType.COMMA, TokenType.JOIN):
                 self.raise_error("nothing stands behind the name of the table", rest[0])
             return True
 
@@ -134,6 +139,7 @@ class PlainSpark(Spark):
             return self._noted(super()._parse_ddl_select)
 
         def _parse_derived_table_values(self, *given: Any, **named: Any) -> exp.Expression | None:
+            named.pop("allow_value_synonym", None)  # VALUE is MySQL's
             return self._noted(partial(super()._parse_derived_table_values, *given, **named))
 
         def _parse_with(self, *given: Any, **named: Any) -> exp.Expression | None:
@@ -141,15 +147,6 @@ class PlainSpark(Spark):
             found = self._noted(partial(super()._parse_with, *given, **named))
             for one in self._outside_parentheses(start, TokenType.WITH)[0 if named.get("skip_with_token") else 1 :]:
                 self.raise_error("WITH stands once, with commas between its queries", one)
-            return found
-
-        def _outside_parentheses(self, start: int, *kinds: TokenType) -> list[Any]:
-            """The tokens of these kinds, from that number to the current one, that stand in no parentheses."""
-            depth, found = 0, []
-            for one in self._tokens[start : self._index]:
-                depth += (one.token_type is TokenType.L_PAREN) - (one.token_type is TokenType.R_PAREN)
-                if depth == 0 and one.token_type in kinds:
-                    found.append(one)
             return found
 
         def _parse_limit(self, *given: Any, **named: Any) -> exp.Expression | None:
@@ -184,42 +181,6 @@ class PlainSpark(Spark):
             node = read()
             if node is not None:
                 node.meta[SPAN] = (start, self._prev.end + 1)
-            return node
-
-        def _parse_merge(self) -> exp.Merge:
-            evolves, start = self._match_text_seq("WITH", "SCHEMA", "EVOLUTION"), self._index
-            node = super()._parse_merge()
-            read = self._tokens[start : self._index]
-            for words in zip(read, read[1:], read[2:], read[3:], strict=False):
-                first, *rest = (one.text.upper() for one in words)
-                if first != "NOT" and rest == ["MATCHED", "BY", "TARGET"]:
-                    self.raise_error("in a MERGE, BY TARGET stands behind NOT MATCHED", words[-1])
-            if not node.args.get("on"):
-                self.raise_error("a MERGE needs ON and a condition")
-            node.set("evolves", bool(evolves))
-            return node
-
-        def _parse_delete(self) -> exp.Delete:
-            node = super()._parse_delete()
-            if not node.this:
-                self.raise_error("a DELETE needs FROM and a table")
-            return node
-
-        def _parse_insert(self) -> exp.Expression:
-            words = [one.text.upper() for one in (self._curr, self._next) if one is not None]
-            if words == ["OVERWRITE", "INTO"]:
-                self.raise_error("an INSERT is INTO a table or OVERWRITE, not both", self._next)
-            node = super()._parse_insert()
-            if isinstance(node, exp.Insert) and not (node.expression or node.args.get("source")):
-                self.raise_error("an INSERT needs VALUES or a query")
-            return node
-
-        def _parse_update(self) -> exp.Update:
-            start = self._index
-            node = super()._parse_update()
-            words = self._outside_parentheses(start, TokenType.SET, TokenType.WHERE)
-            if [one.token_type for one in words] not in ([TokenType.SET], [TokenType.SET, TokenType.WHERE]):
-                self.raise_error("an UPDATE has SET and then WHERE, each once", words[-1] if words else self._prev)
             return node
 
         def _parse_query_modifiers(self, this: Any) -> Any:

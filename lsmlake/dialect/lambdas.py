@@ -133,6 +133,8 @@ def _over_map(result: str) -> Function:
             return Typed(f"map_from_entries({kept})", found.type)
         values = f"list_transform({entries}, lambda {names[0]}: {inner.sql})"
         if result == "keys":
+            if inner.type == NULL:
+                context.text.refuse(node, "a key of a MAP is not null", found=format_type(inner.type), cure="give keys a value")
             return Typed(f"map({values}, map_values({found.sql}))", pa.map_(inner.type, found.type.item_type))
         return Typed(f"map(map_keys({found.sql}), {values})", pa.map_(found.type.key_type, inner.type))
 

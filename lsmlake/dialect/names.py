@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.draws import is_drawn
+from lsmlake.dialect.drawn import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import text
 from lsmlake.types.type_text import format_type

@@ -41,6 +41,7 @@ OFF = {
     exp.Lateral: ("ordinality", "outer", "view"),
     exp.Merge: ("using_cond",),
     exp.Ordered: ("nulls_first",),
+    exp.Parameter: ("expression",),
     exp.Partition: ("subpartition",),
     exp.Pivot: ("default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "value_columns_first"),
     exp.TruncateTable: ("exists", "is_database"),

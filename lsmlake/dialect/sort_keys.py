@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from lsmlake.dialect.draws import FUNCTIONS as DRAWN_FUNCTIONS
+from lsmlake.dialect.drawn import calls
 from lsmlake.dialect.evaluate import Columns, needs_of
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.grammar import PlainSpark
@@ -20,8 +20,6 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.types.ddl import requoted
 from lsmlake.types.type_text import format_type
 
-DRAWN = {*DRAWN_FUNCTIONS, "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id"}
-"""Functions whose values do not depend on the rows alone."""
 _OPEN, _CLOSE = (
     {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE},
     {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE},
@@ -57,9 +55,8 @@ def columns_in(text: str) -> set[str]:
         tree = sqlglot.parse_one(requoted(text), dialect=PlainSpark)
     except SqlglotError as error:
         raise InvalidQuery("the text is not SQL", where=f"order_by {shown(text)}", cure="correct the text") from error
-    calls = {call.name if isinstance(call, exp.Anonymous) else call.sql_name() for call in tree.find_all(exp.Func)}
-    if drawn := sorted(DRAWN & {name.lower() for name in calls}):
-        what, cure = f"{drawn[0]} gives another value each time, which is no order", "order by a value of the rows"
+    if drawn := next((name for _, name in calls(tree)), None):
+        what, cure = f"{drawn} gives another value each time, which is no order", "order by a value of the rows"
         raise InvalidQuery(what, where=f"order_by {shown(text)}", cure=cure)
     found = {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
     if not found:

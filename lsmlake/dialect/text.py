@@ -12,6 +12,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from lsmlake.dialect import reading
 from lsmlake.dialect.grammar import PLACE, SPAN, PlainSpark
+from lsmlake.dialect.strict import misplaced
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.ddl import requoted
 from lsmlake.types.spelling import spelled
@@ -98,7 +99,11 @@ class Text:
         """The one statement or expression of the text; nothing notes what is read of it. Raises InvalidQuery."""
         where = shown(self._written)
         try:
-            found = [part for part in sqlglot.parse(self.text, dialect=PlainSpark) if part is not None]
+            tokens = sqlglot.tokenize(self.text, dialect=PlainSpark)
+            if (wrong := misplaced(self.text, tokens)) is not None:
+                what, start = wrong
+                raise InvalidQuery(f"the text is not SQL: {what}", where=self._at(start), cure="correct the text")
+            found = [part for part in PlainSpark().parser().parse(tokens, self.text) if part is not None]
         except ParseError as error:
             first = error.errors[0] if error.errors else {}
             word = first.get("highlight") or ""

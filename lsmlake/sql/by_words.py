@@ -126,7 +126,7 @@ def _analyse(lake: Lake, engine: Engine | None, query: str, temporary: bool) -> 
             text.refuse(tree, "this is not a query")
         if engine is None:
             node = bind(tree, None, text)
-            columns = QueryTranslator(text, catalog.schema, moment_of(lake.env)).query(node).schema
+            columns = QueryTranslator(text, catalog.schema, moment_of(lake.env), draws=True).query(node).schema
         else:
             passed_on(tree)
             if not temporary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -107,6 +107,33 @@ class Catalog:
             if isinstance(found, ViewUse) and found.catalog._reads(found.tree(), name, None):
                 return True
         return False
+
+    def queries_in(self, part: exp.Expression, named: Mapping[str, exp.CTE]) -> Iterator[tuple[exp.Expression, Text]]:
+        """The queries that a part of a statement reads by their names, also through others. `named`: those of a WITH around it;
+        the others are of views."""
+        own = {cte.alias.lower() for cte in part.find_all(exp.CTE)}
+        for one in part.find_all(exp.Table):
+            name = one.name.lower() if len(one.parts) == 1 else ""
+            if name in own:
+                continue
+            if name in named:
+                query = peek(named[name], "this")
+                yield query, self.text
+                yield from self.queries_in(query, {other: cte for other, cte in named.items() if other != name})
+            elif (view := self._view_named(one)) is not None:
+                query = view.tree()
+                yield query, view.text
+                yield from view.catalog.queries_in(query, {})
+
+    def _view_named(self, node: exp.Table) -> ViewUse | None:
+        """The view that a name stands for; None for a table, and for what is not there: reading it says so."""
+        if not isinstance(peek(node, "this"), exp.Identifier) or is_file(node) or not self.is_named(node):
+            return None
+        try:
+            found = self.rows(node)
+        except LakeError:
+            return None
+        return found if isinstance(found, ViewUse) else None
 
     def views(self) -> list[ViewUse]:
         """The views that the text reads, directly or through others, once it is translated."""

@@ -24,7 +24,7 @@ from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.part import ExpressionPart, Replacement
-from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries
+from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries, check_condition
 from lsmlake.tables.version import Version
 
 Report = Callable[[], pa.Table]
@@ -56,7 +56,7 @@ class ChangeStatements:
         target, where = self._target(node.this), node.args.get("where")
         deletes = isinstance(node, exp.Delete)
         clause = Clause(MATCHED, DELETE) if deletes else Clause(MATCHED, UPDATE, self._assigned(node.expressions))
-        on = None if where is None else self._part(where.this)
+        on = None if where is None else self._choosing(where.this, node)
         return Statement((clause,), on, self.now, None, self._names(target), None, self._queries(node, target)), target
 
     def merge(self, node: exp.Merge) -> Report:
@@ -92,8 +92,8 @@ class ChangeStatements:
 
         if self.engine is not None:
             passed_on(query)
-        clauses = tuple(self._clause(when) for when in node.args.get("whens").expressions)
-        on = self._part(node.args.get("on"))
+        clauses = tuple(self._clause(when, node) for when in node.args.get("whens").expressions)
+        on = self._choosing(node.args.get("on"), node)
         statement = Statement(clauses, on, self.now, None, self._names(target), self._names(using), queries)
         rows = OwnRows(source) if catalog.reads(query, target) else source(version)
         return Merging(statement, table.runtime, table.name, bool(node.args.get("evolves"))), version, rows
@@ -123,6 +123,15 @@ class ChangeStatements:
     def _part(self, node: exp.Expression) -> ExpressionPart:
         return ExpressionPart(node, self.text)
 
+    def _choosing(self, node: exp.Expression, within: exp.Expression) -> ExpressionPart:
+        """A condition of a statement. Refuses one that reads a query of WITH, or a view, that draws values."""
+        if node.find(exp.Query) is not None:
+            with_ = peek(within, "with_")
+            named = {cte.alias.lower(): cte for cte in (with_.expressions if with_ is not None else ())}
+            for query, text in self.catalog.queries_in(node, named):
+                check_condition(query, text)
+        return self._part(node)
+
     def _assigned(self, items: list[exp.Expression]) -> dict[tuple[str, ...], ExpressionPart]:
         """The columns and values after SET. A field of a struct is named by its path."""
         found: dict[tuple[str, ...], ExpressionPart] = {}
@@ -142,11 +151,11 @@ class ChangeStatements:
         passed_on(node)
         return tuple(part.name for part in parts)
 
-    def _clause(self, when: exp.When) -> Clause[ExpressionPart]:
+    def _clause(self, when: exp.When, within: exp.Merge) -> Clause[ExpressionPart]:
         then, condition = when.args.get("then"), when.args.get("condition")
         matched, by_source = bool(when.args.get("matched")), bool(when.args.get("source"))
         kind = {(True, False): MATCHED, (False, True): BY_SOURCE, (False, False): NOT_MATCHED}.get((matched, by_source))
-        on = None if condition is None else self._part(condition)
+        on = None if condition is None else self._choosing(condition, within)
         match then:
             case exp.Var() if then.name.upper() == "DELETE" and kind in (MATCHED, BY_SOURCE):
                 return Clause(kind, DELETE, None, on)
@@ -189,7 +198,7 @@ class _Here:
 
     def at(self, version: Version) -> ExpressionReader:
         self.catalog.pin(self.target, version)
-        queries = QueryTranslator(self.text, self.catalog.schema, self.now)
+        queries = QueryTranslator(self.text, self.catalog.schema, self.now, draws=True)  # conditions were checked
         return _VersionReader(self, queries, queries.named(peek(self.node, "with_")))
 
     def replacements(self, part: ExpressionPart, version: Version) -> list[Replacement]:

@@ -223,7 +223,7 @@ def _clause(item: exp.Expression, made: Definition, defaults: dict[str, exp.Expr
             made.comment = item.this.name
         case exp.FileFormatProperty():
             _once("USING", made, item, text)
-            if item.args.get("hive_format") or item.this.name.lower() not in _PROVIDERS:
+            if item.args.get("hive_format") or item.this is None or item.this.name.lower() not in _PROVIDERS:
                 text.refuse(item, "only tables of lsmlake can be created", cure="write USING lsmlake, or leave it out")
         case exp.OptionsProperty():
             _set_options(made, item.expressions, item, text)

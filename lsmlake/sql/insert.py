@@ -117,6 +117,9 @@ class InsertStatements:
         names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
         if not isinstance(target, exp.Table):
             self.text.refuse(node, "only a table can be written", expected="the name of a table")
+        for part in node.this.expressions if names is not None else ():
+            if not isinstance(part, exp.Identifier):
+                self.text.refuse(part, "this is not the name of a column", cure="write names without quotes, or in `backquotes`")
         table, version = self.catalog.table(target), self.catalog.newest(target)
         static = _static(target, self.text)
         if node.args.get("by_name") and names:
@@ -137,6 +140,8 @@ class InsertStatements:
     def truncate(self, node: exp.TruncateTable) -> Callable[[], object]:
         """TRUNCATE TABLE table [PARTITION (column = value)]"""
         target, *others = node.expressions
+        if not isinstance(target, exp.Table):
+            self.text.refuse(target, "TRUNCATE takes the name of a table", cure="write TRUNCATE TABLE database.table")
         if others:
             self.text.refuse(others[0], "TRUNCATE takes one table", cure="write a statement for each")
         table, version = self.catalog.table(target), self.catalog.newest(target)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.drawn import CHOOSES_NO_ROWS, CURE, calls
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Relation, Scope
 from lsmlake.dialect.text import Text
@@ -24,13 +25,6 @@ TARGET, SOURCE = "t.", "s."
 """How the columns of joined rows begin."""
 Load = Callable[[object], None]
 """Makes what expressions read, such as the tables of subqueries, on a connection of DuckDB."""
-
-
-_CHANGING = {
-    *("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id"),
-    *("input_file_name", "input_file_block_start", "input_file_block_length"),
-}
-"""Functions of Spark that give another value each time, or depend on how rows are read."""
 
 
 class ExpressionReader(Protocol):
@@ -72,7 +66,7 @@ class _Plain:
     own: bool = False
 
     def translator(self, text: Text, scope: Scope) -> Translator:
-        return Translator.at(text, scope, self.now)
+        return replace(Translator.at(text, scope, self.now), draws=True)  # conditions are checked by themselves
 
     @contextmanager
     def loading(self) -> Iterator[None]:
@@ -129,10 +123,7 @@ class Statement:
         """Refuses conditions that would choose other rows each time: a statement that is overtaken is evaluated again."""
         conditions = [one for one in (self.on, *(clause.condition for clause in self.clauses)) if one is not None]
         for part in conditions:
-            for call in part.node.find_all(exp.Anonymous, exp.Rand):
-                if (name := call.name.lower() if isinstance(call, exp.Anonymous) else "rand") in _CHANGING:
-                    what = f"{name} cannot choose rows: a condition of a change must give the same each time"
-                    part.text.refuse(call, what, cure="compute it into a column first")
+            check_condition(part.node, part.text)
 
     def has_query(self, parts: Iterable[ExpressionPart]) -> bool:
         return self.queries is not None and any(part.node.find(exp.Query) is not None for part in parts)
@@ -153,6 +144,12 @@ class Statement:
     def _side(self, columns: pa.Schema, side: str, prefix: str) -> Relation:
         names = self.target if side == TARGET_SIDE else self.source or ()
         return Scope.of(columns, *names, side, prefix=prefix).relations[0]
+
+
+def check_condition(node: exp.Expression, text: Text) -> None:
+    """Refuses functions that draw values in what chooses rows."""
+    for call, name in calls(node):
+        text.refuse(call, f"{name} {CHOOSES_NO_ROWS}", cure=CURE)
 
 
 @contextmanager

@@ -9,4 +9,4 @@ from sqlglot.errors import ErrorLevel
 def spelled(node: exp.Expression) -> str:
     """The text of a node. Names of functions keep their case; sqlglot logs nothing about what Spark lacks, since the text is for
     names and messages."""
-    return node.sql("spark", unsupported_level=ErrorLevel.IGNORE, normalize_functions=False)
+    return node.sql("spark", unsupported_level=ErrorLevel.IGNORE, normalize_functions=False, comments=False)

@@ -168,6 +168,29 @@ def test_an_interruption_that_a_consumer_of_a_stream_has_lost_is_raised(lake, mo
     assert signal.getsignal(signal.SIGINT) is handler
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interruption_while_duckdb_binds_a_scan_is_raised_itself(lake, monkeypatch, kind):
+    """DuckDB asks a source in Python, and an interruption there becomes an error of its own."""
+    error = kind("while DuckDB binds")
+
+    def raised(*_: object) -> None:
+        raise error
+
+    def bound(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        raise duckdb.InvalidInputException("counting the rows of the Arrow source failed")
+
+    monkeypatch.setattr("lsmlake.api.scan.relation", bound)
+    handler = signal.signal(signal.SIGINT, raised)
+    try:
+        with pytest.raises(kind) as found:
+            lake.table("d.t").scan().to_duckdb()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert found.value is error
+
+
 def test_a_consumer_that_passes_an_interruption_on_gets_no_second_one(lake, monkeypatch):
     error = Pressed("in the stream")
     monkeypatch.setattr(Scan, "to_batches", lambda self: reader(error, rows(0, 5, 9)))

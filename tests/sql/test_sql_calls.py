@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-import sqlglot
 from faults import FaultStorage
 from storage_calls import KINDS, LISTS, NEWEST, PUBLISH, call_of, plus
 from strategies import new_lake
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
+from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.memory import MemoryStorage
 
@@ -111,13 +111,13 @@ def made(kind: str) -> tuple[FaultStorage, Lake, Table]:
 @pytest.fixture
 def parses(monkeypatch) -> list[str]:
     """The texts that were parsed."""
-    texts, parse = [], sqlglot.parse
+    texts, parse = [], PlainSpark.Parser.parse
 
-    def noted(text: str, *given: object, **named: object) -> object:
+    def noted(parser: PlainSpark.Parser, tokens: list, text: str) -> object:
         texts.append(text)
-        return parse(text, *given, **named)
+        return parse(parser, tokens, text)
 
-    monkeypatch.setattr(sqlglot, "parse", noted)
+    monkeypatch.setattr(PlainSpark.Parser, "parse", noted)
     return texts
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
 import lsmlake
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, LakeError
 
 MERGE = "MERGE INTO d.t USING d.s ON t.id = s.id"
 REFUSED = {
@@ -38,6 +39,45 @@ REFUSED = {
     "DELETE FROM d.t WHERE 'a'": "(?i)condition|mismatch|boolean",
     "WITH c AS (SELECT 1 AS id), c AS (SELECT 2 AS id) DELETE FROM d.t WHERE id IN (SELECT id FROM c)": "(?i)twice|duplicate",
 }
+NO_SQL = [
+    f"{MERGE} WHEN MATCHED THEN UPDATE *",
+    f"{MERGE} WHEN MATCHED THEN UPDATE ALL BY NAME",
+    f"{MERGE} WHEN MATCHED THEN UPDATE SET",
+    f"{MERGE} WHEN MATCHED DELETE",
+    f"{MERGE} WHEN NOT THEN INSERT *",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT ALL BY NAME",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT (id) VALUES s.id",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT id VALUES (s.id)",
+    f"{MERGE} WHEN NOT MATCHED THEN INSERT (id) (s.id)",
+    MERGE.replace("INTO ", "") + " WHEN MATCHED THEN DELETE",
+    MERGE.replace("INTO ", "INTO /*+ BROADCAST(s) */ ") + " WHEN MATCHED THEN DELETE",
+    "INSERT d.t VALUES (9, 9)",
+    "INSERT TABLE d.t VALUES (9, 9)",
+    "INSERT INTO d.t SET id = 9",
+    "INSERT INTO d.t VALUE (9, 9)",
+    "INSERT INTO d.t ('id') VALUES (9)",
+    "TRUNCATE d.t",
+    "TRUNCATE TABLE (d.t)",
+    "DELETE FROM d..t",
+    "DELETE FROM.d.t",
+    "DELETE FROM d.t 'x' WHERE id = 1",
+    "DELETE FROM d.t WHERE id ISNULL",
+    "DELETE FROM d.t WHERE id NOTNULL",
+    "DELETE FROM d.t WHERE v BETWEEN 1 3",
+    "DELETE FROM d.t WHERE CASE WHEN v = 1 true END",
+    "DELETE FROM d.t WHERE CAST(v AS INT = 1",
+    "DELETE FROM d.t WHERE id = BIGINT 1",
+    "DELETE FROM d.t WHERE CAST(v AS STRING) LIKE ANY 'a'",
+    "DELETE FROM d.t WHERE v = (FROM d.s WHERE id = 1)",
+    "UPDATE d.t 'x' SET v = 1",
+    "CREATE TABLE d.n (id INT) USING",
+    "CREATE TABLE d.n (id INT) CLUSTERED BY (id) INTO 4",
+    "CREATE TABLE d.n AS SELECT 1 AS 'id'",
+    "CREATE TABLE d.'n' (id INT)",
+    "TABLE d.t, d.s",
+    "FROM d.t WHERE id = 1",
+]
+"""Statements that Spark's parser refuses, though sqlglot reads them."""
 NO_ROWS = [
     "UPDATE d.t SET v = v + 1 WHERE NULL",
     f"{MERGE} WHEN MATCHED AND NULL THEN DELETE",
@@ -64,15 +104,87 @@ def check(lake: lsmlake.Lake, table: lsmlake.Table) -> None:
     assert table.version.number == before
 
 
+DRAWS = [
+    "UPDATE d.x SET u = uuid(), r = rand(), n = nullif(CAST(rand() * 2 AS INT), 0)",
+    "WITH w AS (SELECT max(id) AS m FROM d.s) UPDATE d.x SET u = uuid(), r = rand() WHERE id < (SELECT m FROM w) + 1000",
+    """MERGE INTO d.x USING (SELECT id FROM range(150)) s ON x.id = s.id
+       WHEN MATCHED THEN UPDATE SET u = concat('u', uuid()), r = randn()
+       WHEN NOT MATCHED THEN INSERT (id, u, r) VALUES (s.id, uuid(), rand())""",
+]
+"""Statements that give each row values of its own."""
+CHOOSES = [
+    "DELETE FROM d.x WHERE id IN (SELECT id FROM d.random)",
+    "UPDATE d.x SET r = 1 WHERE EXISTS (SELECT 1 FROM d.more)",
+    "WITH w AS (SELECT 1 AS id WHERE rand() < 2) DELETE FROM d.x WHERE id IN (SELECT id FROM w)",
+    "WITH v AS (SELECT id FROM d.more), w AS (SELECT * FROM v) DELETE FROM d.x WHERE id IN (SELECT id FROM w)",
+    "MERGE INTO d.x USING d.s AS s ON x.id = s.id AND s.id IN (SELECT id FROM d.more) WHEN MATCHED THEN DELETE",
+    "MERGE INTO d.x USING d.s AS s ON x.id = s.id WHEN MATCHED AND s.id IN (SELECT id FROM d.random) THEN DELETE",
+]
+"""Statements that draw which rows they change."""
+
+
+def check_draws(lake: lsmlake.Lake, key: str) -> None:
+    filled(lake)
+    lake.sql(f"CREATE TABLE d.x (id BIGINT NOT NULL, u STRING, r DOUBLE, n INT{key})")
+    lake.sql("INSERT INTO d.x SELECT id, 'x', 0.5D, 1 FROM range(100)")
+    lake.sql("CREATE VIEW d.random AS SELECT 1 AS id WHERE rand() < 2")
+    lake.sql("CREATE VIEW d.more AS SELECT * FROM d.random")
+    for text, count in zip(DRAWS, (100, 100, 150), strict=True):
+        assert lake.sql(text).to_arrow()["num_affected_rows"].to_pylist() == [count]
+        found = lake.table("d.x").to_arrow()
+        assert len(found) == len({*found["u"].to_pylist()}) == len({*found["r"].to_pylist()}) == count
+        assert {*found["n"].to_pylist()} == {None, 1}
+    before = lake.table("d.x").version.number
+    for text in CHOOSES:
+        with pytest.raises(InvalidQuery, match="rand cannot choose rows"):
+            lake.sql(text)
+        assert lake.table("d.x").version.number == before, text
+
+
+KEYS = pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"])
+
+
+@KEYS
+def test_values_of_changes_are_drawn_row_by_row_and_choose_no_rows(tmp_path, key):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    check_draws(lake, key)
+
+
+@pytest.mark.spark
+@KEYS
+def test_spark_draws_as_the_process_does(spark_lake, key):
+    check_draws(spark_lake, key)
+
+
 def test_what_a_change_does_not_obey_is_refused_by_name(tmp_path):
     lake = lsmlake.connect(tmp_path)
     lake.create_database("d")
     check(lake, filled(lake))
 
 
+def test_the_words_of_a_statement_must_be_there(tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    before = filled(lake).version.number
+    for text in NO_SQL:
+        with pytest.raises(InvalidQuery):
+            lake.sql(text)
+        assert lake.table("d.t").version.number == before and lake.tables() == ["d.s", "d.t"], text
+
+
 @pytest.mark.spark
-def test_spark_refuses_the_same(spark_lake):
-    check(spark_lake, filled(spark_lake))
+def test_spark_refuses_the_same(spark, spark_lake):
+    table = filled(spark_lake)
+    check(spark_lake, table)
+    parser = getattr(spark, "_jsparkSession", None) and spark._jsparkSession.sessionState().sqlParser()
+    for text in NO_SQL:
+        if parser is not None:
+            with pytest.raises(PySparkException):
+                parser.parsePlan(text)
+        with pytest.raises(LakeError):
+            spark_lake.sql(text)
+        assert table.version.number == 1, text
 
 
 CHANGES = {

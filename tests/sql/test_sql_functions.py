@@ -34,11 +34,10 @@ def test_drawn_values_differ_from_row_to_row(lake):
     "statement",
     [
         "DELETE FROM d.t WHERE rand() < 0.5",
-        "UPDATE d.t SET u = uuid()",
         "DELETE FROM d.t WHERE id IN (SELECT id FROM d.t WHERE rand() < 0.5)",
         "MERGE INTO d.t USING (SELECT 1 AS id) s ON t.id = s.id AND rand() < 0.5 WHEN MATCHED THEN DELETE",
         "SELECT rand() AS r, r + 1",
-        "SELECT rand() BETWEEN 0.2 AND 0.8",
+        "SELECT pmod(CAST(rand() * 10 AS INT), (SELECT 3))",
         "SELECT rand(5)",
     ],
 )
@@ -47,6 +46,24 @@ def test_a_drawn_value_stands_only_where_one_draw_is_one_value(lake, statement: 
     with pytest.raises(InvalidQuery) as refused:
         lake.sql(statement)
     assert "volatile" not in str(refused.value) and rows(lake, "SELECT * FROM d.t") == before
+
+
+@pytest.mark.parametrize(
+    ("value", "holds"),
+    [
+        ("rand() BETWEEN 0 AND 1", "x"),
+        ("nullif(CAST(rand() * 2 AS INT), 0)", "x IS NULL OR x = 1"),
+        ("pmod(CAST(rand() * 10 AS INT) - 5, 3)", "x IN (0, 1, 2)"),
+        ("coalesce(try_divide(6, CAST(rand() * 3 AS INT)), 0)", "x IN (0, 3, 6)"),
+        ("CAST(rand() AS STRING)", "CAST(x AS DOUBLE) BETWEEN 0 AND 1"),
+        ("if(id < 0, '1', rand())", "CAST(x AS DOUBLE) BETWEEN 0 AND 1"),
+        ("transform(array(round(rand() * 10, 1)), y -> y - y)[0]", "x = 0"),
+        ("substring_index(uuid(), '-', 1)", "length(x) = 8"),
+        ("width_bucket(rand(), 0D, 1D, 4)", "x IN (1, 2, 3, 4)"),
+    ],
+)
+def test_a_drawn_argument_is_drawn_once(lake, value, holds):
+    assert rows(lake, f"SELECT count(*) FROM (SELECT {value} AS x FROM range(2000)) WHERE {holds}") == [(2000,)]
 
 
 def test_the_time_is_that_of_the_statement(lake):
@@ -79,6 +96,8 @@ def test_lists_and_structs_are_arguments(lake):
         ("SELECT array(1)[id] FROM d.t", ["outside of an array of 1"]),
         ("SELECT map(id, 1, 1, 2) FROM d.t", ["a key twice"]),
         ("SELECT sum(9223372036854775807 - id + 1) FROM d.t", []),
+        ("SELECT transform_keys(map('a', 1), (k, v) -> NULL)", ["key of a MAP"]),
+        ("SELECT id /* a note */ + u /* more */ - zz FROM d.t", ["unknown column zz"]),
     ],
 )
 def test_errors_of_values_are_in_words_of_sql(lake, query: str, words: list[str]):

@@ -123,6 +123,7 @@ def test_a_self_join_reads_one_snapshot_and_versions_are_read_as_they_were(fille
     table.create_tag("eod", snapshot=1)
     first = table.scan(snapshot=1).count()
     assert filled.sql("SELECT count(*) FROM d.t VERSION AS OF 1").fetchall() == [(first,)]
+    assert filled.sql("SELECT count(*) FROM d.t@v1").fetchall() == [(first,)]
     assert filled.sql("SELECT count(*) FROM d.t VERSION AS OF 'eod' a JOIN d.t b ON a.id = b.id").fetchall()[0][0] > 0
     assert filled.sql("SELECT count(*) FROM d.t TIMESTAMP AS OF '2999-01-01'").fetchall() == [(table.scan().count(),)]
     assert filled.sql("SELECT max(snapshot_id) FROM d.t$snapshots").fetchall() == [(table.snapshots().num_rows,)]

@@ -84,8 +84,9 @@ class Clauses:
         Raises:
             InvalidQuery: A value does not fit its column.
         """
+        every = len(self.clauses) == 1 and self.clauses[0].when == BY_SOURCE
         raw = {
-            (number, name): f"case when {ACTION} = {number} then {_alone(text)} end as v{number}_{place}"
+            (number, name): f"{_of_all(text) if every else _of_some(text, number)} as v{number}_{place}"
             for number, values in enumerate(self.values, 1)
             for place, (name, text) in enumerate(values.items())
         }
@@ -152,6 +153,17 @@ class Clauses:
 def _alone(text: str) -> str:
     """An expression within another; it may end with a comment."""
     return f"({text}\n)"
+
+
+def _of_some(text: str, number: int) -> str:
+    """The values of a clause, for its rows among those of several."""
+    return f"case when {ACTION} = {number} then {_alone(text)} end"
+
+
+def _of_all(text: str) -> str:
+    """The values of the only clause. Inside CASE, Spark draws an argument of `nullif` twice; at the top, it would take
+    `explode` for rows."""
+    return f"named_struct('v', {_alone(text)}).v"
 
 
 def _condition(text: str) -> str:

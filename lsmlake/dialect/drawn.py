@@ -1,0 +1,58 @@
+"""Values that are drawn: each evaluation gives another one. They may be computed, but choose no rows of a change.
+
+DuckDB draws as often as a call stands in its SQL, and a macro repeats its arguments. So where a translation needs a drawn value
+more than once, or hands it to a macro, the value becomes the variable of a lambda over an array that holds it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+NAMES = frozenset(
+    ("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id")
+) | {"input_file_name", "input_file_block_start", "input_file_block_length"}
+"""Functions of Spark that give another value each time, or depend on how rows are read."""
+CHOOSES_NO_ROWS = "cannot choose rows: a condition must give the same each time"
+CURE = "compute it into a column first"
+"""Why a condition is refused, behind the name of the function, and what to do."""
+_CALLS = ("random()", "gen_random_uuid()")
+_REPEATS = ("spark_", "lambda", "SELECT", " OVER ")
+"""What may evaluate an argument more than once."""
+
+
+def is_drawn(sql: str) -> bool:
+    """Whether an expression of DuckDB draws a value, so that it must not stand twice for one value of the text."""
+    return any(call in sql for call in _CALLS)
+
+
+def calls(node: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
+    """The calls in a tree that draw a value, and their names."""
+    for call in node.find_all(exp.Anonymous, exp.Rand):
+        name = call.name.lower() if isinstance(call, exp.Anonymous) else "rand"
+        if name in NAMES:
+            yield call, name
+
+
+def once(sql: str, variable: str, made: str) -> str | None:
+    """The expression `made` of DuckDB, in which `variable` stands for the value of `sql`, which is drawn once; None if DuckDB
+    has no such expression."""
+    if made.count(variable) < 2 and not any(one in made for one in _REPEATS):
+        return made.replace(variable, sql)
+    if "SELECT" in made or " OVER " in made:
+        return None
+    return f"list_transform([{sql}], lambda {variable}: {made})[1]"
+
+
+def converted(sql: str, conversion: Callable[[str], str | None]) -> str | None:
+    """A conversion of an expression, which is drawn once; None if there is none."""
+    if not is_drawn(sql):
+        return conversion(sql)
+    made = conversion(variable(0))
+    return made and once(sql, variable(0), made)
+
+
+def variable(number: int) -> str:
+    """A name that stands for a drawn value."""
+    return f"drawn_{number}_"
