@@ -21,8 +21,8 @@ from lsmlake.dialect.types import (
     TIMESTAMP_NTZ,
     as_decimal,
     duck_name,
+    is_dated,
     is_number,
-    is_time,
     quoted,
     text,
 )
@@ -62,7 +62,7 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
         return plain
     if wanted == BOOLEAN and is_number(found):
         return f"({sql} <> 0)"
-    if is_time(found) and is_time(wanted):
+    if is_dated(found) and is_dated(wanted):
         instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro writes it many times
         return plain if wanted != TIMESTAMP else instant if len(sql) > _SHORT else f"spark_instant(CAST({sql} AS TIMESTAMP))"
     if found == TIMESTAMP and is_number(wanted):
@@ -135,7 +135,7 @@ def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | None:
     t = pa.types
     name = duck_name(wanted)
-    if is_time(wanted) and (moment := _written(sql)) is not None:
+    if is_dated(wanted) and (moment := _written(sql)) is not None:
         return cast(f"CAST('{moment}' AS TIMESTAMP)", TIMESTAMP_NTZ, wanted)
     if t.is_integer(wanted):
         return f"{word}({macro}_integer_text({sql}) AS {name})"
@@ -209,7 +209,7 @@ def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
     t = pa.types
     if found == wanted or t.is_null(found):
         return cast(sql, found, wanted)
-    both = (is_number(found) and is_number(wanted)) or (is_time(found) and is_time(wanted))
+    both = (is_number(found) and is_number(wanted)) or (is_dated(found) and is_dated(wanted))
     if both:
         return _lossless(sql, found, wanted)
     if wanted == STRING and not (t.is_binary(found) or t.is_nested(found)):

@@ -15,7 +15,7 @@ from sqlglot import exp
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_number, is_time
+from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -166,7 +166,7 @@ class Context(ABC):
             explicit: the text has the cast. Others never make intervals of numbers, numbers of intervals, intervals shorter, or
                 text of nested values.
         """
-        literal = self._time_literal(node, wanted) if made.type == STRING and is_time(wanted) else None
+        literal = self._time_literal(node, wanted) if made.type == STRING and is_dated(wanted) else None
         sql = literal or (cast(made.sql, made.type, wanted, safe) if explicit or _is_implicit(made.type, wanted) else None)
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"

@@ -9,7 +9,7 @@ from lsmlake.dialect import intervals
 from lsmlake.dialect.calling import Arguments, Function, literal_text
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import DATE, INT, NULL, STRING, TIMESTAMP, is_time
+from lsmlake.dialect.types import DATE, INT, NULL, STRING, TIMESTAMP, is_dated
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -38,9 +38,9 @@ def extracted(context: Context, node: exp.Expression, name: str, source: exp.Exp
     field = _FIELDS.get(name)
     if field is None:
         context.text.refuse(node, "this field is not supported", expected=f"one of {', '.join((*_CALLS, 'SECOND'))}", found=name)
-    if not (is_time(made.type) or made.type in (STRING, NULL)):
-        context.text.refuse(source, "expected a time or an interval", found=format_type(made.type))
-    wanted = TIMESTAMP if field in _OF_TIMES else made.type if is_time(made.type) else DATE
+    if not (is_dated(made.type) or made.type in (STRING, NULL)):
+        context.text.refuse(source, "expected a date, a timestamp or an interval", found=format_type(made.type))
+    wanted = TIMESTAMP if field in _OF_TIMES else made.type if is_dated(made.type) else DATE
     moment = context.converted(source, made, wanted)
     if field == "SECOND":
         micros = f"epoch_us(CAST({moment} AS TIMESTAMP)) - epoch_us(date_trunc('minute', CAST({moment} AS TIMESTAMP)))"

@@ -12,7 +12,19 @@ from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read, written
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, duck_name, is_number, is_time
+from lsmlake.dialect.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    duck_name,
+    is_dated,
+    is_number,
+)
 from lsmlake.types.type_text import format_type
 
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -22,7 +34,7 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 def _moment(context: Context, node: exp.Expression, given: exp.Expression) -> str:
     made = context.typed(given)
-    if made.type == STRING or is_time(made.type) or made.type == pa.null():
+    if made.type == STRING or is_dated(made.type) or made.type == pa.null():
         return context.converted(given, made, TIMESTAMP)
     context.text.refuse(node, "expected a timestamp", found=format_type(made.type))
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from lsmlake.types import types
 from lsmlake.types.intervals import interval_of, is_interval
 from lsmlake.types.table import DECIMAL_DIGITS_MAX as DIGITS_MAX
-from lsmlake.types.table import column_type, is_time
+from lsmlake.types.table import column_type, is_dated
 
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
@@ -92,7 +92,7 @@ def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         if is_number(other):
             return BIGINT if t.is_integer(other) else DOUBLE
         return None if t.is_nested(other) else other
-    if is_time(a) and is_time(b):
+    if is_dated(a) and is_dated(b):
         return TIMESTAMP if TIMESTAMP in (a, b) else TIMESTAMP_NTZ
     if t.is_list(a) and t.is_list(b):
         inner = common(a.value_type, b.value_type)

@@ -143,9 +143,14 @@ DECIMAL = _decimal(pa.decimal128(10, 0))
 """The DECIMAL without parameters."""
 
 
+def is_dated(type_: pa.DataType) -> bool:
+    """Whether values of the Arrow type are dates or timestamps."""
+    return pa.types.is_date(type_) or pa.types.is_timestamp(type_)
+
+
 def is_time(type_: pa.DataType) -> bool:
     """Whether values of the Arrow type are dates or times, which are stored as integers."""
-    return pa.types.is_date(type_) or pa.types.is_timestamp(type_) or pa.types.is_time(type_)
+    return is_dated(type_) or pa.types.is_time(type_)
 
 
 def as_integers(values: Values) -> Values:
