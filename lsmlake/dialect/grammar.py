@@ -57,7 +57,7 @@ def _in_order(kind: TokenType, read: Callable[[Any], Any]) -> Callable[[Any], An
     return made
 
 
-class PlainSpark(Spark):
+class PlainSpark(SparkTypes):
     class Tokenizer(SparkTypes.Tokenizer):
         VAR_SINGLE_TOKENS: ClassVar[Any] = {"$"}  # orders$snapshots is a name
         SINGLE_TOKENS: ClassVar[Any] = {text: kind for text, kind in Spark.Tokenizer.SINGLE_TOKENS.items() if text != "$"}

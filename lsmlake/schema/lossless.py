@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from lsmlake.kernels import decimals, nested
 from lsmlake.kernels.decimals import check
-from lsmlake.types import types
+from lsmlake.types.table import is_bytes, is_text
 
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _ZONED = r"\d:\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
@@ -61,8 +61,8 @@ def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 def decoded(array: pa.DictionaryArray) -> pa.Array:
     """Decodes a dictionary array. Views become plain text and bytes, because Arrow cannot take views from a dictionary."""
     values = array.dictionary
-    if types.is_text(values.type) or types.is_bytes(values.type):
-        values = values.cast(pa.large_string() if types.is_text(values.type) else pa.large_binary())
+    if is_text(values.type) or is_bytes(values.type):
+        values = values.cast(pa.large_string() if is_text(values.type) else pa.large_binary())
     return values.take(array.indices)
 
 
@@ -289,7 +289,7 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 _INT, _FLOAT, _DECIMAL, _BOOL = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean
-_DATE, _TIME, _TEXT, _BYTES = pa.types.is_date, pa.types.is_timestamp, types.is_text, types.is_bytes
+_DATE, _TIME, _TEXT, _BYTES = pa.types.is_date, pa.types.is_timestamp, is_text, is_bytes
 
 
 def _zoned(type_: pa.DataType) -> bool:

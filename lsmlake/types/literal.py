@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.types.table import of_value
 from lsmlake.types.type_text import format_type
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -197,11 +198,8 @@ def show(value: object) -> str:
             return f"'{value}'"
         case bytes():
             return f"X'{value.hex().upper()}'"
-        case datetime():
-            return f"TIMESTAMP '{value}'"
-        case date():
-            return f"DATE '{value}'"
-    return str(value)
+    row = of_value(value)
+    return str(value) if row is None else f"{row.name} '{value}'"
 
 
 _CASTS: tuple[tuple[Callable, Callable], ...] = (
