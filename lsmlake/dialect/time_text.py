@@ -39,6 +39,8 @@ _MONTH_DAY = f"{_number('p', 'y', 0)}, {_number('p', 'mo', 1)}, {_number('p', 'd
 _DATE_PARTS = f"regexp_extract(spark_trimmed(s), '{_DATE}', ['y', 'mo', 'd'], 's')"
 _OFFSET_PARTS = f"regexp_extract(z, '{_OFFSET}', ['sign', 'h', 'm', 's', 'hh', 'mm', 'ss'])"
 
+KINDS = {"date": "a date", "time": "a timestamp", "instant": "a timestamp"}
+"""Kind of a time in the names of macros -> what it is."""
 MACROS = {
     "spark_parts(s)": "regexp_extract(CASE WHEN regexp_matches(s, '^(T[0-9]|[0-9]{1,2}:)') THEN CAST(current_date AS VARCHAR) "
     f"|| 'T' || ltrim(s, 'T') ELSE s END, '{_TIMESTAMP}', ['y', 'mo', 'd', 'h', 'mi', 's', 'f', 'z'], 's')",
