@@ -218,8 +218,8 @@ def _plain(kind: exp.DataType, where: str) -> pa.DataType:
     if row.digits is None:
         raise _unknown(kind, where)
     cure = f"write {row.name}, and round the values before they are written"
-    expected = f"{row.name} or {row.name}({row.digits})"
-    raise InvalidSchema(f"{row.name} has one precision", where=where, expected=expected, found=spelled(kind), cure=cure)
+    expected, found = f"{row.name} or {row.name}({row.digits})", f"{row.name}({', '.join(digits)})"
+    raise InvalidSchema(f"{row.name} has one precision", where=where, expected=expected, found=found, cure=cure)
 
 
 def _sized_text(kind: exp.DataType, where: str) -> SizedText:
