@@ -17,6 +17,7 @@ from lsmlake.dialect.types import (
     DOUBLE,
     FLOAT,
     STRING,
+    TIME,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     as_decimal,
@@ -49,7 +50,7 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
             return _nested_text(sql, found)
         if t.is_decimal(found):
             return f"regexp_replace({plain}, '^(-?)\\.', '\\10.')"  # DuckDB writes .5 where Spark writes 0.5
-        if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found == TIMESTAMP_NTZ:
+        if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found in (TIMESTAMP_NTZ, TIME):
             return plain
         if found in (DOUBLE, FLOAT):
             return f"spark_{'float' if found == FLOAT else 'double'}_text({sql})"
@@ -65,6 +66,8 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     if is_dated(found) and is_dated(wanted):
         instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro writes it many times
         return plain if wanted != TIMESTAMP else instant if len(sql) > _SHORT else f"spark_instant(CAST({sql} AS TIMESTAMP))"
+    if t.is_timestamp(found) and wanted == TIME:
+        return f"CAST(CAST({sql} AS TIMESTAMP) AS TIME)"
     if found == TIMESTAMP and is_number(wanted):
         return _from_moment(sql, wanted, word)
     if wanted == TIMESTAMP and is_number(found):
@@ -151,6 +154,8 @@ def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | No
         return f"{macro}_date_text({sql})"
     if wanted == TIMESTAMP:
         return f"{macro}_instant_text({sql})"
+    if wanted == TIME:
+        return f"{macro}_clock_text({sql})"
     return f"{macro}_time_text({sql})" if wanted == TIMESTAMP_NTZ else None
 
 

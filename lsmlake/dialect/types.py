@@ -12,7 +12,7 @@ from lsmlake.types.table import column_type, is_dated
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE, NULL = pa.float32(), pa.float64(), pa.null()
-TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", "UTC"), pa.timestamp("us")
+TIMESTAMP, TIMESTAMP_NTZ, TIME = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.time64("us")
 _INTEGER_DIGITS = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 _ADJUSTED_SCALE_MIN = 6
 

@@ -137,6 +137,10 @@ TABLE = (
                "TimestampNTZType", "TIMESTAMP", "timestamp", "timestamp_ntz",
                {**_AVRO_TIME, "adjust-to-utc": False}, "timestamp_ntz", pa.int64(), _DATES, "<q", _MOMENTS, _TIMED, hashes=True,
                holds=_is_local, **_STAMP),
+    ColumnType("TIME", pa.time64("us"), {"TIME": {"TIME"}}, "TimeType", "TIME", "time", None,
+               {"type": "long", "logicalType": "time-micros"}, "time", pa.int64(), (datetime.time,), "<q", (0, _DAY - 1),
+               hashes=True, holds=pa.types.is_time, parquet="TIME", iso=datetime.time, digits=6, task=pa.time64("ns"),
+               setting="spark.sql.timeType.enabled"),
 )
 # fmt: on
 """All types but decimals, which have parameters, and nested types."""
