@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text
-from lsmlake.dialect.cast import assign
+from lsmlake.dialect.cast import assign, cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, UNITS
@@ -19,6 +19,7 @@ from lsmlake.dialect.types import (
     INT,
     NULL,
     STRING,
+    TIME,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     duck_name,
@@ -233,6 +234,11 @@ def _local(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     return Typed(f"CAST({current(context, node, False).sql} AS TIMESTAMP)", TIMESTAMP_NTZ)
 
 
+def _clock(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 0)
+    return Typed(cast(current(context, node, False).sql, TIMESTAMP, TIME), TIME)
+
+
 FUNCTIONS: dict[str, Function] = {
     "date_trunc": _date_trunc,
     "trunc": _trunc,
@@ -240,6 +246,8 @@ FUNCTIONS: dict[str, Function] = {
     "curdate": _current(True),
     "current_timestamp": _current(False),
     "now": _current(False),
+    "current_time": _clock,
+    "localtime": _clock,
     "localtimestamp": _local,
     "date_format": _date_format,
     "to_date": _to(DATE, False),
