@@ -69,7 +69,7 @@ def _value(content: object, type_: pa.DataType, path: str, where: str) -> pa.Sca
             return pa.scalar(iso.fromisoformat(content), type_)
         if pa.types.is_decimal(type_):
             return pa.scalar(Decimal(content), pa.decimal128(38, type_.scale)).cast(type_)
-        return pa.scalar(bytes.fromhex(content) if pa.types.is_binary(type_) else content, type_)
+        return pa.scalar(bytes.fromhex(content.replace("-", "")) if pa.types.is_binary(type_) else content, type_)
     except (ValueError, TypeError, InvalidOperation, pa.ArrowException) as unfit:
         raise InvalidSchema(
             "a default is no value of its column", where=f"{where}, column {path!r}", found=repr(content), cure="correct it there"

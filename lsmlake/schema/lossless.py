@@ -52,6 +52,8 @@ def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
         return array
     if pa.types.is_null(found):
         return pa.nulls(len(array), wanted)
+    if isinstance(found, pa.UuidType):
+        return convert(array.storage, wanted, zone)
     if pa.types.is_dictionary(found):
         return convert(decoded(array), wanted, zone)
     if pa.types.is_nested(wanted):

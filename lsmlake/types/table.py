@@ -86,7 +86,8 @@ def is_text(type_: pa.DataType) -> bool:
 def is_bytes(type_: pa.DataType) -> bool:
     """Whether the type is a byte string in any Arrow layout except dictionaries."""
     t = pa.types
-    return t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_)
+    others = t.is_binary_view(type_) or t.is_fixed_size_binary(type_) or isinstance(type_, pa.UuidType)
+    return t.is_binary(type_) or t.is_large_binary(type_) or others
 
 
 def _is_instant(type_: pa.DataType) -> bool:
@@ -147,7 +148,9 @@ TABLE = (
 _BY_ARROW = {row.arrow: row for row in TABLE}
 BY_NAME = {row.name: row for row in TABLE}
 BY_ICEBERG = {row.iceberg: row for row in TABLE}  # INT for int
+BY_ICEBERG |= dict.fromkeys(("uuid", "fixed"), BY_NAME["BINARY"])
 BY_DELTA = {row.delta: row for row in TABLE if row.delta}
+_FIXED = re.compile(r"fixed\[ *[0-9]+ *\]")
 _DECIMAL = re.compile(r"(?:DECIMAL|decimal)\( *([0-9]{1,2}) *, *([0-9]{1,2}) *\)")
 
 
@@ -175,7 +178,7 @@ def of_value(value: object) -> ColumnType | None:
 def named(name: str, known: Mapping[str, ColumnType] = BY_NAME) -> ColumnType | None:
     """The row of this name, such as DECIMAL(10,2); None: there is none. `known`: the names of a system."""
     if (found := _DECIMAL.fullmatch(name)) is None:
-        return known.get(name)
+        return known.get(_FIXED.sub("fixed", name))
     precision, scale = int(found[1]), int(found[2])
     return _decimal(pa.decimal128(precision, scale)) if 0 < precision <= DECIMAL_DIGITS_MAX and scale <= precision else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import uuid
 from decimal import Decimal
 
 import duckdb
@@ -60,6 +61,17 @@ def test_duckdb_and_text_are_taken(table):
     assert table.get({"k": NOON})["n"] == 9
     table.upsert([{"k": " 12:00:00.0000050", "v": "01:02", "n": 10}], cast=True)
     assert table.get({"k": NOON}) == {"k": NOON, "v": T(1, 2), "n": 10}
+
+
+@pytest.mark.parametrize(
+    "wrap", [list, pd.Series, lambda values: [[one] for one in values], lambda values: [{"a": one} for one in values]]
+)
+def test_a_time_with_a_zone_is_refused(lake, wrap):
+    values = wrap([None, T(1), T(1, tzinfo=dt.timezone.utc)])
+    with pytest.raises(InvalidData, match="column 't', row 2: a time of day with a time zone"):
+        lake.create_table_from("d.z", {"t": values})
+    with pytest.raises(InvalidQuery, match=":t has a type that SQL does not have"):
+        lake.sql("SELECT :t", args={"t": T(1, tzinfo=dt.timezone.utc)})
 
 
 @pytest.mark.parametrize(
@@ -149,6 +161,15 @@ def test_expressions_of_sql(lake, table, expression, value):
 def test_what_is_not_supported_in_process_is_refused_by_name(lake, table, expression):
     with pytest.raises(InvalidQuery, match="TIME"):
         lake.sql(f"SELECT {expression} FROM d.t")
+
+
+@pytest.mark.parametrize("call", ["current_time", "current_time()", "localtime"])
+def test_the_time_of_day_of_a_statement(lake, table, call):
+    found = lake.sql(f"SELECT {call} AS x, CAST(current_timestamp() AS TIME) AS y FROM d.t").to_arrow()
+    assert found["x"].type == pa.time64("us")
+    assert found["x"].equals(found["y"])
+    with pytest.raises(InvalidQuery, match="number of arguments"):
+        lake.sql("SELECT current_time(3)")
 
 
 def test_statements_write_times(lake, table):
@@ -330,3 +351,13 @@ def test_a_release_of_spark_without_the_type_is_named(monkeypatch):
     monkeypatch.delattr(types, "TimeType")
     with pytest.raises(InvalidSchema, match="this release of Spark lacks a column type, found TIME"):
         to_spark(pa.schema([("t", pa.time64("us"))]))
+
+
+def test_uuids_of_parquet_files_are_their_sixteen_bytes(lake, tmp_path):
+    ids = [uuid.UUID(int=5), None, uuid.UUID(int=2**128 - 1)]
+    stored = pa.array([one and one.bytes for one in ids], pa.binary(16))
+    pq.write_table(pa.table({"u": pa.ExtensionArray.from_storage(pa.uuid(), stored), "t": [NOON] * 3}), tmp_path / "a.parquet")
+    lake.import_parquet(tmp_path / "a.parquet", "d.u")
+    found = lake.table("d.u").scan().to_arrow()
+    assert found.schema.types == [pa.binary(), pa.time64("us")]
+    assert found["u"].to_pylist() == [one and one.bytes for one in ids]
