@@ -139,7 +139,8 @@ def literal(value: object, shown: str) -> exp.Expression:
     if (row := of_value(value)) is not None:
         return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType(this=exp.DataType.Type[next(iter(row.ddl))]))
     times = ", ".join(dict.fromkeys(row.iso.__name__ for row in TABLE if row.iso is not None))
-    expected = f"None, a bool, int, float, Decimal, str, bytes, {times}, timedelta, a list of these, or a dict as a STRUCT"
+    known = f"None, a bool, int, float, Decimal, str, bytes, {times} without a zone, timedelta"
+    expected = f"{known}, a list of these, or a dict as a STRUCT"
     raise InvalidQuery(f"the parameter {shown} has a type that SQL does not have", expected=expected, found=short(value))
 
 
