@@ -51,6 +51,7 @@ class ColumnType(NamedTuple):
         digits: The parameter that its name has in Spark.
         task: The Arrow type in which Spark takes its values from tasks; None: `arrow`.
         setting: The setting of a Spark session that must be true; None: every session has the type.
+        version: The first version of schema files that may have it.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ColumnType(NamedTuple):
     digits: int | None = None
     task: pa.DataType | None = None
     setting: str | None = None
+    version: int = 1
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -141,7 +143,7 @@ TABLE = (
     ColumnType("TIME", pa.time64("us"), {"TIME": {"TIME"}}, "TimeType", "TIME", "time", None,
                {"type": "long", "logicalType": "time-micros"}, "time", pa.int64(), (datetime.time,), "<q", (0, _DAY - 1),
                hashes=True, holds=pa.types.is_time, parquet="TIME", iso=datetime.time, digits=6, task=pa.time64("ns"),
-               setting="spark.sql.timeType.enabled"),
+               setting="spark.sql.timeType.enabled", version=3),
 )
 # fmt: on
 """All types but decimals, which have parameters, and nested types."""

@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.cli.app import app
-from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema
+from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, UnsupportedFormat
+from lsmlake.schema import envelope
+from lsmlake.schema.schema import Schema
 
 T = dt.time
 EARLY, NOON, LAST = T(0), T(12, 0, 0, 5), T.max
@@ -172,6 +174,15 @@ def test_the_time_of_day_of_a_statement(lake, table, call):
         lake.sql("SELECT current_time(3)")
 
 
+def test_the_schema_says_that_it_needs_a_reader_that_knows_the_type(lake, monkeypatch):
+    schema = lake.create_table("d.v", "k INT, t ARRAY<TIME>").version.schema
+    assert json.loads(schema.encode())["version"] == 3
+    assert Schema.decode(schema.encode(), "s") == schema
+    monkeypatch.setitem(envelope._NEWEST, "schema", 2)
+    with pytest.raises(UnsupportedFormat, match="expected version 2 or older, found version 3"):
+        Schema.decode(schema.encode(), "s")
+
+
 def test_statements_write_times(lake, table):
     lake.sql("INSERT INTO d.t VALUES (TIME '20:00:00', NULL, 4)")
     lake.sql("UPDATE d.t SET v = :v WHERE k = TIME '20:00'", args={"v": T(5)})
@@ -321,6 +332,15 @@ def test_parquet_files_with_times_are_imported(lake, tmp_path, unit):
     report = lake.import_parquet(tmp_path / "a.parquet", "d.u")
     assert report.adopted == (unit == "us")
     assert lake.table("d.u").scan().to_arrow()["t"].to_pylist() == [T(1), None, T(23, 59, 59)]
+
+
+def test_times_that_readers_take_otherwise_are_written_anew(lake, tmp_path):
+    """DuckDB reads a TIME in UTC as one with a time zone, and Spark by a declared schema only."""
+    rows = pa.table({"t": pa.array([T(1), None], pa.time64("us"))})
+    pq.write_table(rows, tmp_path / "a.parquet", write_time_adjusted_to_utc=True)
+    report = lake.import_parquet(tmp_path / "a.parquet", "d.u")
+    assert report.rewritten == {"column 't' is stored as TIME in UTC": 1}
+    assert lake.table("d.u").scan(where="t = TIME '01:00'").to_duckdb().fetchall() == [(T(1),)]
 
 
 def test_parquet_files_with_nanoseconds_are_not_rounded(lake, tmp_path):
