@@ -148,7 +148,8 @@ class NaiveTable:
         checksum = content.pop("checksum")
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert checksum == f"{zlib.crc32(text.encode()):08x}"
-        assert (content["format"], content["version"]) == (f"lsmlake-{kind}", 1)
+        version = 3 if kind == "schema" and '"type":"TIME"' in text else 1
+        assert (content["format"], content["version"]) == (f"lsmlake-{kind}", version)
         return content
 
     def _binary(self, path: str, kind: bytes) -> dict:

@@ -326,7 +326,7 @@ def literal(value: object, ddl: str) -> str:
         return f"X'{value.hex()}'"
     if isinstance(value, dt.datetime):
         return f"{ddl} '{value.isoformat(sep=' ')}'"
-    return f"DATE '{value.isoformat()}'"
+    return f"{'TIME' if isinstance(value, dt.time) else 'DATE'} '{value.isoformat()}'"
 
 
 def rank(value: object) -> object:
