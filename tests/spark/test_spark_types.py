@@ -194,6 +194,28 @@ def test_times_of_day_need_a_setting_of_the_session(spark, spark_lake):
                 refused()
 
 
+def test_statements_changes_and_streams_have_times_of_day(spark, spark_lake):
+    options = {"changelog-producer": "lookup"}
+    table = spark_lake.create_table("d.clocks", "id INT, t TIME, a ARRAY<TIME>", primary_key=["id"], options=options)
+    hours = "SELECT CAST(id AS INT) AS id, make_time(CAST(id AS INT), 0, 0.000001) AS t, array(TIME '01:00') AS a FROM range(20)"
+    table.upsert(spark.sql(hours))
+    spark_lake.sql("UPDATE d.clocks SET t = TIME '23:00' WHERE t = TIME '03:00:00.000001'")
+    spark_lake.sql("DELETE FROM d.clocks WHERE t < TIME '02:00'")
+    source = "(SELECT 5 AS id, TIME '22:00' AS t) s"
+    spark_lake.sql(f"MERGE INTO d.clocks c USING {source} ON c.id = s.id WHEN MATCHED THEN UPDATE SET t = s.t")
+    table.upsert(spark.sql("SELECT 99 AS id, '10:00:00.5' AS t, array('11:00') AS a"), cast=True)
+    expected = {number: dt.time(number, 0, 0, 1) for number in range(2, 20)}
+    expected |= {3: dt.time(23), 5: dt.time(22), 99: dt.time(10, 0, 0, 500_000)}
+    for strategy in ("native", "arrow"):
+        assert {row.id: row.t for row in table.scan().to_spark(strategy).collect()} == expected
+    assert table.scan(where="hour(t) BETWEEN 7 AND 8").to_spark().count() == 2
+    assert {row.t for row in table.changes(1).to_spark().collect()} > {dt.time(23), dt.time(22)}
+    streamed: list = []
+    stream = table.read_stream().writeStream.foreachBatch(lambda frame, _: streamed.extend(frame.collect()))
+    assert stream.trigger(availableNow=True).start().awaitTermination(120)
+    assert {row.id: row.t for row in streamed} == expected
+
+
 # --- type names ---
 
 TYPE_NAMES = """
