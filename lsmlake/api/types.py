@@ -38,7 +38,7 @@ MetadataTable = Literal[
     "consumers",
 ]
 RowKind = Literal["+I", "-U", "+U", "-D"]
-Scalar = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | None
+Scalar = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | datetime.time | None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,7 +145,7 @@ if TYPE_CHECKING:
 
         def simpleString(self) -> str: ...
 
-    Value: TypeAlias = str | bytes | bool | int | float | Decimal | datetime.date | None
+    Value: TypeAlias = str | bytes | bool | int | float | Decimal | datetime.date | datetime.time | None
     ColumnType: TypeAlias = str | ArrowType | SparkType
     RowKinds: TypeAlias = str | RowKindColumn
     OrderKeys: TypeAlias = str | Sequence[str] | Literal[AnyOrder.ANY]

@@ -20,8 +20,8 @@ from lsmlake.dialect.types import (
     TINYINT,
     array_of,
     common,
+    is_dated,
     is_number,
-    is_time,
 )
 from lsmlake.types.type_text import format_type
 
@@ -109,7 +109,7 @@ def tightest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if there is none."""
     if a in _WIDTHS and b in _WIDTHS:
         return max(a, b, key=_WIDTHS.index)
-    if a == b or NULL in (a, b) or (is_time(a) and is_time(b)) or (pa.types.is_nested(a) and pa.types.is_nested(b)):
+    if a == b or NULL in (a, b) or (is_dated(a) and is_dated(b)) or (pa.types.is_nested(a) and pa.types.is_nested(b)):
         return common(a, b)
     return None
 

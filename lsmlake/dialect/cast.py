@@ -17,12 +17,13 @@ from lsmlake.dialect.types import (
     DOUBLE,
     FLOAT,
     STRING,
+    TIME,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     as_decimal,
     duck_name,
+    is_dated,
     is_number,
-    is_time,
     quoted,
     text,
 )
@@ -49,7 +50,7 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
             return _nested_text(sql, found)
         if t.is_decimal(found):
             return f"regexp_replace({plain}, '^(-?)\\.', '\\10.')"  # DuckDB writes .5 where Spark writes 0.5
-        if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found == TIMESTAMP_NTZ:
+        if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found in (TIMESTAMP_NTZ, TIME):
             return plain
         if found in (DOUBLE, FLOAT):
             return f"spark_{'float' if found == FLOAT else 'double'}_text({sql})"
@@ -62,9 +63,11 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
         return plain
     if wanted == BOOLEAN and is_number(found):
         return f"({sql} <> 0)"
-    if is_time(found) and is_time(wanted):
+    if is_dated(found) and is_dated(wanted):
         instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro writes it many times
         return plain if wanted != TIMESTAMP else instant if len(sql) > _SHORT else f"spark_instant(CAST({sql} AS TIMESTAMP))"
+    if t.is_timestamp(found) and wanted == TIME:
+        return f"CAST(CAST({sql} AS TIMESTAMP) AS TIME)"
     if found == TIMESTAMP and is_number(wanted):
         return _from_moment(sql, wanted, word)
     if wanted == TIMESTAMP and is_number(found):
@@ -135,7 +138,7 @@ def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
 def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | None:
     t = pa.types
     name = duck_name(wanted)
-    if is_time(wanted) and (moment := _written(sql)) is not None:
+    if is_dated(wanted) and (moment := _written(sql)) is not None:
         return cast(f"CAST('{moment}' AS TIMESTAMP)", TIMESTAMP_NTZ, wanted)
     if t.is_integer(wanted):
         return f"{word}({macro}_integer_text({sql}) AS {name})"
@@ -151,6 +154,8 @@ def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | No
         return f"{macro}_date_text({sql})"
     if wanted == TIMESTAMP:
         return f"{macro}_instant_text({sql})"
+    if wanted == TIME:
+        return f"{macro}_clock_text({sql})"
     return f"{macro}_time_text({sql})" if wanted == TIMESTAMP_NTZ else None
 
 
@@ -209,7 +214,7 @@ def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
     t = pa.types
     if found == wanted or t.is_null(found):
         return cast(sql, found, wanted)
-    both = (is_number(found) and is_number(wanted)) or (is_time(found) and is_time(wanted))
+    both = (is_number(found) and is_number(wanted)) or (is_dated(found) and is_dated(wanted))
     if both:
         return _lossless(sql, found, wanted)
     if wanted == STRING and not (t.is_binary(found) or t.is_nested(found)):

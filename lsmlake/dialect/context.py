@@ -17,7 +17,7 @@ from lsmlake.dialect.drawn import converted as converted_once
 from lsmlake.dialect.failures import TRY
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_number, is_time
+from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
 from lsmlake.dialect.unfit_text import unfit
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
@@ -170,7 +170,7 @@ class Context(ABC):
             explicit: the text has the cast. Others never make intervals of numbers, numbers of intervals, intervals shorter, or
                 text of nested values.
         """
-        literal = self._time_literal(node, wanted) if made.type == STRING and is_time(wanted) else None
+        literal = self._time_literal(node, wanted) if made.type == STRING and is_dated(wanted) else None
         if literal is None and not safe and (explicit or made.type == STRING) and (reason := unfit(node, wanted)) is not None:
             self.text.wrong(node, reason, found="", cure=TRY if explicit else "correct the literal")
         sql = literal

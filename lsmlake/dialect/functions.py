@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.dialect.failures import refused
-from lsmlake.dialect.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP
+from lsmlake.dialect.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIME, TIMESTAMP
 
 
 class Function(NamedTuple):
@@ -184,7 +184,7 @@ FUNCTIONS: dict[str, list[Function]] = {
     "nanvl": [Function((_D, _D), _D, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END")],
     # dates and times
     **{name: [Function((_DAY,), _I, _int(call)), Function((_T,), _I, _int(call))] for name, call in _DATE_PARTS.items()},
-    **{name: [Function((_T,), _I, _int(call))] for name, call in _TIME_PARTS.items()},
+    **{name: [Function((one,), _I, _int(call)) for one in (_T, TIME)] for name, call in _TIME_PARTS.items()},
     "add_months": [Function((_DAY, _I), _DAY, "CAST({0} + to_months({1}) AS DATE)")],
     "last_day": [Function((_DAY,), _DAY, "last_day({0})")],
     "dayname": [Function((_DAY,), _S, "left(dayname({0}), 3)"), Function((_T,), _S, "left(dayname({0}), 3)")],

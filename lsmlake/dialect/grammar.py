@@ -66,7 +66,7 @@ def _in_order(kind: TokenType, read: Callable[[Any], Any]) -> Callable[[Any], An
     return made
 
 
-class PlainSpark(Spark):
+class PlainSpark(SparkTypes):
     class Tokenizer(SparkTypes.Tokenizer):
         KEYWORDS: ClassVar[Any] = {
             word: kind

@@ -14,7 +14,6 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, written
 from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, text
-from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
 _PATTERNS = {TIMESTAMP: "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", TIMESTAMP_NTZ: "yyyy-MM-dd'T'HH:mm:ss.SSS", DATE: "yyyy-MM-dd"}
@@ -89,7 +88,7 @@ class _JsonWriter:
             except PatternRefused as refusal:
                 self._context.text.refuse(self._node, str(refusal))
         made = cast(sql, kind, STRING)
-        if made is None or not (kind == STRING or is_interval(kind)):
+        if made is None:
             self._context.text.refuse(self._node, f"a value of type {format_type(kind)} cannot become JSON here")
         return made
 

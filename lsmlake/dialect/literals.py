@@ -17,6 +17,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.literal import number
+from lsmlake.types.table import TABLE, of_value
 
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}", re.ASCII)
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1
@@ -128,19 +129,18 @@ def literal(value: object, shown: str) -> exp.Expression:
             return exp.Literal.string(value)
         case bytes():
             return exp.HexString(this=value.hex())
-        case dt.datetime():
-            moment = value.isoformat(sep=" ")
-            return exp.Cast(this=exp.Literal.string(moment), to=exp.DataType(this=exp.DataType.Type.TIMESTAMPTZ))
         case dt.timedelta():
             return _interval(value)
-        case dt.date():
-            return exp.Cast(this=exp.Literal.string(value.isoformat()), to=exp.DataType(this=exp.DataType.Type.DATE))
         case list() | tuple():
             return exp.Anonymous(this="array", expressions=[literal(one, shown) for one in value])
         case dict() if value and all(isinstance(name, str) for name in value):
             parts = [part for name, one in value.items() for part in (exp.Literal.string(name), literal(one, shown))]
             return exp.Anonymous(this="named_struct", expressions=parts)
-    expected = "None, a bool, int, float, Decimal, str, bytes, date, datetime, timedelta, a list of these, or a dict as a STRUCT"
+    if (row := of_value(value)) is not None:
+        return exp.Cast(this=exp.Literal.string(str(value)), to=exp.DataType(this=exp.DataType.Type[next(iter(row.ddl))]))
+    times = ", ".join(dict.fromkeys(row.iso.__name__ for row in TABLE if row.iso is not None))
+    known = f"None, a bool, int, float, Decimal, str, bytes, {times} without a zone, timedelta"
+    expected = f"{known}, a list of these, or a dict as a STRUCT"
     raise InvalidQuery(f"the parameter {shown} has a type that SQL does not have", expected=expected, found=short(value))
 
 

@@ -157,7 +157,7 @@ ZONED = {
 
 _TIMES = {
     head: body
-    for kind, what in (("date", "a date"), ("time", "a timestamp"), ("instant", "a timestamp"))
+    for kind, what in time_text.KINDS.items()
     for head, body in time_text.checked(kind, what, _CURE).items()
 }
 """The conversions of text to times for cast."""

@@ -13,7 +13,7 @@ from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import text
 from lsmlake.types.type_text import format_type
 
-_CURRENT = ("current_date", "current_timestamp", "localtimestamp")
+_CURRENT = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 """Functions that the text may call without parentheses, where no column has the name."""
 
 

@@ -11,6 +11,7 @@ from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, NULL, STRING, text
 from lsmlake.types.spelling import spelled
+from lsmlake.types.table import column_type
 from lsmlake.types.type_text import format_type
 
 
@@ -25,7 +26,8 @@ def _type_name(kind: pa.DataType) -> str:
         return f"map<{_type_name(kind.key_type)},{_type_name(kind.item_type)}>"
     if t.is_struct(kind):
         return f"struct<{','.join(f'{field.name}:{_type_name(field.type)}' for field in kind)}>"
-    return format_type(kind).lower()
+    row = column_type(kind)
+    return (format_type(kind) if row is None or row.digits is None else f"{row.name}({row.digits})").lower()
 
 
 def _typeof(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -37,7 +37,7 @@ from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, Function
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_number, is_time
+from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_dated, is_number
 from lsmlake.types.type_text import format_type
 
 _BY_TYPES = {
@@ -113,11 +113,11 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         return not t.is_nested(found)
     if found == STRING:
         return wanted in (BINARY, DATE, TIMESTAMP, BOOLEAN)
-    return wanted in (DATE, TIMESTAMP) and is_time(found)
+    return wanted in (DATE, TIMESTAMP) and is_dated(found)
 
 
 def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether every value of `found` is one of `wanted`."""
     t = pa.types
     both = t.is_integer(found) and t.is_integer(wanted)
-    return found in (wanted, NULL) or (both and found.bit_width <= wanted.bit_width) or (is_time(found) and wanted == TIMESTAMP)
+    return found in (wanted, NULL) or (both and found.bit_width <= wanted.bit_width) or (is_dated(found) and wanted == TIMESTAMP)

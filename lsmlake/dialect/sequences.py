@@ -10,7 +10,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import DATE, array_of, duck_name, is_time
+from lsmlake.dialect.types import DATE, array_of, duck_name, is_dated
 from lsmlake.types.intervals import DAYS, is_calendar, is_interval
 from lsmlake.types.type_text import format_type
 
@@ -20,7 +20,7 @@ _TOO_SHORT = refused("'a sequence of dates needs a step of days or months; make 
 
 def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     typed = counted(context, node, arguments, 2, 3)
-    if any(is_time(one.type) for one in typed):
+    if any(is_dated(one.type) for one in typed):
         return _times(context, node, arguments, typed)
     sqls, kind = context.unified(arguments, typed)
     if not pa.types.is_integer(kind):
@@ -35,7 +35,7 @@ def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> T
 def _times(context: Context, node: exp.Expression, arguments: Arguments, typed: list[Typed]) -> Typed:
     (low, high), kind = context.unified(arguments[:2], typed[:2])
     step = typed[2] if len(typed) > 2 else Typed(f"CASE WHEN {low} <= {high} THEN {DAY} ELSE -{DAY} END", DAYS)
-    if not is_time(kind) or not is_interval(step.type) or is_calendar(step.type):
+    if not is_dated(kind) or not is_interval(step.type) or is_calendar(step.type):
         found = " and ".join(format_type(one.type) for one in (typed[0], step))
         expected = "times, and an INTERVAL of months or of days and times"
         context.text.refuse(node, "sequence does not take these values", expected=expected, found=found)

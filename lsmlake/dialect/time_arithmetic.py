@@ -26,8 +26,8 @@ from lsmlake.dialect.types import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     duck_name,
+    is_dated,
     is_number,
-    is_time,
 )
 from lsmlake.types.intervals import DAY_TIME, DAYS, is_interval
 from lsmlake.types.type_text import format_type
@@ -38,7 +38,7 @@ _SCALE_MAX = 19
 
 def is_timely(kind: pa.DataType) -> bool:
     """Whether arithmetic with a value of this type is that of times."""
-    return is_time(kind) or is_interval(kind)
+    return is_dated(kind) or is_interval(kind)
 
 
 def computed(context: Context, node: exp.Binary, left: Typed, right: Typed) -> Typed:
@@ -70,7 +70,7 @@ def _refuse(context: Context, node: exp.Binary, left: Typed, right: Typed) -> No
 def _shifts(left: Typed, right: Typed) -> bool:
     """Whether the left operand is what is added to the right one, as in 1 + DATE '2026-01-31'."""
     if is_interval(left.type):
-        return is_time(right.type) or right.type == STRING
+        return is_dated(right.type) or right.type == STRING
     return pa.types.is_integer(left.type) and right.type == DATE
 
 
@@ -91,7 +91,7 @@ def _sum(context: Context, node: exp.Expression, left: Typed, right: Typed, sign
         nothing = right.type == NULL and is_interval(left.type) and not left.type.is_calendar
         return Typed(f"CAST(NULL AS {duck_name(left.type)})", left.type) if nothing else None
     step = right if sign == "+" else right._replace(sql=negative(right))
-    if is_time(left.type):
+    if is_dated(left.type):
         return shifted(left, step)
     if left.type == STRING and not right.type.is_months:
         moment = Typed(context.converted(node, left, TIMESTAMP), TIMESTAMP)

@@ -9,7 +9,7 @@ from lsmlake.dialect import intervals
 from lsmlake.dialect.calling import Arguments, Function, literal_text
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import DATE, INT, NULL, STRING, TIMESTAMP, is_time
+from lsmlake.dialect.types import DATE, INT, NULL, STRING, TIME, TIMESTAMP, is_dated
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -38,12 +38,14 @@ def extracted(context: Context, node: exp.Expression, name: str, source: exp.Exp
     field = _FIELDS.get(name)
     if field is None:
         context.text.refuse(node, "this field is not supported", expected=f"one of {', '.join((*_CALLS, 'SECOND'))}", found=name)
-    if not (is_time(made.type) or made.type in (STRING, NULL)):
-        context.text.refuse(source, "expected a time or an interval", found=format_type(made.type))
-    wanted = TIMESTAMP if field in _OF_TIMES else made.type if is_time(made.type) else DATE
+    of_clock = made.type == TIME and field in _OF_TIMES
+    if not (is_dated(made.type) or made.type in (STRING, NULL) or of_clock):
+        context.text.refuse(source, "expected a date, a timestamp or an interval", found=format_type(made.type))
+    wanted = TIME if of_clock else TIMESTAMP if field in _OF_TIMES else made.type if is_dated(made.type) else DATE
     moment = context.converted(source, made, wanted)
     if field == "SECOND":
-        micros = f"epoch_us(CAST({moment} AS TIMESTAMP)) - epoch_us(date_trunc('minute', CAST({moment} AS TIMESTAMP)))"
+        of_minute = f"epoch_us(CAST({moment} AS TIMESTAMP)) - epoch_us(date_trunc('minute', CAST({moment} AS TIMESTAMP)))"
+        micros = f"epoch_us({moment}) % 60000000" if of_clock else of_minute
         return Typed(f"CAST(CAST({micros} AS DECIMAL(8,0)) * CAST('0.000001' AS DECIMAL(7,6)) AS DECIMAL(8,6))", _SECONDS)
     more = " + 1" if field == "DAYOFWEEK" else ""
     return Typed(f"CAST({_CALLS[field]}({moment}){more} AS INTEGER)", INT)

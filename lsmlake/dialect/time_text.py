@@ -1,7 +1,8 @@
 r"""Text as dates and timestamps, by the rules of CAST in Spark, as macros of DuckDB.
 
 A timestamp is `[+-]yyyy[-m[m][-d[d][ |T]h[h][:m[m][:s[s][.fraction][zone]]]]]`, or only its time of day, which is today's. A zone
-is `Z`, an offset such as +8, +08:30 or GMT+8, or the name of a region. A text of another form gives null here.
+is `Z`, an offset such as +8, +08:30 or GMT+8, or the name of a region. A TIME is `h[h]:m[m][:s[s][.fraction]]`, in which only
+zeros follow the sixth digit of the fraction. A text of another form gives null here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from lsmlake.dialect.failures import or_refused
 _HOUR, _SIXTY = "([01]?[0-9]|2[0-3])", "([0-5]?[0-9])"
 _CLOCK = rf"{_HOUR}(?::{_SIXTY}(?::{_SIXTY}(?:\.(\d*))?(\D.*)?)?)?"
 TIMESTAMP_FORM = rf"^([+-]?\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_CLOCK})?)?)?$"
+_TIME_OF_DAY = rf"{_HOUR}:{_SIXTY}(?::{_SIXTY}(?:\.\d{{0,6}}0*)?)?"
 DATE_FORM = r"^([+-]?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?$"
 _OFFSET = (
     r"^(?:UTC|GMT|UT)?([+-])(?:(0?[0-9]|1[0-8])(?::([0-5]?[0-9])(?::([0-5][0-9]))?)?|(0[0-9]|1[0-8])([0-5][0-9])([0-5][0-9])?)$"
@@ -39,6 +41,8 @@ _MONTH_DAY = f"{_number('p', 'y', 0)}, {_number('p', 'mo', 1)}, {_number('p', 'd
 _DATE_PARTS = f"regexp_extract(spark_trimmed(s), '{DATE_FORM}', ['y', 'mo', 'd'], 's')"
 _OFFSET_PARTS = f"regexp_extract(z, '{_OFFSET}', ['sign', 'h', 'm', 's', 'hh', 'mm', 'ss'])"
 
+KINDS = {"date": "a date", "time": "a timestamp", "instant": "a timestamp", "clock": "a TIME such as 10:30:00.123456"}
+"""Kind of a time in the names of macros -> what it is."""
 MACROS = {
     "spark_parts(s)": "regexp_extract(CASE WHEN regexp_matches(s, '^(T[0-9]|[0-9]{1,2}:)') THEN CAST(current_date AS VARCHAR) "
     f"|| 'T' || ltrim(s, 'T') ELSE s END, '{TIMESTAMP_FORM}', ['y', 'mo', 'd', 'h', 'mi', 's', 'f', 'z'], 's')",
@@ -61,6 +65,8 @@ MACROS = {
     "spark_try_instant_text(s)": "list_transform(spark_bound(s), lambda b: spark_zoned(b))[1]",
     "spark_try_time_text(s)": "CASE WHEN NOT regexp_matches(s, '^\\s*(T[0-9]|[0-9]{1,2}:)') THEN "
     f"list_transform(spark_bound(s), lambda b: CASE WHEN spark_zoned(b) IS NOT NULL THEN {_part('b', 'l')} END)[1] END",
+    "spark_try_clock_text(s)": f"CASE WHEN regexp_full_match(spark_trimmed(s), '{_TIME_OF_DAY}') "
+    "THEN TRY_CAST(rtrim(spark_trimmed(s), '.') AS TIME) END",
     "spark_try_date_text(s)": f"list_transform([{_DATE_PARTS}], "
     f"lambda p: CASE WHEN {_YEAR} <> '' THEN TRY(make_date({_MONTH_DAY})) END)[1]",
 }

@@ -6,13 +6,26 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text
-from lsmlake.dialect.cast import assign
+from lsmlake.dialect.cast import assign, cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, UNITS
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read, written
-from lsmlake.dialect.types import BIGINT, DATE, DOUBLE, INT, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, duck_name, is_number, is_time
+from lsmlake.dialect.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INT,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    duck_name,
+    is_dated,
+    is_number,
+)
 from lsmlake.types.type_text import format_type
 
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
@@ -22,7 +35,7 @@ _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 def _moment(context: Context, node: exp.Expression, given: exp.Expression) -> str:
     made = context.typed(given)
-    if made.type == STRING or is_time(made.type) or made.type == pa.null():
+    if made.type == STRING or is_dated(made.type) or made.type == pa.null():
         return context.converted(given, made, TIMESTAMP)
     context.text.refuse(node, "expected a timestamp", found=format_type(made.type))
 
@@ -221,6 +234,11 @@ def _local(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     return Typed(f"CAST({current(context, node, False).sql} AS TIMESTAMP)", TIMESTAMP_NTZ)
 
 
+def _clock(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    counted_only(context, node, arguments, 0)
+    return Typed(cast(current(context, node, False).sql, TIMESTAMP, TIME), TIME)
+
+
 FUNCTIONS: dict[str, Function] = {
     "date_trunc": _date_trunc,
     "trunc": _trunc,
@@ -228,6 +246,8 @@ FUNCTIONS: dict[str, Function] = {
     "curdate": _current(True),
     "current_timestamp": _current(False),
     "now": _current(False),
+    "current_time": _clock,
+    "localtime": _clock,
     "localtimestamp": _local,
     "date_format": _date_format,
     "to_date": _to(DATE, False),

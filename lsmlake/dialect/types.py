@@ -9,12 +9,12 @@ import pyarrow as pa
 from lsmlake.types import types
 from lsmlake.types.intervals import interval_of, is_interval
 from lsmlake.types.table import DECIMAL_DIGITS_MAX as DIGITS_MAX
-from lsmlake.types.table import column_type, is_time
+from lsmlake.types.table import column_type, is_dated
 
 BOOLEAN, STRING, BINARY, DATE = pa.bool_(), pa.string(), pa.binary(), pa.date32()
 TINYINT, SMALLINT, INT, BIGINT = pa.int8(), pa.int16(), pa.int32(), pa.int64()
 FLOAT, DOUBLE, NULL = pa.float32(), pa.float64(), pa.null()
-TIMESTAMP, TIMESTAMP_NTZ = pa.timestamp("us", "UTC"), pa.timestamp("us")
+TIMESTAMP, TIMESTAMP_NTZ, TIME = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.time64("us")
 _INTEGER_DIGITS = {TINYINT: 3, SMALLINT: 5, INT: 10, BIGINT: 20}
 _ADJUSTED_SCALE_MIN = 6
 CALLED_AS_CASTS = (
@@ -105,7 +105,7 @@ def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         if is_number(other):
             return BIGINT if t.is_integer(other) else DOUBLE
         return None if t.is_nested(other) else other
-    if is_time(a) and is_time(b):
+    if is_dated(a) and is_dated(b):
         return TIMESTAMP if TIMESTAMP in (a, b) else TIMESTAMP_NTZ
     if t.is_list(a) and t.is_list(b):
         inner = common(a.value_type, b.value_type)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.time_text import DATE_FORM, TIMESTAMP_FORM
-from lsmlake.dialect.types import DATE, TIMESTAMP, is_number, is_time
+from lsmlake.dialect.types import DATE, TIMESTAMP, is_dated, is_number
 from lsmlake.types.literal import cast, is_usual_time, number
 
 _DATE, _TIMESTAMP = (re.compile(form, re.ASCII | re.DOTALL) for form in (DATE_FORM, TIMESTAMP_FORM))
@@ -42,8 +42,10 @@ def _check(literal: exp.Literal, wanted: pa.DataType) -> None:
     if not literal.is_string:
         if pa.types.is_integer(wanted) or pa.types.is_decimal(wanted):
             cast(number(text), wanted, timezone.utc)
-    elif is_number(wanted) or pa.types.is_boolean(wanted) or (is_time(wanted) and _is_known(text.strip(), wanted)):
-        cast(text, TIMESTAMP if is_time(wanted) and wanted != DATE else wanted, timezone.utc)  # TIMESTAMP_NTZ cuts a zone off
+    elif is_number(wanted) or pa.types.is_boolean(wanted) or (is_dated(wanted) and _is_known(text.strip(), wanted)):
+        cast(text, TIMESTAMP if is_dated(wanted) and wanted != DATE else wanted, timezone.utc)  # TIMESTAMP_NTZ cuts a zone off
+    elif pa.types.is_time(wanted):
+        cast(text, wanted, timezone.utc)
 
 
 def _is_known(text: str, kind: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import DATE, INT, NULL, TIMESTAMP, duck_name, is_time
+from lsmlake.dialect.types import DATE, INT, NULL, TIMESTAMP, duck_name, is_dated
 from lsmlake.types.intervals import DAYS, is_calendar, is_interval
 from lsmlake.types.type_text import format_type
 
@@ -135,7 +135,7 @@ def _interval(context: Context, node: exp.Expression, value: exp.Interval, inner
     item = order.expressions[0] if order is not None and len(order.expressions) == 1 else None
     by = inner.typed(item.this).type if item is not None else NULL
     of_interval = is_interval(by) and by.storage_type == step.type.storage_type
-    of_time = is_time(by) and (by != DATE or step.type.is_months or step.type == DAYS)
+    of_time = is_dated(by) and (by != DATE or step.type.is_months or step.type == DAYS)
     if kind != "RANGE" or not (of_interval or of_time):
         expected = "RANGE, and ORDER BY one column of times or intervals: of dates with days or months"
         context.text.refuse(value, "this INTERVAL does not fit the frame", expected=expected)

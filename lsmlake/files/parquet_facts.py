@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -125,13 +126,19 @@ def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
         parsed.schema.to_arrow_schema(),
         _declared(parsed),
         tuple(
-            ParquetLeaf(one.path, one.physical_type, one.logical_type.type, any(map(_is_bounded, of)), _range(of))
+            ParquetLeaf(one.path, one.physical_type, _logical(one), any(map(_is_bounded, of)), _range(of))
             for one, of in zip(described, chunks, strict=True)
         ),
         frozenset(chunk.compression for of in chunks for chunk in of),
         len(footer),
         zlib.crc32(footer),
     )
+
+
+def _logical(column: pq.ColumnSchema) -> str:
+    """The name of a logical type. A TIME adjusted to UTC has its own: Arrow does not tell it, and DuckDB gives it a zone."""
+    name = column.logical_type.type
+    return f"{name} in UTC" if name == "TIME" and json.loads(column.logical_type.to_json())["isAdjustedToUTC"] else name
 
 
 def _is_bounded(chunk: pq.ColumnChunkMetaData) -> bool:

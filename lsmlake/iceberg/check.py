@@ -28,11 +28,12 @@ from lsmlake.iceberg.entries import EntryKey, Point, key_of
 from lsmlake.iceberg.lineage import branches_of, id_on, tag_on, tags_of
 from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
 from lsmlake.iceberg.schemas import schema_json, spec_json
-from lsmlake.iceberg.values import binary, number_of
+from lsmlake.iceberg.values import binary
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
+from lsmlake.types.table import number_of
 
 _log = logging.getLogger("lsmlake")
 

@@ -16,10 +16,10 @@ from lsmlake.iceberg import avro
 from lsmlake.iceberg.avro import ADDED, CURE, DATA, DELETED, EXISTING
 from lsmlake.iceberg.entries import Entry, decode, key_of
 from lsmlake.iceberg.published import decoding, path_of
-from lsmlake.iceberg.values import number_of
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.metadata import Metadata
+from lsmlake.types.table import number_of
 
 _STATUSES = {"added_files_count": ADDED, "existing_files_count": EXISTING, "deleted_files_count": DELETED}
 

@@ -24,9 +24,10 @@ from lsmlake.iceberg.avro import (
     partition_name,
 )
 from lsmlake.iceberg.metadata import UNSORTED
-from lsmlake.iceberg.values import binary, number_of
+from lsmlake.iceberg.values import binary
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
+from lsmlake.types.table import number_of
 
 Entry = dict[str, Any]
 """A record of a manifest, with the names of the specification, and its `Point` under `point`. Points are kept in the header of

@@ -5,26 +5,15 @@ Source: the specification of Apache Iceberg, "Appendix D: Single-value serializa
 
 from __future__ import annotations
 
-import datetime
 import struct
 from decimal import Context, Decimal
 
 import pyarrow as pa
 
 from lsmlake.schema.defaults import encoded
-from lsmlake.types.table import column_type
+from lsmlake.types.table import column_type, iso_text, number_of
 
-_EPOCH = datetime.datetime(1970, 1, 1)
-_DAY = datetime.date(1970, 1, 1)
-_MICRO = datetime.timedelta(microseconds=1)
 _EXACT = Context(prec=60)
-
-
-def number_of(value: object) -> object:
-    """Dates as days and timestamps as microseconds since 1970; other values as they are."""
-    if isinstance(value, datetime.datetime):
-        return (value.replace(tzinfo=None) - _EPOCH) // _MICRO  # those with a zone are in UTC
-    return (value - _DAY).days if isinstance(value, datetime.date) else value
 
 
 def unscaled(value: Decimal) -> int:
@@ -47,9 +36,6 @@ def default_json(value: pa.Scalar) -> object:
     type_ = value.type
     if not value.is_valid:
         return None
-    if pa.types.is_date32(type_):
-        return value.as_py().isoformat()
-    if pa.types.is_timestamp(type_):
-        text = value.as_py().replace(tzinfo=None).isoformat(timespec="microseconds")
-        return f"{text}+00:00" if type_.tz else text
+    if (row := column_type(type_)) is not None and row.iso is not None:
+        return iso_text(value)
     return value.as_py() if pa.types.is_floating(type_) else encoded(value)

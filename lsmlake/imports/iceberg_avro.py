@@ -14,11 +14,12 @@ from typing import Any
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
 from lsmlake.iceberg.avro import NAMES
+from lsmlake.types.table import TABLE
 
 Record = dict[Any, Any]
 """Name -> value; of a record of partition values, field id -> value. A field that the writer left out is missing. Dates and times
 are numbers, as stored."""
-_TIMES = ("date", "timestamp-micros", "local-timestamp-micros")
+_TIMES = {row.avro["logicalType"] for row in TABLE if row.iso is not None} | {"local-timestamp-micros"}
 """Logical types, some values of which Python lacks."""
 
 _PARTITION = "partition"

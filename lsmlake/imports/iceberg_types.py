@@ -5,7 +5,6 @@ The inverse of `iceberg.schemas`. Source: the specification of Apache Iceberg, "
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionS
 from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
 from lsmlake.types import types
-from lsmlake.types.table import BY_ICEBERG, named
+from lsmlake.types.table import BY_ICEBERG, column_type, named
 
 _VOID, _UNKNOWN = "void", "unknown"
 
@@ -66,13 +65,11 @@ def _inner(content: Mapping, name: str, path: str, nullable: bool, where: str) -
 def _value(content: object, type_: pa.DataType, path: str, where: str) -> pa.Scalar:
     """A default. Raises InvalidSchema."""
     try:
-        if pa.types.is_date32(type_):
-            return pa.scalar(datetime.date.fromisoformat(content), type_)
-        if pa.types.is_timestamp(type_):
-            return pa.scalar(datetime.datetime.fromisoformat(content), type_)
+        if (iso := column_type(type_).iso) is not None:
+            return pa.scalar(iso.fromisoformat(content), type_)
         if pa.types.is_decimal(type_):
             return pa.scalar(Decimal(content), pa.decimal128(38, type_.scale)).cast(type_)
-        return pa.scalar(bytes.fromhex(content) if pa.types.is_binary(type_) else content, type_)
+        return pa.scalar(bytes.fromhex(content.replace("-", "")) if pa.types.is_binary(type_) else content, type_)
     except (ValueError, TypeError, InvalidOperation, pa.ArrowException) as unfit:
         raise InvalidSchema(
             "a default is no value of its column", where=f"{where}, column {path!r}", found=repr(content), cure="correct it there"

@@ -20,13 +20,14 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.types import types
+from lsmlake.types.table import DECIMAL, TABLE
 from lsmlake.types.type_text import format_type
 from lsmlake.types.types import field_id, has_field_id, inner_fields
 from lsmlake.types.widening import widens
 
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 """Those that every reader has."""
-_LOGICAL = {"NONE", "STRING", "DECIMAL", "DATE", "TIMESTAMP", "INT"}
+_LOGICAL = {row.parquet for row in (*TABLE, DECIMAL)}
 """Those that all readers take for the same. Polars takes JSON for bytes, and DuckDB ENUM for text."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import time
 from itertools import chain
 from numbers import Number
 from typing import Any
@@ -181,6 +182,7 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
     typed: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, wanted, from_pandas=nan_is_null)  # noqa: E731
     try:
         found = infer(values)
+        _refuse_zones(values, found.type, name)
         if wanted is None or not (types.has_map(wanted) and types.has_struct(found.type)):
             return found
     except _REFUSED as mixed:
@@ -191,8 +193,31 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
         made = typed(values)
     except _REFUSED as refused:
         raise _bad_value(values, name, typed, refused, wanted) from refused
+    _refuse_zones(values, made.type, name)
     _check_numbers(values, made, name, wanted)
     return made
+
+
+def _refuse_zones(values: Sequence[object], made: pa.DataType, name: str) -> None:
+    """Raises InvalidData for a time of day with a zone, which PyArrow leaves out without a word."""
+    if not types.any_inside(made, pa.types.is_time):
+        return
+    if (row := next((number for number, value in enumerate(values) if _has_zone(value)), None)) is not None:
+        raise InvalidData(
+            "a time of day with a time zone",
+            where=f"column {name!r}, row {row}",
+            expected="a datetime.time without tzinfo",
+            found=repr(values.iloc[row] if hasattr(values, "iloc") else values[row]),
+            cure="convert it to the zone that the column has, and remove tzinfo",
+        )
+
+
+def _has_zone(value: object) -> bool:
+    if isinstance(value, time):
+        return value.tzinfo is not None
+    if isinstance(value, Mapping):
+        return any(map(_has_zone, chain(value, value.values())))
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and any(map(_has_zone, value))
 
 
 def _with_given_fields(wanted: pa.DataType, values: Iterable[object]) -> pa.DataType:

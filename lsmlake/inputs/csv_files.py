@@ -420,7 +420,7 @@ def _type_of_texts(guessed: pa.DataType, texts: pa.ChunkedArray) -> pa.DataType:
     """The column type for texts that PyArrow infers as type `guessed`."""
     t = pa.types
     if t.is_time(guessed) or t.is_null(guessed):
-        return pa.string()  # no column type is a time of day
+        return pa.string()  # Spark infers no times of day
     if t.is_integer(guessed) or t.is_floating(guessed):
         if pc.any(pc.match_substring_regex(texts, _LEADING_ZERO)).as_py():
             return pa.string()

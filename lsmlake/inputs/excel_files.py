@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.extras import need
-from lsmlake.types import types
+from lsmlake.types.table import is_text
 
 SUFFIXES = "xlsx", "xlsm", "xls", "xlsb"
 _EXACT = 2.0**53
@@ -50,7 +50,7 @@ class ExcelFile:
 
     def table(self, schema: pa.Schema | None) -> pa.Table:
         """The rows. `schema`: the columns of the target table, if it exists."""
-        texts = {field.name for field in schema or () if types.is_text(field.type)}
+        texts = {field.name for field in schema or () if is_text(field.type)}
         kept = [
             number
             for number, name in enumerate(self.names)

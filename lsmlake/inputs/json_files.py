@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.inputs.json_text import JsonFile
-from lsmlake.types import types
+from lsmlake.types.table import is_text
 
 Is = Callable[[pa.DataType], bool]
 
@@ -70,7 +70,7 @@ def _errors(file: JsonFile) -> Iterator[None]:
 
 def _exact(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
     wanted = {field.name: field.type for field in schema or ()}
-    texts = {name: type_ for name, type_ in wanted.items() if types.is_text(type_)}
+    texts = {name: type_ for name, type_ in wanted.items() if is_text(type_)}
     found = file.rows(texts)
     _check_integers(found, wanted, file)
     again = _exact_types(found, wanted, _is_integer_or_decimal)
@@ -121,7 +121,7 @@ def _exact_type(found: pa.DataType, wanted: pa.DataType, exactly: Is) -> pa.Data
         )
     if t.is_list(found) and (t.is_list(wanted) or t.is_large_list(wanted)):
         return pa.list_(found.value_field.with_type(_exact_type(found.value_type, wanted.value_type, exactly)))
-    if t.is_timestamp(found) and (types.is_text(wanted) or t.is_temporal(wanted)):
+    if t.is_timestamp(found) and (is_text(wanted) or t.is_temporal(wanted)):
         return pa.string()
     return _EXACT if t.is_float64(found) and exactly(wanted) else found
 

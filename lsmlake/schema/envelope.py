@@ -13,9 +13,10 @@ import zlib
 from collections.abc import Mapping
 
 from lsmlake.errors import Corrupt, UnsupportedFormat
+from lsmlake.types.table import TABLE
 
 VERSION = 1
-_NEWEST = {"schema": 2}
+_NEWEST = {"schema": max(row.version for row in TABLE)}
 """The newest version of a kind of file, if it is another one: a file has the oldest version that has all it says."""
 _MAGIC = b"LSMK"
 _HEAD = struct.Struct(">4s4sH")

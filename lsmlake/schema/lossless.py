@@ -24,12 +24,13 @@ import pyarrow.compute as pc
 
 from lsmlake.kernels import decimals, nested
 from lsmlake.kernels.decimals import check
-from lsmlake.types import types
+from lsmlake.types.table import is_bytes, is_text
 
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _ZONED = r"\d:\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
 _NTZ, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
+_CLOCK = r"^\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?$"
 _INTEGER = r"^[+-]?[0-9]+(\.0*)?$"
 _ZERO = r"^[+-]?[0.]+([eE].*)?$"
 _EVERY_INTEGER_BELOW = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
@@ -51,6 +52,8 @@ def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
         return array
     if pa.types.is_null(found):
         return pa.nulls(len(array), wanted)
+    if isinstance(found, pa.UuidType):
+        return convert(array.storage, wanted, zone)
     if pa.types.is_dictionary(found):
         return convert(decoded(array), wanted, zone)
     if pa.types.is_nested(wanted):
@@ -61,8 +64,8 @@ def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 def decoded(array: pa.DictionaryArray) -> pa.Array:
     """Decodes a dictionary array. Views become plain text and bytes, because Arrow cannot take views from a dictionary."""
     values = array.dictionary
-    if types.is_text(values.type) or types.is_bytes(values.type):
-        values = values.cast(pa.large_string() if types.is_text(values.type) else pa.large_binary())
+    if is_text(values.type) or is_bytes(values.type):
+        values = values.cast(pa.large_string() if is_text(values.type) else pa.large_binary())
     return values.take(array.indices)
 
 
@@ -219,6 +222,12 @@ def _text_to_time(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     return pc.coalesce(pc.if_else(zoned, text, nothing).cast(_UTC), local)
 
 
+def _text_to_clock(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    text = pc.replace_substring_regex(_trimmed(array), r"(\.\d{6})0+$", r"\1")
+    check(pc.match_substring_regex(text, _CLOCK), "not a time of day such as 10:30:00.5")
+    return pc.binary_join_element_wise("1970-01-01", text, " ").cast(_NTZ).cast(wanted)
+
+
 def _local_to_zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     return _in_zone(array.cast(_NTZ), zone)
 
@@ -289,7 +298,7 @@ def _nested(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
 
 
 _INT, _FLOAT, _DECIMAL, _BOOL = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean
-_DATE, _TIME, _TEXT, _BYTES = pa.types.is_date, pa.types.is_timestamp, types.is_text, types.is_bytes
+_DATE, _TIME, _TEXT, _BYTES = pa.types.is_date, pa.types.is_timestamp, is_text, is_bytes
 
 
 def _zoned(type_: pa.DataType) -> bool:
@@ -308,6 +317,7 @@ _RULES: tuple[tuple[Is, tuple[tuple[Is, Rule], ...], tuple[tuple[Is, Rule], ...]
     (_DATE, ((_DATE, _plain),), ((_TEXT, _text_to_date), (_TIME, _time_to_date))),
     (_zoned, ((_zoned, _plain),), ((_local, _local_to_zoned), (_TEXT, _text_to_time), (_DATE, _date_to_time))),
     (_local, ((_local, _plain), (_DATE, _date_to_time)), ((_TEXT, _text_to_time),)),
+    (pa.types.is_time, ((pa.types.is_time, _plain),), ((_TEXT, _text_to_clock),)),
     (pa.types.is_string, ((_TEXT, _plain),), tuple((one, _plain) for one in (_INT, _BOOL, _DECIMAL, _DATE))),
     (pa.types.is_binary, ((_BYTES, _plain),), ((_TEXT, _plain),)),
 )

@@ -21,7 +21,7 @@ from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.schema import lossless
 from lsmlake.schema.conform import shown
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD
-from lsmlake.types import types
+from lsmlake.types.table import is_bytes, is_text
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4
@@ -137,9 +137,9 @@ def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.Chunke
 
 def _code_type(type_: pa.DataType) -> pa.DataType:
     """Returns the type for comparing codes: Arrow looks up text and bytes in their plain layout only."""
-    if types.is_text(type_):
+    if is_text(type_):
         return pa.string()
-    return pa.binary() if types.is_bytes(type_) else type_
+    return pa.binary() if is_bytes(type_) else type_
 
 
 def plain(kinds: np.ndarray) -> np.ndarray:

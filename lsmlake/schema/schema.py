@@ -31,6 +31,7 @@ from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.types import types
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
 from lsmlake.types.sized_text import has_sized_text
+from lsmlake.types.table import TABLE
 
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""
@@ -306,7 +307,7 @@ class Schema:
     def encode(self) -> bytes:
         return envelope.wrap_json(
             "schema",
-            version=_VERSION_WITH_LENGTHS if any(map(has_sized_text, self.columns)) else 1,
+            version=max(map(_version, self.columns)),
             content={
                 "id": self.id,
                 "table_uuid": self.table_uuid,
@@ -403,6 +404,12 @@ def _check_new_names(columns: pa.Schema, where: str) -> None:
     _check_names(columns, where)
     if (name := next((name for name in columns.names if "\0" in name), None)) is not None:  # DuckDB ends a name there
         raise InvalidSchema("a column name has a NUL character", where=where, found=repr(name), cure="rename the column")
+
+
+def _version(column: pa.Field) -> int:
+    """The first version of schema files that may have the column."""
+    of_types = [row.version for row in TABLE if types.any_inside(column.type, row.arrow.__eq__)]
+    return max(1, *of_types, _VERSION_WITH_LENGTHS if has_sized_text(column) else 1)
 
 
 def _check_names(columns: pa.Schema, where: str) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
-from lsmlake.types.table import as_integers, column_type, is_time
+from lsmlake.types.table import as_integers, column_type, is_dated, is_time, iso_text, of_integers
 from lsmlake.types.types import has_times
 
 Values = pa.Array | pa.ChunkedArray
@@ -21,9 +21,12 @@ Values = pa.Array | pa.ChunkedArray
 def check_years(column: Values, where: str, cure: str = "replace those values") -> None:
     """Raises InvalidData naming `where` if the column has, at any level, a date or time outside the years."""
     if found := next(_outside(column), None):
-        raise InvalidData(
-            "a time outside the supported years", where=where, expected="years 0001 to 9999", found=found, cure=cure
-        )
+        type_, shown = found
+        what, expected = "a time outside the supported years", "years 0001 to 9999"
+        if not is_dated(type_):
+            first, last = (iso_text(of_integers(pa.scalar(limit, pa.int64()), type_)) for limit in column_type(type_).limits)
+            what, expected = "no time of day", f"{first} to {last}"
+        raise InvalidData(what, where=where, expected=expected, found=shown, cure=cure)
 
 
 def has_outside(column: Values) -> bool:
@@ -37,12 +40,14 @@ def are_outside(type_: pa.DataType, low: int, high: int) -> bool:
     return low < first or high > last
 
 
-def _outside(column: Values) -> Iterator[str]:
-    """The least and the greatest of dates or times of which some are outside the years, as text."""
+def _outside(column: Values) -> Iterator[tuple[pa.DataType, str]]:
+    """The type, and the least and the greatest as text, of dates or times of which some are outside the years."""
     for values in _times(column):
         ends = pc.min_max(as_integers(values)).as_py()
         if ends["min"] is not None and are_outside(values.type, ends["min"], ends["max"]):
-            yield f"{ends['min']} to {ends['max']} {'days' if pa.types.is_date(values.type) else 'microseconds'} since 1970"
+            unit = "days" if pa.types.is_date(values.type) else "microseconds"
+            since = "1970" if is_dated(values.type) else "midnight"
+            yield values.type, f"{ends['min']} to {ends['max']} {unit} since {since}"
 
 
 def _times(column: Values) -> Iterator[Values]:

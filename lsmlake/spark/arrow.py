@@ -14,8 +14,8 @@ from lsmlake.cdc.changes import Piece, changes_schema, read_piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.scan import read_split
-from lsmlake.spark import tasks
-from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.spark import settings, tasks
+from lsmlake.spark.types import of_tasks, to_arrow, to_spark
 from lsmlake.tables.metadata import Metadata
 
 BATCH_ROWS = 1 << 16
@@ -44,14 +44,16 @@ def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
 
 
 def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    taken = of_tasks(schema)
     for split in tasks.unpacked(batches):
         for table in read_split(plan, split):
-            yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
+            yield from table.cast(taken).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def changes(spark, meta: Metadata, like: Feed, pieces: Sequence[Piece]):
     """Returns a DataFrame with the changes of `pieces`, one task per piece."""
     schema = changes_fields(like)
+    settings.check_types(spark.conf.get, schema)
     if not pieces:
         return spark.createDataFrame([], to_spark(schema))
     return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, meta, like, schema), to_spark(schema))
@@ -66,7 +68,7 @@ def as_lists(frame, key: Sequence[str]):
 
 def _lists_task(key: tuple[str, ...], schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for table in binlog.as_lists(batches, key, schema):
-        yield from table.to_batches()
+        yield from table.cast(of_tasks(schema)).to_batches()
 
 
 def changes_fields(like: Feed) -> pa.Schema:
@@ -77,6 +79,7 @@ def changes_fields(like: Feed) -> pa.Schema:
 
 
 def _changes_task(meta: Metadata, like: Feed, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    taken = of_tasks(schema)
     for piece in tasks.unpacked(batches):
         for table in read_piece(meta, like, piece):
-            yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
+            yield from table.cast(taken).to_batches(max_chunksize=BATCH_ROWS)

@@ -16,7 +16,7 @@ from pyspark.sql import types as st
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
 from lsmlake.schema.conform import Cast, converted
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.types import of_tasks, to_spark
 
 ERROR = "cast_error"
 
@@ -56,6 +56,7 @@ def _task(fields: Sequence[pa.Field | None], cast: Cast, batches: Iterator[pa.Re
             error = refused
             types = (column.type if f is None else nested.nullable(f.type) for column, f in zip(columns, fields, strict=True))
             columns, errors = [pa.nulls(1, type_) for type_ in types], pa.array([pickle.dumps(refused)], pa.binary())
-        yield pa.RecordBatch.from_arrays([*columns, errors], names=[*batch.schema.names, ERROR])
+        made = pa.RecordBatch.from_arrays([*columns, errors], names=[*batch.schema.names, ERROR])
+        yield made.cast(of_tasks(made.schema))
         if error is not None:
             return

@@ -42,9 +42,9 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     """Returns the rows of `plan`. Raises InvalidQuery for an unknown strategy, or one that the session does not allow."""
     if strategy not in (NATIVE, ARROW, AUTO):
         raise InvalidQuery("unknown strategy", expected="'auto', 'native' or 'arrow'", found=repr(strategy), cure="omit it")
+    settings.check_columns(spark.conf.get, plan.schema.columns)
     if not plan.files:
         return spark.createDataFrame([], to_spark(arrow.fields(plan, plan.columns)))
-    settings.check_names(spark.conf.get, plan.schema.columns.names)
     refused = refuses_native(spark, plan)
     if refused and strategy == NATIVE:
         raise InvalidQuery("Spark cannot read the data files itself in this session", found=refused, cure="use strategy='auto'")

@@ -1,7 +1,7 @@
 """Handles session settings that would change the result of a read.
 
 There are three kinds: settings that a reader option overrides (`READER`), settings under which Catalyst cannot read the data
-files (`refuses_native`), and settings that change the meaning of SQL text (`reads_otherwise`, `check_names`).
+files (`refuses_native`), and settings that change the meaning of SQL text (`reads_otherwise`, `check_columns`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.types.table import TABLE
+from lsmlake.types.types import any_inside
 
 Get = Callable[[str, str], str]
 """`spark.conf.get`: the name of a setting and its default."""
@@ -84,9 +86,23 @@ def _depends_on_ansi(where: str, types: Iterable[pa.DataType]) -> bool:
     return bool(_QUOTES.search(where)) and bool(others) and not times
 
 
-def check_names(get: Get, names: Iterable[str]) -> None:
-    """Raises InvalidQuery if the session reads one of the backticked column `names` as a pattern."""
-    odd = [name for name in names if not re.fullmatch(r"\w+", name)]
+def check_types(get: Get, columns: pa.Schema) -> None:
+    """Raises InvalidQuery if the session lacks the type of a column."""
+    for row in TABLE:
+        held = [field.name for field in columns if any_inside(field.type, row.arrow.__eq__)] if row.setting is not None else []
+        if held and get(row.setting, "false").lower() != "true":
+            raise InvalidQuery(
+                f"Spark refuses {row.name} in this session",
+                where=f"columns {held}",
+                found=f"{row.setting} = false",
+                cure=f"spark.conf.set({row.setting!r}, 'true')",
+            )
+
+
+def check_columns(get: Get, columns: pa.Schema) -> None:
+    """As `check_types`, and raises InvalidQuery if the session reads the backticked name of a column as a pattern."""
+    check_types(get, columns)
+    odd = [name for name in columns.names if not re.fullmatch(r"\w+", name)]
     if odd and get(_REGEX_NAMES, "false").lower() == "true":
         raise InvalidQuery(
             "Spark reads backticked column names as patterns in this session",

@@ -10,12 +10,12 @@ from lsmlake.kernels import nested
 from lsmlake.types.sized_text import CHAR, VARCHAR, SizedText, has_sized_text, with_sized_text
 from lsmlake.types.table import TABLE, column_type
 from lsmlake.types.type_text import format_type_of
-from lsmlake.types.types import COMMENT, plain, with_lengths, with_lengths_of
+from lsmlake.types.types import COMMENT, inner_fields, plain, with_inner_fields, with_lengths, with_lengths_of
 
 LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata of a column whose type has a VARCHAR(n) or CHAR(n): the type in DDL. To Spark the values are strings, of which it pads
 those of CHAR(n) for comparisons."""
-_TO_ARROW = {**{getattr(st, row.spark): row.arrow for row in TABLE}, st.NullType: pa.null()}
+_TO_ARROW = {**{getattr(st, row.spark): row.arrow for row in TABLE if hasattr(st, row.spark)}, st.NullType: pa.null()}
 
 
 def to_arrow(schema: st.StructType) -> pa.Schema:
@@ -26,6 +26,18 @@ def to_arrow(schema: st.StructType) -> pa.Schema:
 def to_spark(schema: pa.Schema) -> st.StructType:
     """Converts an Arrow schema with canonical types, with the lengths of its texts."""
     return st.StructType([st.StructField(one.name, _spark(one.type), one.nullable, lengths(one) or None) for one in schema])
+
+
+def of_tasks(schema: pa.Schema) -> pa.Schema:
+    """The schema in which Spark takes rows of `schema` from tasks."""
+    return pa.schema([field.with_type(_of_tasks(field.type)) for field in schema])
+
+
+def _of_tasks(type_: pa.DataType) -> pa.DataType:
+    if inner := inner_fields(type_):
+        return with_inner_fields(type_, [field.with_type(_of_tasks(field.type)) for field in inner])
+    row = column_type(type_)
+    return type_ if row is None or row.task is None else row.task
 
 
 def lengths(field: pa.Field) -> dict[str, str]:
@@ -94,4 +106,8 @@ def _spark(type_: pa.DataType) -> st.DataType:
         return st.MapType(_spark(type_.key_type), _spark(type_.item_type), type_.item_field.nullable)
     if pa.types.is_list(type_):
         return st.ArrayType(_spark(type_.value_type), type_.value_field.nullable)
-    return getattr(st, column_type(type_).spark)()
+    row = column_type(type_)
+    if not hasattr(st, row.spark):
+        cure = f"use a release of PySpark that has {row.spark}, or read the table without Spark"
+        raise InvalidSchema("this release of Spark lacks a column type", found=row.name, cure=cure)
+    return getattr(st, row.spark)()

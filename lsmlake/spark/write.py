@@ -30,7 +30,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import collected, tasks
+from lsmlake.spark import collected, settings, tasks
 from lsmlake.spark.cast import ERROR, cast_rows, raise_error
 from lsmlake.spark.order import FrameOrder, shuffled
 from lsmlake.spark.partitions import partition_values
@@ -71,6 +71,7 @@ def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Sna
     if done := replayed(version, request.identity):  # before the columns are checked: the table may have been altered since
         return done
     schema, found = version.schema, _columns_of(df)
+    settings.check_types(df.sparkSession.conf.get, schema.columns)
     order = FrameOrder.of(found, schema, request)
     columns = columns_for(schema, found, request, order.own)
     pick = None if schema.append_only else picker(version, request.compact)

@@ -25,7 +25,7 @@ from lsmlake.inputs.csv_files import CsvFile
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.input_files import InputFile, ParquetFile
 from lsmlake.schema.from_data import schema_from
-from lsmlake.types import types
+from lsmlake.types.table import is_text
 from lsmlake.types.type_text import format_type
 
 FORMATS = "parquet", "csv", "json"
@@ -135,7 +135,7 @@ def _conformed(table: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
     for one in schema:
         found = table[one.name] if one.name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows, one.type)])
         try:
-            if types.is_text(found.type) != types.is_text(one.type):
+            if is_text(found.type) != is_text(one.type):
                 raise pa.ArrowInvalid(format_type(found.type))
             columns.append(found if found.type == one.type else found.cast(one.type))
         except pa.ArrowException as unfit:

@@ -29,7 +29,7 @@ _TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type
 KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
 """Keywords: a column with such a name is written in backquotes."""
-_PLAIN = {_Type[token]: row.arrow for row in TABLE for token in row.ddl}
+_PLAIN = {_Type[token]: row for row in TABLE for token in row.ddl}
 _SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")
 """What the parser sets of a type, and this module reads."""
@@ -117,15 +117,12 @@ def _typed(name: str, kind: exp.DataType, where: str) -> pa.Field:
         return pa.field(name, _decimal(kind, where))
     if kind.this in _SIZED_TEXT:
         return with_sized_text(pa.field(name, pa.string()), _sized_text(kind, where))
-    if kind.this in _PLAIN and not kind.expressions:
-        return pa.field(name, _PLAIN[kind.this])
+    if kind.this in _PLAIN:
+        return pa.field(name, _plain(kind, where))
     raise _unknown(kind, where)
 
 
 def _unknown(kind: exp.DataType, where: str) -> InvalidSchema:
-    if kind.this is _Type.TIME:  # sqlglot writes TIMESTAMP for it
-        cure = "use STRING or TIMESTAMP: Spark refuses TIME, too, unless a setting allows it"
-        return InvalidSchema("unknown column type", where=where, expected=TYPES, found="TIME", cure=cure)
     return InvalidSchema("unknown column type", where=where, expected=TYPES, found=spelled(kind))
 
 
@@ -212,6 +209,17 @@ def _interval(kind: exp.DataType, where: str) -> pa.DataType:
     if name not in KINDS:
         raise InvalidSchema("unknown column type", where=where, expected=f"one of {', '.join(KINDS)}", found=name)
     return KINDS[name]
+
+
+def _plain(kind: exp.DataType, where: str) -> pa.DataType:
+    row, digits = _PLAIN[kind.this], [part.name for part in kind.expressions]
+    if digits in ([], [str(row.digits)]):
+        return row.arrow
+    if row.digits is None:
+        raise _unknown(kind, where)
+    cure = f"write {row.name}, and round the values before they are written"
+    expected, found = f"{row.name} or {row.name}({row.digits})", f"{row.name}({', '.join(digits)})"
+    raise InvalidSchema(f"{row.name} has one precision", where=where, expected=expected, found=found, cure=cure)
 
 
 def _sized_text(kind: exp.DataType, where: str) -> SizedText:

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.types.table import of_value
 from lsmlake.types.type_text import format_type
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -27,6 +28,7 @@ _TIME = r"(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2
 _ZONE = r"\s*(?P<zone>Z|UTC|GMT|[+-][0-9]{1,2}(?::[0-9]{2})?|[A-Za-z_]+/[A-Za-z_/+-]+)?"
 _DATE_FORMAT = re.compile(_DATE.replace("TAIL", ".*"), re.DOTALL)  # Spark's dates may be followed by anything
 _TIMESTAMP_FORMAT = re.compile(_DATE.replace("TAIL", _TIME.replace("ZONE", _ZONE)))
+_CLOCK_FORMAT = re.compile(r"[0-9]{1,2}:[0-9]{1,2}(:[0-9]{1,2}(\.[0-9]{0,6}0*)?)?")
 _BOOLEANS = {**dict.fromkeys(("true", "t", "yes", "y", "1"), True), **dict.fromkeys(("false", "f", "no", "n", "0"), False)}
 _BLANKS = "".join(map(chr, range(33))) + "\x7f"
 _WIDE = Context(prec=100)
@@ -166,6 +168,16 @@ def _timestamp(value: object, kind: pa.DataType, zone: tzinfo) -> datetime:
     return found.astimezone(timezone.utc)
 
 
+def _clock(value: object, kind: pa.DataType, zone: tzinfo) -> time:
+    if _is_text(value, _CLOCK_FORMAT) and (moment := _moment(f"1970-01-01 {value}", _TIMESTAMP_FORMAT)):
+        return moment[0].time()
+    if isinstance(value, datetime):
+        return (value.astimezone(zone) if value.tzinfo else value).time()
+    if isinstance(value, time) and value.tzinfo is None:
+        return value
+    raise _refused(value, kind, "10:30:00 or 10:30:00.123456")
+
+
 def _moment(text: str, form: re.Pattern) -> tuple[datetime, str | None] | None:
     """Parses `text` into a local time and its zone name (None: no zone). Returns None if it does not match."""
     match = form.fullmatch(text)
@@ -202,11 +214,8 @@ def show(value: object) -> str:
             return f"'{value}'"
         case bytes():
             return f"X'{value.hex().upper()}'"
-        case datetime():
-            return f"TIMESTAMP '{value}'"
-        case date():
-            return f"DATE '{value}'"
-    return str(value)
+    row = of_value(value)
+    return str(value) if row is None else f"{row.name} '{value}'"
 
 
 _CASTS: tuple[tuple[Callable, Callable], ...] = (
@@ -218,4 +227,5 @@ _CASTS: tuple[tuple[Callable, Callable], ...] = (
     (pa.types.is_decimal, _decimal),
     (pa.types.is_date, _date),
     (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_time, _clock),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
@@ -28,4 +29,9 @@ class SparkTypes(Spark):
         KEYWORDS: ClassVar = {
             **{word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word in _NAMES.get(token, {word})},
             "TIMESTAMP WITHOUT TIME ZONE": TokenType.TIMESTAMPNTZ,
+        }
+
+    class Generator(Spark.Generator):
+        TYPE_MAPPING: ClassVar = {  # sqlglot writes TIMESTAMP for TIME
+            kind: name for kind, name in Spark.Generator.TYPE_MAPPING.items() if kind is not exp.DataType.Type.TIME
         }

@@ -15,11 +15,10 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.types.json_shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
 from lsmlake.types.sized_text import TEXT_TYPE, SizedText, sized_text, with_sized_text
-from lsmlake.types.table import BY_NAME, TABLE, column_type, is_time, named
+from lsmlake.types.table import BY_NAME, column_type, holding, is_time, named
 
 FIELD_ID = b"PARQUET:field_id"
 COMMENT = b"comment"
-_PLAIN = {row.arrow for row in TABLE}
 INITIAL_DEFAULT, WRITE_DEFAULT = DEFAULTS = b"initial_default", b"write_default"
 """Metadata of a field with a default, as JSON; see `lsmlake.schema.defaults`."""
 FIELD_ID_MAX = 2147483000
@@ -28,34 +27,24 @@ NESTING_MAX = 30
 """Levels of ARRAY, MAP (counts twice) and STRUCT inside one column: Parquet C++ fails for types that are much deeper."""
 
 
-def is_text(type_: pa.DataType) -> bool:
-    """Whether the type is a string in any Arrow layout except dictionaries."""
-    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
-
-
-def is_bytes(type_: pa.DataType) -> bool:
-    """Whether the type is a byte string in any Arrow layout except dictionaries."""
-    t = pa.types
-    return t.is_binary(type_) or t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_)
-
-
 def has_map(type_: pa.DataType) -> bool:
     """Whether the type is a map or has one inside."""
-    return _any_inside(type_, pa.types.is_map)
+    return any_inside(type_, pa.types.is_map)
 
 
 def has_times(type_: pa.DataType) -> bool:
     """Whether the type is a date or a time, or has one inside."""
-    return _any_inside(type_, is_time)
+    return any_inside(type_, is_time)
 
 
 def has_struct(type_: pa.DataType) -> bool:
     """Whether the type is a struct or has one inside."""
-    return _any_inside(type_, pa.types.is_struct)
+    return any_inside(type_, pa.types.is_struct)
 
 
-def _any_inside(type_: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
-    return matches(type_) or any(_any_inside(type_.field(i).type, matches) for i in range(type_.num_fields))
+def any_inside(type_: pa.DataType, matches: Callable[[pa.DataType], bool]) -> bool:
+    """Whether `matches` is true of the type or of one inside."""
+    return matches(type_) or any(any_inside(type_.field(i).type, matches) for i in range(type_.num_fields))
 
 
 def canonical(type_: pa.DataType, column: str) -> pa.DataType:
@@ -63,16 +52,6 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
     t = pa.types
     if t.is_dictionary(type_):
         return canonical(type_.value_type, column)
-    if t.is_large_string(type_) or t.is_string_view(type_):
-        return pa.string()
-    if t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
-        return pa.binary()
-    if t.is_date64(type_):
-        return pa.date32()
-    if t.is_timestamp(type_):
-        return pa.timestamp("us", "UTC" if type_.tz else None)
-    if t.is_decimal(type_) and type_.precision <= 38 and 0 <= type_.scale <= type_.precision:
-        return pa.decimal128(type_.precision, type_.scale)
     if t.is_struct(type_):
         if not type_.num_fields:
             raise InvalidSchema("a struct needs at least one field", where=f"column {column!r}", cure="leave the column out")
@@ -90,8 +69,8 @@ def canonical(type_: pa.DataType, column: str) -> pa.DataType:
         return pa.map_(key, _canonical_field(type_.item_field, f"{column}.value").with_name("value"))
     if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
         return pa.list_(_canonical_field(type_.value_field, f"{column}.element").with_name("element"))
-    if type_ in _PLAIN:
-        return type_
+    if (row := holding(type_)) is not None:
+        return row.arrow
     raise InvalidSchema(
         "unsupported column type",
         where=f"column {column!r}",

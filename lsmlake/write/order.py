@@ -18,6 +18,7 @@ from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema
 from lsmlake.schema.rowkind import CHANGE_ORDINAL, COMMIT_COLUMNS, COMMIT_SNAPSHOT
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
+from lsmlake.types.table import is_text
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def _orderable(name: str, columns: pa.Schema) -> str:
 def _check_typed(given: Sequence[pa.Field]) -> None:
     """Raises InvalidData for text of a file without types: the text 10 is before the text 9."""
     for field in given:
-        if types.is_text(field.type):
+        if is_text(field.type):
             raise InvalidData(
                 "order_by names a column of a file without types, and the table has no such column",
                 where=f"column {field.name!r}",

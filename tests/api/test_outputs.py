@@ -180,7 +180,7 @@ def test_a_table_from_data(tmp_path):
 @pytest.mark.parametrize(
     ("data", "error", "words"),
     [
-        ({"k": [1], "t": [dt.time(1)]}, InvalidSchema, ["column 't'", "time64"]),
+        ({"k": [1], "t": [dt.timedelta(1)]}, InvalidSchema, ["column 't'", "duration"]),
         ({"k": [1], "n": [None]}, InvalidSchema, ["column 'n'", "unknown"]),
         ({"k": [1, None]}, InvalidData, ["column 'k'", "row 1", "null"]),
         ({"v": [1]}, InvalidSchema, ["'k'"]),

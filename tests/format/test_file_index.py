@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 
 import numpy as np
@@ -91,6 +91,9 @@ def _bytes(value: object) -> bytes:
             return ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds).to_bytes(8, "little", signed=True)
         case date():
             return (value - date(1970, 1, 1)).days.to_bytes(8, "little", signed=True)
+        case time():
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return (seconds * 10**6 + value.microsecond).to_bytes(8, "little")
     return int(value).to_bytes(8, "little", signed=True)
 
 

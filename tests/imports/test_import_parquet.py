@@ -391,7 +391,7 @@ def test_files_that_do_not_fit(lake, tmp_path):
     )
     written(files / "b.parquet", {"K": [1]})
     refused(lake, InvalidSchema, "'k' and 'K'", files)
-    written(files / "b.parquet", {"t": pa.array([1], pa.time64("us"))})
+    written(files / "b.parquet", {"t": pa.array([1], pa.duration("us"))})
     refused(lake, InvalidSchema, "column 't': unsupported column type", files)
     written(files / "b.parquet", {"n": pa.array([1], pa.timestamp("ns"))})
     refused(lake, InvalidData, "b.parquet: a value does not fit the type of its column in the table.*lose data", files)

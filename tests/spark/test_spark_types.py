@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 from spark_support import configured, rows, same
 
-from lsmlake.errors import InvalidSchema
+from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.spark.types import to_arrow
 from lsmlake.types.ddl import parse_columns
 
@@ -45,6 +45,8 @@ SCHEMA = st.StructType([
     st.StructField("day", st.DateType()),
     st.StructField("ts", st.TimestampType()),
     st.StructField("ntz", st.TimestampNTZType()),
+    st.StructField("clock", st.TimeType()),
+    st.StructField("clocks", st.ArrayType(st.TimeType())),
     st.StructField("struct", INNER),
     st.StructField("list", st.ArrayType(st.DoubleType())),
     st.StructField("map", st.MapType(st.StringType(), st.TimestampType())),
@@ -75,6 +77,8 @@ VALUES = {
         moment(1970, 1, 1), moment(1969, 12, 31, 23, 59, 59, 999999), None, moment(1900, 1, 1), moment(2026, 10, 25), _WHEN,
     ],
     "ntz": [dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999999), None, dt.datetime(2026, 3, 29, 2, 30)],
+    "clock": [dt.time(), dt.time.max, None, dt.time(12, 30, 0, 1)],
+    "clocks": [[dt.time(1, 2, 3, 4), None], [], None],
     "struct": [
         {"x": 1, "when": _WHEN, "words": ["a", "", None]},
         None,
@@ -94,7 +98,8 @@ ARROW = pa.schema([
     ("id", pa.int64()), ("b", pa.bool_()), ("i8", pa.int8()), ("i16", pa.int16()), ("i32", pa.int32()), ("i64", pa.int64()),
     ("f32", pa.float32()), ("f64", pa.float64()), ("d9", pa.decimal128(9, 2)), ("d18", pa.decimal128(18, 0)),
     ("d38", pa.decimal128(38, 18)), ("text", pa.string()), ("bytes", pa.binary()), ("day", pa.date32()),
-    ("ts", pa.timestamp("us", "UTC")), ("ntz", pa.timestamp("us")),
+    ("ts", pa.timestamp("us", "UTC")), ("ntz", pa.timestamp("us")), ("clock", pa.time64("us")),
+    ("clocks", pa.list_(pa.time64("us"))),
     ("struct", inner := pa.struct([("x", pa.int32()), ("when", pa.timestamp("us", "UTC")), ("words", pa.list_(pa.string()))])),
     ("list", pa.list_(pa.float64())), ("map", pa.map_(pa.string(), pa.timestamp("us", "UTC"))),
     ("deep", pa.list_(pa.map_(pa.int32(), inner))),
@@ -178,13 +183,46 @@ def test_columns_keep_their_comments_and_nullability(spark, spark_lake):
     assert table.version.schema.columns.field("v").metadata[b"comment"] == b"never null"
 
 
+def test_times_of_day_need_a_setting_of_the_session(spark, spark_lake):
+    table = spark_lake.create_table("d.c", "id INT, t TIME", primary_key=["id"])
+    frame = spark.sql("SELECT 1 AS id, TIME '01:02:03.000004' AS t")
+    table.upsert(frame)
+    assert table.scan(where="t > TIME '01:02:03'").to_spark().collect()[0].t == dt.time(1, 2, 3, 4)
+    with configured(spark, spark__sql__timeType__enabled="false"):
+        for refused in (lambda: table.upsert(frame), lambda: table.scan().to_spark()):
+            with pytest.raises(InvalidQuery, match=r"Spark refuses TIME.*spark.conf.set\('spark.sql.timeType.enabled', 'true'\)"):
+                refused()
+
+
+def test_statements_changes_and_streams_have_times_of_day(spark, spark_lake):
+    options = {"changelog-producer": "lookup"}
+    table = spark_lake.create_table("d.clocks", "id INT, t TIME, a ARRAY<TIME>", primary_key=["id"], options=options)
+    hours = "SELECT CAST(id AS INT) AS id, make_time(CAST(id AS INT), 0, 0.000001) AS t, array(TIME '01:00') AS a FROM range(20)"
+    table.upsert(spark.sql(hours))
+    spark_lake.sql("UPDATE d.clocks SET t = TIME '23:00' WHERE t = TIME '03:00:00.000001'")
+    spark_lake.sql("DELETE FROM d.clocks WHERE t < TIME '02:00'")
+    source = "(SELECT 5 AS id, TIME '22:00' AS t) s"
+    spark_lake.sql(f"MERGE INTO d.clocks c USING {source} ON c.id = s.id WHEN MATCHED THEN UPDATE SET t = s.t")
+    table.upsert(spark.sql("SELECT 99 AS id, '10:00:00.5' AS t, array('11:00') AS a"), cast=True)
+    expected = {number: dt.time(number, 0, 0, 1) for number in range(2, 20)}
+    expected |= {3: dt.time(23), 5: dt.time(22), 99: dt.time(10, 0, 0, 500_000)}
+    for strategy in ("native", "arrow"):
+        assert {row.id: row.t for row in table.scan().to_spark(strategy).collect()} == expected
+    assert table.scan(where="hour(t) BETWEEN 7 AND 8").to_spark().count() == 2
+    assert {row.t for row in table.changes(1).to_spark().collect()} > {dt.time(23), dt.time(22)}
+    streamed: list = []
+    stream = table.read_stream().writeStream.foreachBatch(lambda frame, _: streamed.extend(frame.collect()))
+    assert stream.trigger(availableNow=True).start().awaitTermination(120)
+    assert {row.id: row.t for row in streamed} == expected
+
+
 # --- type names ---
 
 TYPE_NAMES = """
     BOOLEAN BOOL TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DECIMAL DEC NUMERIC NUMBER
     STRING STR TEXT VARCHAR CHAR CHARACTER NCHAR NVARCHAR VARCHAR2 BPCHAR CLOB LONGVARCHAR BINARY BLOB VARBINARY BYTEA
     BYTES DATE TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TIMESTAMPTZ TIMESTAMPLTZ TIMESTAMPNTZ TIMESTAMP_S TIMESTAMP_NS
-    DATETIME TIME TIMETZ INTERVAL VARIANT OBJECT JSON UUID INT1 INT2 INT4 INT8 INT16 INT32 INT64 INT128 UINT MEDIUMINT
+    DATETIME TIME TIMETZ INTERVAL VARIANT OBJECT JSON UUID TIME(6) INT1 INT2 INT4 INT8 INT16 INT32 INT64 INT128 UINT MEDIUMINT
     HUGEINT FLOAT4 FLOAT8 FLOAT64 FIXED MONEY BIT LIST STRUCT ARRAY MAP ENUM NULL UNKNOWN ANY BIGDECIMAL BIGNUMERIC
     DECIMAL64 DECFLOAT INET XML DECIMAL(5) DECIMAL(5,2) DEC(5,2) NUMERIC(5,2) NUMBER(5,2) DECIMAL(38,38) DECIMAL(0)
     DECIMAL(5,-1) DECIMAL(5,6) VARCHAR(3) CHAR(3) STRING(3) INT(3) BINARY(3) TIMESTAMP(3) ARRAY<INT>

@@ -720,7 +720,8 @@ def _inner_names(table: Table, name: str) -> list[str]:
 
 def _stored(column: pa.ChunkedArray) -> object:
     """The one value of a partition column, as a manifest holds it."""
-    as_numbers = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()}
+    longs = pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.time64("us")
+    as_numbers = {pa.date32(): pa.int32(), **dict.fromkeys(longs, pa.int64())}
     return column.cast(as_numbers.get(column.type, column.type))[0].as_py()
 
 

@@ -66,6 +66,8 @@ CASES = {
     "bytes": Case("BINARY", b"ab", "ab", '"ab"'),
     "date": Case("DATE", DAY, "2026-07-01", '"2026-07-01"'),
     "date before 1970": Case("DATE", dt.date(1, 1, 1), "0001-01-01", '"0001-01-01"'),
+    "time of day": Case("TIME", dt.time(22, 30, 0, 500_000), "22:30:00.500000", '"22:30:00.5"'),
+    "end of the day": Case("TIME", dt.time.max, "23:59:59.999999", '"23:59:59.999999000"'),
     "instant": Case("TIMESTAMP", LOCAL.replace(tzinfo=UTC), "2026-07-01T22:30:00Z", '"2026-07-01T22:30:00Z"'),
     "instant of another zone": Case(
         "TIMESTAMP",

@@ -96,7 +96,8 @@ def hash_row(values: Iterable[object], types: Iterable[pa.DataType]) -> int:
 
 def buckets_of(columns: list[pa.ChunkedArray], count: int) -> list[int]:
     """The bucket of each row, from its bucket key."""
-    as_numbers = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64(), pa.timestamp("us", "UTC"): pa.int64()}
+    longs = pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.time64("us")
+    as_numbers = {pa.date32(): pa.int32(), **dict.fromkeys(longs, pa.int64())}
     types = [column.type for column in columns]
     values = [column.cast(as_numbers.get(column.type, column.type)).to_pylist() for column in columns]
     return [hash_row(row, types) % count for row in zip(*values, strict=True)]
@@ -147,7 +148,8 @@ class NaiveTable:
         checksum = content.pop("checksum")
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert checksum == f"{zlib.crc32(text.encode()):08x}"
-        assert (content["format"], content["version"]) == (f"lsmlake-{kind}", 1)
+        version = 3 if kind == "schema" and '"type":"TIME"' in text else 1
+        assert (content["format"], content["version"]) == (f"lsmlake-{kind}", version)
         return content
 
     def _binary(self, path: str, kind: bytes) -> dict:

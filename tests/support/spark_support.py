@@ -40,6 +40,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": "2",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timeType.enabled": "true",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.python.authenticate.socketTimeout": "120s",  # for a Python worker to start on a busy machine; 15 s by default
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),

@@ -194,6 +194,7 @@ KINDS: dict[str, ColumnKind] = {
     "DATE": ColumnKind("DATE", _DAYS),
     "TIMESTAMP": ColumnKind("TIMESTAMP", tuple(moment.replace(tzinfo=UTC) for moment in _MOMENTS)),
     "TIMESTAMP_NTZ": ColumnKind("TIMESTAMP_NTZ", _MOMENTS),
+    "TIME": ColumnKind("TIME", (dt.time(), dt.time.max, *(dt.time(i % 24, i, 59 - i, i * 1001) for i in range(40)))),
 }
 
 KEYS: dict[str, tuple[str, ...]] = {
@@ -325,7 +326,7 @@ def literal(value: object, ddl: str) -> str:
         return f"X'{value.hex()}'"
     if isinstance(value, dt.datetime):
         return f"{ddl} '{value.isoformat(sep=' ')}'"
-    return f"DATE '{value.isoformat()}'"
+    return f"{'TIME' if isinstance(value, dt.time) else 'DATE'} '{value.isoformat()}'"
 
 
 def rank(value: object) -> object:

@@ -34,6 +34,9 @@ WORDS = [
     ("TIMESTAMP", pa.timestamp("us", tz="UTC")),
     ("TIMESTAMP_LTZ", pa.timestamp("us", tz="UTC")),
     ("TIMESTAMP_NTZ", pa.timestamp("us")),
+    ("TIME", pa.time64("us")),
+    ("TIME(6)", pa.time64("us")),
+    ("TIME WITHOUT TIME ZONE", pa.time64("us")),
     ("TIMESTAMP WITHOUT  TIME ZONE", pa.timestamp("us")),
     ("ARRAY<STRING>", pa.list_(pa.string())),
     ("MAP<STRING, ARRAY<INT>>", pa.map_(pa.string(), pa.list_(pa.int32()))),
@@ -108,7 +111,7 @@ def test_the_definitions_of_a_parsed_create_table_are_read():
         ("a INTERVAL", "found INTERVAL"),
         ("a INTERVAL DAY", "INTERVAL"),
         ("a VARIANT", "VARIANT"),
-        ("a TIME", "TIME"),
+        ("a TIME(3)", "TIME has one precision, expected TIME or TIME(6), found TIME(3)"),
         ("a UINT", "expected BOOLEAN"),
         ("a INT8", "cannot be read"),
         ("a ARRAY<NULLABLE<INT>>", "cannot be read"),
@@ -148,7 +151,7 @@ def test_a_key_among_the_columns_of_a_create_table_is_refused():
 
 def test_a_type_that_spark_lacks_keeps_its_arrow_name():
     assert format_type(pa.uint8()) == "uint8"
-    assert format_type(pa.list_(pa.time64("us"))) == "ARRAY<time64[us]>"
+    assert format_type(pa.list_(pa.time32("s"))) == "ARRAY<time32[s]>"
 
 
 names = st.one_of(

@@ -22,6 +22,7 @@ from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.read.plan import Plan
 from lsmlake.read.scan import read_split
 from lsmlake.spark.ship import Package, WithPackage
+from lsmlake.spark.types import of_tasks
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -36,7 +37,7 @@ class BatchReader(WithPackage, DataSourceReader):
     """The read of a batch."""
 
     def __init__(self, package: Package | None, plan: Plan, schema: pa.Schema) -> None:
-        self.package, self.plan, self.arrow = package, plan, schema
+        self.package, self.plan, self.arrow = package, plan, of_tasks(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(split) for split in self.plan.splits]
@@ -52,7 +53,8 @@ class StreamReader(WithPackage, DataSourceStreamReader):
     """The reads of a stream, in Spark 4.1."""
 
     def __init__(self, package: Package | None, follower: Follower, limit: Limit, schema: pa.Schema, changelog: bool) -> None:
-        self.package, self.follower, self.limit, self.arrow, self.changelog = package, follower, limit, schema, changelog
+        self.package, self.follower, self.limit, self.changelog = package, follower, limit, changelog
+        self.arrow = of_tasks(schema)
 
     def initialOffset(self) -> dict:
         offset = self.follower.begin()

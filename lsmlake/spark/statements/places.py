@@ -21,7 +21,7 @@ from lsmlake.read.positions import FILE, PLACE, POSITION, Matched, live_in, plan
 from lsmlake.spark import arrow, mask, settings, tasks
 from lsmlake.spark.read import refuses_native, shared
 from lsmlake.spark.scans import Group, Scans
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.types import of_tasks, to_spark
 from lsmlake.types.type_text import backticked
 
 
@@ -56,8 +56,8 @@ class Places:
 
     def rows(self, spark, where: str | None):
         """The live rows for which `where` is true: all columns, `FILE` and `POSITION`."""
-        plan, names = self.plan, self.plan.schema.columns.names
-        settings.check_names(spark.conf.get, names)
+        plan = self.plan
+        settings.check_columns(spark.conf.get, plan.schema.columns)
         native, rest = ((), plan.splits) if refuses_native(spark, plan) else shared(plan)
         parts = []
         scans = Scans(spark, plan.version.meta, plan.schema)
@@ -93,7 +93,7 @@ class Places:
         numbers = self.numbers
         pieces = [(one, numbers[one.file.name]) for one in planned_files(splits)]
         lean = replace(self.plan, splits=(), pruned=())
-        task = partial(_read_task, lean, self._schema)
+        task = partial(_read_task, lean, of_tasks(self._schema))
         rows = tasks.payloads(spark, pieces).mapInArrow(task, to_spark(self._schema))
         return rows if where is None else rows.filter(where)
 
