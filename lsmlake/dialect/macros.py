@@ -155,11 +155,7 @@ ZONED = {
 """Head -> body in UTC, and in zones whose clocks may be set: a local time that comes twice is the earlier instant, as in Java."""
 
 
-_TIMES = {
-    head: body
-    for kind, what in time_text.KINDS.items()
-    for head, body in time_text.checked(kind, what, _CURE).items()
-}
+_TIMES = {head: body for kind, what in time_text.KINDS.items() for head, body in time_text.checked(kind, what, _CURE).items()}
 """The conversions of text to times for cast."""
 
 

@@ -17,7 +17,9 @@ from lsmlake.dialect.pipes import Pipes
 _WORDS = TokenType.FROM, TokenType.INTO, TokenType.OVERWRITE, TokenType.TABLE, TokenType.UPDATE, TokenType.JOIN, TokenType.USING
 _BETWEEN_TOKENS = re.compile(r"--[^\n]*|/\*(\+)?.*?\*/", re.DOTALL)
 _HINT = "a hint stands behind SELECT only"
-_TYPED_LITERALS = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
+_TYPED_LITERALS = (
+    exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ,
+)  # fmt: skip
 
 
 _CLOSING = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
@@ -215,7 +217,7 @@ class Strict(Pipes):
             behind = self._tokens[self._tokens.index(first) + 1]
             typed = found.to.this in _TYPED_LITERALS and found.this.is_string
             if first.token_type in self.TYPE_TOKENS and behind.token_type is not TokenType.L_PAREN and not typed:
-                self.raise_error("only DATE and TIMESTAMP stand before a literal", first)
+                self.raise_error("only DATE, TIME and TIMESTAMP stand before a literal", first)
         return found
 
     def _outside_parentheses(self, start: int, *kinds: TokenType) -> list[Any]:

@@ -112,7 +112,7 @@ def test_a_condition_selects_the_same_rows_in_every_engine(table, where, found):
 
 @pytest.mark.parametrize("value", ["5", "DATE '2026-01-01'", "TIMESTAMP '2026-01-01 12:00:00'", "TRUE"])
 def test_a_comparison_with_another_type_is_refused(table, value):
-    with pytest.raises(InvalidQuery, match="TIME cannot be compared"):
+    with pytest.raises(InvalidQuery, match="the types do not fit together, found TIME and"):
         table.scan(where=f"k = {value}").to_arrow()
 
 
