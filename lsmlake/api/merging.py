@@ -26,16 +26,18 @@ from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import Statement
 from lsmlake.tables.version import Version
+from lsmlake.write.arrival import Ordered
 
 Evaluate = Callable[[Version], DmlReport]
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """A source in this process. `tables`: reads it, once."""
+    """A source in this process. `tables`: reads it, once. `ordered`: which of its rows are in order."""
 
     columns: pa.Schema
     tables: Callable[[], Iterable[pa.Table]]
+    ordered: Ordered = Ordered.ALL
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Merging:
         @contextmanager
         def evaluation(own: bool) -> Iterator[Evaluate]:
             memory_bytes = read_on.options.write.buffer_bytes
-            with Join(first, source.tables(), source.columns, zone, memory_bytes) as join:
+            with Join(first, source.tables(), source.columns, zone, memory_bytes, source.ordered) as join:
 
                 def evaluate(version: Version) -> DmlReport:
                     current = first if version is read_on else made(version)

@@ -19,6 +19,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
+from lsmlake.sql.row_order import order_of_rows
 from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, sources_of
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
@@ -88,7 +89,8 @@ class ChangeStatements:
                 return self.engine.rows(query, text, catalog)
             prepared = prepare(query, text, catalog, self.now)
             note(prepared)
-            return SourceRows(schema_of_source(prepared.query.schema, now.schema.plain_columns), lambda: [run(prepared)])
+            columns = schema_of_source(prepared.query.schema, now.schema.plain_columns)
+            return SourceRows(columns, lambda: [run(prepared)], order_of_rows(query, catalog))
 
         if self.engine is not None:
             passed_on(query)

@@ -32,7 +32,7 @@ from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.arrival import Arrival
+from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
 from lsmlake.write.prepare import delete_columns, prepare
@@ -196,7 +196,7 @@ def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: R
         return Part.of(prepare(rows, schema, request, None)[0])
 
     request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
-    snapshot = write_parts(version, _in_sequence(parts()), request, picker(version, None))
+    snapshot = write_parts(version, _in_sequence(parts(), join.ordered), request, picker(version, None))
     return DmlReport(snapshot, **counts)
 
 
@@ -207,11 +207,11 @@ def _beside(rows: pa.Table, others: pa.Table) -> pa.Table:
     return rows
 
 
-def _in_sequence(parts: Iterable[Part]) -> Iterator[Part]:
-    """Numbers the rows of all parts."""
+def _in_sequence(parts: Iterable[Part], ordered: Ordered) -> Iterator[Part]:
+    """Numbers the rows of all parts. Rows of one key are those to insert, whose order may be unknown."""
     first = 0
     for part in parts:
-        yield Part(part.rows, Arrival(part.arrival.places + first))
+        yield Part(part.rows, Arrival(part.arrival.places + first, ordered=ordered))
         first += part.rows.num_rows
 
 

@@ -21,6 +21,7 @@ from lsmlake.read.positions import FILE, POSITION
 from lsmlake.statements.bound import Bound, Checked
 from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.statements.statement import SOURCE, TARGET, Load
+from lsmlake.write.arrival import Ordered
 
 _ROW = "_row"
 _BATCH_ROWS = 1 << 16
@@ -36,11 +37,12 @@ class Join:
         columns: pa.Schema,
         zone: str,
         memory_bytes: int,
+        ordered: Ordered = Ordered.ALL,
     ) -> None:
-        """`columns`: of the source."""
+        """`columns`: of the source. `ordered`: which of its rows are in order."""
         self.statement, self.columns = statement, columns
         self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
-        self._names = statement.needs(SOURCE)
+        self._names, self._ordered = statement.needs(SOURCE), ordered
 
     def __enter__(self) -> Join:
         with ExitStack() as exits:
@@ -177,6 +179,11 @@ class Join:
         among = ", ".join(map(str, numbers))
         query = f"SELECT {prefix}{columns} FROM m WHERE {ACTION} IN ({among}) ORDER BY {FILE}, {POSITION}"
         yield from self._rows(query, fields)
+
+    @property
+    def ordered(self) -> Ordered:
+        """Which of the rows that `inserts` yields are in the order of the source."""
+        return self._ordered if len(self.statement.of(NOT_MATCHED)) < 2 else Ordered.QUERY
 
     def inserts(self) -> Iterator[pa.Table]:
         """Yields the rows to insert: for each clause its columns."""

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from spark_support import same
 
 import lsmlake
-from lsmlake.errors import LakeError, TableNotFound
+from lsmlake.errors import InvalidData, LakeError, TableNotFound
 
 pytestmark = pytest.mark.spark
 
@@ -159,6 +159,20 @@ def test_the_word_default_is_a_value_with_spark_as_without(lake, spark_lake, tex
 
 
 @pytest.mark.connect
+def test_a_merge_does_not_choose_among_rows_of_a_new_key(spark_lake):
+    spark_lake.sql("CREATE TABLE d.m (id BIGINT, v INT, PRIMARY KEY (id))")
+    spark_lake.sql("CREATE TABLE d.several (id BIGINT, v INT)")
+    merge = "MERGE INTO d.m USING d.several s ON m.id = s.id WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
+    spark_lake.sql("INSERT INTO d.several VALUES (1, 5), (1, 5), (2, 3)")
+    spark_lake.sql(merge)  # by tasks: the table is empty
+    same(spark_lake.table("d.m").df(), [(1, 5), (2, 3)])
+    for key in (3, 4):
+        spark_lake.sql(f"INSERT INTO d.several VALUES ({key}, 1), ({key}, 2)")
+        with pytest.raises(InvalidData, match="rows of one key differ"):
+            spark_lake.sql(merge)  # in the driver
+        same(spark_lake.table("d.m").df(), [(1, 5), (2, 3)])
+
+
 def test_views_of_spark_are_sources_and_nothing_happens_on_an_error(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT, s STRING")
     spark.range(4).createOrReplaceTempView("own")

@@ -129,7 +129,7 @@ class Grammar:
             lambda: f"aggregate({some(ARRAY)}, 0, (x, y) -> x + y)",
             lambda: f"try_element_at({some(ARRAY)}, {self.one(1, -1, 2)})",
             lambda: f"size(filter({some(ARRAY)}, x -> x {self.one('>', '=', '<>')} {some(INT)}))",
-            lambda: f"({some(INT)} {self.one('&', '|', '^')} {some(INT)})",
+            lambda: f"({some(INT)} {self.one('&', '|', '^')} ({some(INT)}))",  # Spark reads `| aggregate` as a pipe
             lambda: f"instr({some(STRING)}, {some(STRING)})",
             lambda: self.scalar(INT, scope, deep),
         )

@@ -109,3 +109,25 @@ def test_rows_beyond_the_buffer_are_checked_too(lake):
         lake.sql(f"INSERT INTO b {JOINED}")
     lake.sql(f"INSERT INTO b {JOINED} ORDER BY e.v")
     assert content(lake, "b") == (50, 950, 999)
+
+
+MERGED = "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
+BY_CLAUSES = """ON t.id = s.id WHEN NOT MATCHED AND s.v < 500 THEN INSERT (id, v) VALUES (s.id, s.v)
+    WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"""
+
+
+@pytest.mark.parametrize(
+    ("source", "clauses"),
+    [(f"({JOINED})", MERGED), ("(SELECT DISTINCT id, v FROM e)", MERGED), ("joined", MERGED), ("e", BY_CLAUSES)],
+)
+def test_a_merge_adds_rows_of_a_key_only_in_an_order(lake, table, source, clauses):
+    statement = f"MERGE INTO t USING {source} AS s {clauses}"
+    if table:
+        lake.sql(statement)
+        assert content(lake) == (50, 950, 999)
+        return
+    with pytest.raises(InvalidData, match=r"rows of one key differ.*in any order"):
+        lake.sql(statement)
+    assert content(lake) == (0, None, None)
+    lake.sql(f"MERGE INTO t USING e AS s {MERGED}")
+    assert content(lake) == (50, 950, 999)

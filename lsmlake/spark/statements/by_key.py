@@ -18,6 +18,7 @@ from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
+from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write_conflicts import KeysUnchanged
@@ -40,7 +41,9 @@ def run(statement: SparkStatement) -> DmlReport:
     if found is not None:
         action = found[ACTION].to_numpy()
         changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
-        return DmlReport(write.upsert_collected(version, found.drop_columns([ACTION]), request, target.picker), **changed)
+        arrival = Arrival(np.arange(found.num_rows), ordered=Ordered.QUERY)  # a join gives the rows
+        snapshot = write.upsert_collected(version, found.drop_columns([ACTION]), request, target.picker, arrival)
+        return DmlReport(snapshot, **changed)
     rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
     by_tasks = {version.meta.paths.root}  # the driver was tried
     snapshot = write.upsert(version, rows.selectExpr(*columns), request, by_tasks)
