@@ -116,15 +116,16 @@ def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     t = pa.types
     if t.is_integer(a) and t.is_integer(b):
         return a if a.bit_width >= b.bit_width else b
     if t.is_floating(a) or t.is_floating(b):
         return DOUBLE  # also an integer and a FLOAT
     x, y = as_decimal(a), as_decimal(b)
-    scale = max(x.scale, y.scale)
-    return _exact(max(x.precision - x.scale, y.precision - y.scale) + scale, scale)
+    digits = max(x.precision - x.scale, y.precision - y.scale)
+    scale = min(max(x.scale, y.scale), DIGITS_MAX - digits)  # Spark keeps the digits before the point
+    return pa.decimal128(digits + scale, scale)
 
 
 def _exact(precision: int, scale: int) -> pa.DataType | None:
