@@ -46,7 +46,7 @@ def type_name(field: pa.Field) -> str:
     names = {
         "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float",
         "double": "double", "string": "string", "large_string": "string", "binary": "binary", "date32[day]": "date",
-        "null": "void",
+        "null": "void", "time64[us]": "time(6)",
     }  # fmt: skip
     return names.get(str(kind), str(kind))
 
@@ -99,6 +99,9 @@ def _text(value: object, of: pa.Field, zone: str) -> str:
         return _double(value, kind)
     if t.is_date(kind):
         return _day(value)
+    if t.is_time(kind):
+        clock, point, fraction = value.isoformat().partition(".")
+        return clock + point + fraction.rstrip("0")
     if t.is_timestamp(kind):
         return _moment(value, ZoneInfo(zone) if kind.tz else None)
     if t.is_duration(kind):
