@@ -27,7 +27,7 @@ def computed(context: Context, node: exp.Expression) -> Typed:
     """+ - * / % DIV of numbers, times and intervals."""
     for side in (node.this, node.expression):
         if isinstance(side, _MIXED):
-            context.text.refuse(node, "put the operators || & | ^ and their operands in parentheses")
+            context.text.refuse(node, "put the operators || & | ^ and their operands in parentheses", cure="write (a | b) ^ c")
     left, right = context.typed(node.this), context.typed(node.expression)
     if is_timely(left.type) or is_timely(right.type):
         return time_arithmetic.computed(context, node, left, right)
@@ -39,7 +39,7 @@ def computed(context: Context, node: exp.Expression) -> Typed:
     right = right._replace(type=left.type, sql=f"CAST(NULL AS {duck_name(left.type)})") if right.type == NULL else right
     if not (is_number(left.type) and is_number(right.type)):
         found = f"{format_type(left.type)} and {format_type(right.type)}"
-        context.text.refuse(node, "arithmetic needs numbers", found=found)
+        context.text.refuse(node, "arithmetic needs numbers", found=found, cure="cast the operands to numbers")
     return (_whole_quotient if isinstance(node, exp.IntDiv) else _numbers)(context, node, left, right)
 
 
@@ -65,7 +65,7 @@ def bits(context: Context, node: exp.Expression) -> Typed:
     sides = [side for side in (node.this, node.args.get("expression")) if side is not None]
     typed = [context.typed(side) for side in sides]
     if not all(pa.types.is_integer(made.type) for made in typed):
-        context.text.refuse(node, "bitwise operators need integers")
+        context.text.refuse(node, "bitwise operators need integers", cure="cast the operands to BIGINT")
     sqls, kind = context.unified(sides, typed)
     return Typed(f"(~{sqls[0]})" if isinstance(node, exp.BitwiseNot) else _BITS[type(node)].format(*sqls), kind)
 
@@ -74,7 +74,7 @@ def unmixed(context: Context, node: exp.Expression) -> None:
     """Refuses operators whose precedence Spark and sqlglot may see differently."""
     for side in (node.this, node.expression):
         if isinstance(side, (*_ARITHMETIC, *_MIXED, exp.IntDiv)) and type(side) is not type(node):
-            context.text.refuse(node, "put the operators || & | ^ and their operands in parentheses")
+            context.text.refuse(node, "put the operators || & | ^ and their operands in parentheses", cure="write (a | b) ^ c")
 
 
 def _number_of(context: Context, node: exp.Expression, made: Typed, other: pa.DataType) -> Typed:

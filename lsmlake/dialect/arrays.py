@@ -87,7 +87,7 @@ def _size(context: Context, node: exp.Expression, arguments: Arguments) -> Typed
     if made.type == NULL:
         return Typed("CAST(NULL AS INTEGER)", INT)
     if not (t.is_list(made.type) or t.is_map(made.type)):
-        context.text.refuse(node, "expected an ARRAY or a MAP", found=format_type(made.type))
+        context.text.refuse(node, "expected an ARRAY or a MAP", found=format_type(made.type), cure="pass an ARRAY or a MAP")
     call = "len" if t.is_list(made.type) else "cardinality"
     return Typed(f"CAST({call}({made.sql}) AS INTEGER)", INT)
 
@@ -129,7 +129,7 @@ def _sort_array(context: Context, node: exp.Expression, arguments: Arguments) ->
     ascending = True
     if len(arguments) == 2:
         if not isinstance(arguments[1], exp.Boolean):
-            context.text.refuse(arguments[1], "sort_array takes TRUE or FALSE")
+            context.text.refuse(arguments[1], "sort_array takes TRUE or FALSE", cure="write TRUE or FALSE")
         ascending = bool(arguments[1].this)
     order = "'ASC', 'NULLS FIRST'" if ascending else "'DESC', 'NULLS LAST'"
     return Typed(f"list_sort({array.sql}, {order})", array.type)
@@ -162,7 +162,9 @@ def _slice(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     array, start, length = counted(context, node, arguments, 3)
     array = array_argument(context, node, array)
     if not start.constant or length.constant is None or length.constant < 0:
-        context.text.refuse(node, "slice takes a literal start other than 0 and a literal length")
+        context.text.refuse(
+            node, "slice takes a literal start other than 0 and a literal length", cure="write slice(array, 1, 3)"
+        )
     first = str(start.constant) if start.constant > 0 else f"len({array.sql}) + {start.constant + 1}"
     cut = f"list_slice({array.sql}, {first}, {first} + {length.constant - 1})"
     inside = "true" if start.constant > 0 else f"len({array.sql}) >= {-start.constant}"
@@ -172,7 +174,7 @@ def _slice(context: Context, node: exp.Expression, arguments: Arguments) -> Type
 def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     array = array_argument(context, node, counted(context, node, arguments, 1)[0])
     if not pa.types.is_list(array.type.value_type):
-        context.text.refuse(node, "flatten needs an ARRAY of ARRAY", found=format_type(array.type))
+        context.text.refuse(node, "flatten needs an ARRAY of ARRAY", found=format_type(array.type), cure="pass an ARRAY of ARRAY")
     whole = f"len(list_filter({array.sql}, lambda e: e IS NULL)) = 0"
     return Typed(f"CASE WHEN {whole} THEN flatten({array.sql}) END", array.type.value_type)
 

@@ -48,7 +48,9 @@ def _time_bucket(context: Context, node: exp.Expression, arguments: Arguments) -
     if len(kinds) > 1 or kind not in (TIMESTAMP, TIMESTAMP_NTZ) or not is_interval(step.type) or is_calendar(step.type):
         found = ", ".join(format_type(one.type) for one in (step, moment, *more))
         expected = "an INTERVAL of months or of days and times, and timestamps of one type"
-        context.text.refuse(node, "time_bucket does not take these values", expected=expected, found=found)
+        context.text.refuse(
+            node, "time_bucket does not take these values", expected=expected, found=found, cure="write such values"
+        )
     origin = more[0].sql if more else context.converted(node, Typed("DATE '1970-01-01'", DATE), kind)
     by, at, since = (f"struct_extract(q, '{name}')" for name in ("by", "at", "since"))
     if step.type.is_months:

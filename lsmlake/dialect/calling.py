@@ -34,25 +34,31 @@ def counted(context: Context, node: exp.Expression, arguments: Arguments, *count
     """The translated arguments; another number of them is refused."""
     if len(arguments) not in counts:
         expected = " or ".join(map(str, counts)) if len(counts) < 4 else f"{counts[0]} or more"
-        context.text.refuse(node, "the number of arguments does not fit", expected=expected, found=len(arguments))
+        context.text.refuse(
+            node, "the number of arguments does not fit", expected=expected, found=len(arguments), cure="pass as many arguments"
+        )
     return [context.typed(argument) for argument in arguments]
 
 
 def literal_text(context: Context, node: exp.Expression, what: str) -> str:
     """The text of a literal; other expressions are refused."""
     if not (isinstance(node, exp.RawString) or (isinstance(node, exp.Literal) and node.is_string)):
-        context.text.refuse(node, f"{what} must be a literal")
+        context.text.refuse(node, f"{what} must be a literal", cure="write a literal")
     return node.this
 
 
 def literal_options(context: Context, node: exp.Expression, *known: str) -> dict[str, str]:
     """The options of a call, a literal MAP of texts; their names are in lower case. Refuses others."""
     if not (isinstance(node, exp.Anonymous) and node.name.lower() == "map" and len(node.expressions) % 2 == 0):
-        context.text.refuse(node, "the options must be a literal MAP", expected="map('name', 'value')")
+        context.text.refuse(
+            node, "the options must be a literal MAP", expected="map('name', 'value')", cure="write map('name', 'value')"
+        )
     parts = [literal_text(context, one, "an option") for one in node.expressions]
     found = {name.lower(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
     if unknown := [name for name in found if name not in known]:
-        context.text.refuse(node, f"the option {unknown[0]} is not supported", expected=f"one of {', '.join(known)}")
+        context.text.refuse(
+            node, f"the option {unknown[0]} is not supported", expected=f"one of {', '.join(known)}", cure="leave it out"
+        )
     return found
 
 
@@ -76,28 +82,36 @@ def number_argument(context: Context, node: exp.Expression, made: Typed) -> Type
     if made.type in (NULL, STRING):
         return Typed(context.converted(node, made, DOUBLE), DOUBLE)
     if not is_number(made.type):
-        context.text.refuse(node, "expected a number", found=format_type(made.type))
+        context.text.refuse(
+            node, "expected a number", found=format_type(made.type), cure="write CAST(... AS INT), or another number"
+        )
     return made
 
 
 def array_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
     """A translated argument that must be an ARRAY."""
     if not pa.types.is_list(made.type):
-        context.text.refuse(node, "expected an ARRAY", found=format_type(made.type))
+        context.text.refuse(node, "expected an ARRAY", found=format_type(made.type), cure="pass an ARRAY")
     return made
 
 
 def map_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
     """A translated argument that must be a MAP."""
     if not pa.types.is_map(made.type):
-        context.text.refuse(node, "expected a MAP", found=format_type(made.type))
+        context.text.refuse(node, "expected a MAP", found=format_type(made.type), cure="pass a MAP")
     return made
 
 
 def map_key(context: Context, node: exp.Expression, key: Typed, kind: pa.DataType) -> str:
     """A value as a key of a map of the type `kind`. Refuses one that is of another kind than the keys."""
     if tightest(kind.key_type, key.type) is None:
-        context.text.refuse(node, "this is no key of the map", expected=format_type(kind.key_type), found=format_type(key.type))
+        context.text.refuse(
+            node,
+            "this is no key of the map",
+            expected=format_type(kind.key_type),
+            found=format_type(key.type),
+            cure="cast it to the type of the keys",
+        )
     return context.converted(node, key, kind.key_type, safe=pa.types.is_integer(key.type))
 
 

@@ -40,11 +40,13 @@ def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
         ignores = ignores or isinstance(node, exp.IgnoreNulls)
         node = node.this
     if not isinstance(node, exp.Anonymous):
-        context.text.refuse(node, "this is not a function that lsmlake knows")
+        context.text.refuse(node, "this is not a function that lsmlake knows", cure="call another function, or attach Spark")
     name = node.name.lower()
     if name in GROUPING:
         if groups is None or not context.aggregates:
-            context.text.refuse(node, f"{name} needs GROUP BY with GROUPING SETS, ROLLUP or CUBE")
+            context.text.refuse(
+                node, f"{name} needs GROUP BY with GROUPING SETS, ROLLUP or CUBE", cure="add one of them to GROUP BY"
+            )
         return groups.grouping(node, name)
     if name in AGGREGATES and (context.aggregates or over):
         return _aggregate(context, node, name, condition, over, ignores, order)
@@ -53,7 +55,7 @@ def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
     if name in AGGREGATES:
         context.text.refuse(node, "an aggregate function is not allowed here", cure="compute it in a subquery")
     if condition or ignores or over or order:
-        context.text.refuse(node, "only an aggregate function takes this")
+        context.text.refuse(node, "only an aggregate function takes this", cure="leave it out")
     return function(context, node, name, node.expressions)
 
 
@@ -81,7 +83,9 @@ def _aggregate(
         context.text.refuse(node, f"{name} with DISTINCT takes no *", cure="list the columns: rows with a null do not count")
     sorting = "" if order is None else _within(context, node, name, order, arguments, inner)
     if not arguments:
-        context.text.refuse(node, f"{name} takes an argument", expected="a column or *" if name == "count" else "")
+        context.text.refuse(
+            node, f"{name} takes an argument", expected="a column or *" if name == "count" else "", cure="pass such an argument"
+        )
     typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
     if condition:  # where it does not hold, an argument may refuse its values
         typed = [
@@ -104,7 +108,12 @@ def _aggregate(
     found = aggregate(name, typed, distinct, wrapped)
     if found is None:
         kinds = ", ".join(format_type(kind) for _, kind in typed)
-        context.text.refuse(node, f"{name} is not supported for these arguments", found=kinds or "none")
+        context.text.refuse(
+            node,
+            f"{name} is not supported for these arguments",
+            found=kinds or "none",
+            cure="cast the arguments, or attach Spark",
+        )
     return Typed(*(negated(*found) if descending else found))
 
 
@@ -116,7 +125,9 @@ def _within(
     if name in ("listagg", "string_agg"):
         return f" ORDER BY {', '.join(map(partial(windows.ordered, inner), items))}"
     if name not in PERCENTILES_WITHIN or len(items) != 1:
-        context.text.refuse(node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg")
+        context.text.refuse(
+            node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg", cure="write it so"
+        )
     _ = items[0].args.get("nulls_first")  # nulls have no part in it
     arguments.insert(0, items[0].this)
     return ""

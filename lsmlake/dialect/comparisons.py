@@ -38,7 +38,9 @@ def compared(context: Context, node: exp.Binary, *, pads: bool = True) -> Typed:
     typed = [context.typed(side) for side in sides]
     (left, right), kind = context.unified(sides, padded(sides, typed) if pads else typed)
     if pa.types.is_map(kind) or is_calendar(kind) or (pa.types.is_nested(kind) and op in ("<", "<=", ">", ">=")):
-        context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
+        context.text.refuse(
+            node, f"values of type {format_type(kind)} cannot be compared so", cure="compare fields or elements of them"
+        )
     return Typed(f"({left} {op} {right})", BOOLEAN)
 
 
@@ -75,7 +77,9 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
         return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
     (operand, *values), kind = context.unified(nodes, padded_list(nodes, [context.typed(part) for part in nodes]))
     if is_calendar(kind):
-        context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
+        context.text.refuse(
+            node, f"values of type {format_type(kind)} cannot be compared so", cure="compare fields or elements of them"
+        )
     return Typed(f"({operand} IN ({', '.join(values)}))", BOOLEAN)
 
 
@@ -102,7 +106,9 @@ def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:
     kinds = [common(one.type, kind) for one, kind in zip(made, types, strict=False)]
     if len(types) != len(made) or None in kinds or any(map(is_calendar, kinds)):
         found = ", ".join(map(format_type, types))
-        context.text.refuse(node, "the query of IN must give as many columns, of types that fit", found=found)
+        context.text.refuse(
+            node, "the query of IN must give as many columns, of types that fit", found=found, cure="select such columns"
+        )
     names = [f"x{number}" for number in range(len(made))]
     left = [context.converted(node, one, kind) for one, kind in zip(made, kinds, strict=True)]
     inner = [context.converted(node, Typed(*three[:2]), three[2]) for three in zip(names, types, kinds, strict=True)]
@@ -130,7 +136,12 @@ def _rows(context: Context, node: exp.Expression, rows: Sequence[exp.Expression]
     """Rows such as `(a, 1)` with the same types in each place. Their nulls are values: two of them are equal."""
     parts = [row.expressions if isinstance(row, exp.Tuple) else [] for row in rows]
     if len({len(part) for part in parts}) != 1:
-        context.text.refuse(node, "a row is compared with something else", expected=f"{len(parts[0])} values in parentheses")
+        context.text.refuse(
+            node,
+            "a row is compared with something else",
+            expected=f"{len(parts[0])} values in parentheses",
+            cure="write such a row",
+        )
     columns = [context.unified(cells, [context.typed(cell) for cell in cells])[0] for cells in zip(*parts, strict=True)]
     return [f"struct_pack({', '.join(f'c{i} := {cell}' for i, cell in enumerate(row))})" for row in zip(*columns, strict=True)]
 
@@ -143,4 +154,4 @@ def tested(context: Context, node: exp.Is) -> Typed:
     if isinstance(wanted, exp.Boolean):
         word = "true" if wanted.this else "false"
         return Typed(f"({context.operand(node.this, BOOLEAN)} IS NOT DISTINCT FROM {word})", BOOLEAN)
-    context.text.refuse(node, "IS takes NULL, TRUE or FALSE")
+    context.text.refuse(node, "IS takes NULL, TRUE or FALSE", cure="write = for other values")

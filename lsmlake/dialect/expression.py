@@ -170,7 +170,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
             context.text.refuse(
                 node, "an index after a call is not supported", cure="put the call in parentheses, or use element_at"
             )
-    context.text.refuse(node, "this is not supported")
+    context.text.refuse(node, "this is not supported", cure="write it otherwise, or attach Spark")
 
 
 def _case(context: Context, node: exp.Case | exp.If) -> Typed:
@@ -221,7 +221,12 @@ def _element(context: Context, node: exp.Bracket) -> Typed:
     if pa.types.is_map(made.type) and len(node.expressions) == 1:
         key = context.converted(node, context.typed(node.expressions[0]), made.type.key_type)
         return Typed(f"{made.sql}[{key}]", made.type.item_type)
-    context.text.refuse(node, "only an ARRAY with an integer, or a MAP with a key, has elements", found=format_type(made.type))
+    context.text.refuse(
+        node,
+        "only an ARRAY with an integer, or a MAP with a key, has elements",
+        found=format_type(made.type),
+        cure="take the element of such a value",
+    )
 
 
 def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
@@ -229,5 +234,7 @@ def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
     if isinstance(node, exp.Exists):
         return Typed(f"EXISTS ({sql})", BOOLEAN)
     if len(types) != 1:
-        context.text.refuse(node, "a query used as a value must give one column", found=f"{len(types)} columns")
+        context.text.refuse(
+            node, "a query used as a value must give one column", found=f"{len(types)} columns", cure="select one column"
+        )
     return Typed(f"({sql})", types[0])

@@ -43,14 +43,18 @@ def generated(context: Context, node: exp.Anonymous) -> Generated:
     name = node.name.lower()
     make = _GENERATORS.get(name.removesuffix("_outer"))
     if make is None:
-        context.text.refuse(node, f"{name} does not give rows", expected=f"one of {', '.join(_GENERATORS)}")
+        context.text.refuse(
+            node, f"{name} does not give rows", expected=f"one of {', '.join(_GENERATORS)}", cure="call one of these functions"
+        )
     made = make(context, node)
     return made._replace(outer=name.endswith("_outer"))
 
 
 def _argument(context: Context, node: exp.Anonymous, expected: str) -> Typed:
     if len(node.expressions) != 1:
-        context.text.refuse(node, f"{node.name} takes one argument", expected=expected, found=len(node.expressions))
+        context.text.refuse(
+            node, f"{node.name} takes one argument", expected=expected, found=len(node.expressions), cure="pass one argument"
+        )
     return context.typed(node.expressions[0])
 
 
@@ -62,7 +66,7 @@ def _explode(context: Context, node: exp.Anonymous) -> Generated:
         entries = f"(SELECT unnest(map_entries({made.sql})) AS e)"
         columns = (("key", made.type.key_type), ("value", made.type.item_type))
         return Generated(f'SELECT e.key AS "#0", e.value AS "#1" FROM {entries}', columns, False)
-    context.text.refuse(node, f"{node.name} takes an ARRAY or a MAP", found=format_type(made.type))
+    context.text.refuse(node, f"{node.name} takes an ARRAY or a MAP", found=format_type(made.type), cure="pass an ARRAY or a MAP")
 
 
 def _posexplode(context: Context, node: exp.Anonymous) -> Generated:
@@ -73,7 +77,9 @@ def _posexplode(context: Context, node: exp.Anonymous) -> Generated:
         columns = (("pos", INT), ("key", made.type.key_type), ("value", made.type.item_type))
         return Generated(f'SELECT p AS "#0", e.key AS "#1", e.value AS "#2" FROM {inner}', columns, False)
     if not pa.types.is_list(made.type):
-        context.text.refuse(node, f"{node.name} takes an ARRAY or a MAP", found=format_type(made.type))
+        context.text.refuse(
+            node, f"{node.name} takes an ARRAY or a MAP", found=format_type(made.type), cure="pass an ARRAY or a MAP"
+        )
     sql = f'SELECT CAST(generate_subscripts({made.sql}, 1) - 1 AS INTEGER) AS "#0", unnest({made.sql}) AS "#1"'
     return Generated(sql, (("pos", INT), ("col", made.type.value_type)), False)
 
@@ -81,7 +87,9 @@ def _posexplode(context: Context, node: exp.Anonymous) -> Generated:
 def _inline(context: Context, node: exp.Anonymous) -> Generated:
     made = _argument(context, node, "an ARRAY of STRUCT")
     if not (pa.types.is_list(made.type) and pa.types.is_struct(made.type.value_type)):
-        context.text.refuse(node, f"{node.name} takes an ARRAY of STRUCT", found=format_type(made.type))
+        context.text.refuse(
+            node, f"{node.name} takes an ARRAY of STRUCT", found=format_type(made.type), cure="pass an ARRAY of STRUCT"
+        )
     fields = list(made.type.value_type)
     items = ", ".join(f"struct_extract(e, {text(field.name)}) AS {quoted(f'#{i}')}" for i, field in enumerate(fields))
     sql = f"SELECT {items} FROM (SELECT unnest({made.sql}) AS e)"
@@ -113,7 +121,7 @@ def _stack(context: Context, node: exp.Anonymous) -> Generated:
 def _json_tuple(context: Context, node: exp.Anonymous) -> Generated:
     """The values of fields of a JSON text, as one row."""
     if len(node.expressions) < 2:
-        context.text.refuse(node, "json_tuple takes a JSON text and names of fields")
+        context.text.refuse(node, "json_tuple takes a JSON text and names of fields", cure="write json_tuple(text, 'a', 'b')")
     if nulls := [one for one in node.expressions if isinstance(one, exp.Null)]:
         context.text.refuse(nulls[0], "expected STRING", found="NULL", cure="cast NULL to STRING")
     value, *names = (text_argument(context, one, strict=True) for one in node.expressions)
@@ -125,7 +133,10 @@ def _range(context: Context, node: exp.Anonymous) -> Generated:
     bounds = [context.typed(one).constant for one in node.expressions]
     if not 1 <= len(bounds) <= 3 or None in bounds or (len(bounds) == 3 and bounds[2] == 0):
         context.text.refuse(
-            node, "range takes literal integers", expected="range(end), range(start, end) or range(start, end, step)"
+            node,
+            "range takes literal integers",
+            expected="range(end), range(start, end) or range(start, end, step)",
+            cure="write such numbers",
         )
     made = ", ".join(map(str, bounds))
     return Generated(f'SELECT range AS "#0" FROM range({made})', (("id", BIGINT),), False)

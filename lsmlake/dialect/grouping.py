@@ -107,13 +107,13 @@ class SelectGroups:
         """`grouping(key)`, or `grouping_id(keys)`: which keys are not in the grouping set of a group."""
         text, nodes = self.before.text, node.expressions
         if self.sets is None:
-            text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE")
+            text.refuse(node, f"{name} needs GROUPING SETS, ROLLUP or CUBE", cure="add one of them to GROUP BY")
         made = [self.before.typed(one) for one in nodes]
         sqls = [one.sql for one in made] if nodes else list(self.keys)
         if name == "grouping" and (len(nodes) != 1 or sqls[0] not in self.keys):
-            text.refuse(node, "grouping takes one expression of GROUP BY")
+            text.refuse(node, "grouping takes one expression of GROUP BY", cure="name one expression of GROUP BY")
         if name == "grouping_id" and sqls != list(self.keys):
-            text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none")
+            text.refuse(node, "grouping_id takes all columns of GROUP BY in their order, or none", cure="write grouping_id()")
         kind = TINYINT if name == "grouping" else BIGINT
         keys = ", ".join(one_zero(sql, self.keys[sql].type) for sql in sqls)
         return self.call(Typed(f"CAST(grouping_id({keys}) AS {duck_name(kind)})", kind))
@@ -217,14 +217,14 @@ def _sets(groups: SelectGroups, item: exp.Expression) -> list[Keys] | None:
                 found += [_element(part)] if inner is None else inner
             return found
         case exp.Tuple() if not item.expressions:
-            groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS")
+            groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS", cure="name a column")
     return None
 
 
 def _elements(groups: SelectGroups, item: exp.Rollup | exp.Cube) -> list[Keys]:
     found = [_element(part) for part in item.expressions]
     if () in found:
-        groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS")
+        groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS", cure="name a column")
     return found
 
 
@@ -246,4 +246,4 @@ def _read_empty(groups: SelectGroups, found: list[exp.Expression]) -> None:
     """ROLLUP and CUBE after WITH name no columns."""
     for one in found:
         if one.expressions:
-            groups.before.text.refuse(one, "WITH ROLLUP and WITH CUBE take no columns")
+            groups.before.text.refuse(one, "WITH ROLLUP and WITH CUBE take no columns", cure="write ROLLUP (a, b)")

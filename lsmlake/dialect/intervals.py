@@ -55,7 +55,13 @@ def extracted(context: Context, node: exp.Expression, field: str, made: Typed) -
     known = _NAMES if kind == CALENDAR else kind.fields
     name = next((one for one in known if field == one or field in _NAMES[one]), None)
     if name is None:
-        context.text.refuse(node, f"an {kind} does not have this field", expected=f"one of {', '.join(known)}", found=field)
+        context.text.refuse(
+            node,
+            f"an {kind} does not have this field",
+            expected=f"one of {', '.join(known)}",
+            found=field,
+            cure="take a field that it has",
+        )
     number = made.sql
     if kind == CALENDAR:
         part = "months" if name in MONTHS else "days" if name == "DAY" else "microseconds"
@@ -80,7 +86,9 @@ def _amounts(context: Context, node: exp.Expression, arguments: Arguments, most:
     made = counted(context, node, arguments, *range(most + 1))
     for argument, one in zip(arguments, made, strict=True):
         if not (is_number(one.type) or one.type in (STRING, NULL)):
-            context.text.refuse(argument, "expected a number", found=format_type(one.type))
+            context.text.refuse(
+                argument, "expected a number", found=format_type(one.type), cure="write CAST(... AS INT), or another number"
+            )
     kinds: Sequence[pa.DataType] = [*([INT] * (most - 1)), _SECONDS_GIVEN if seconds else INT]
     given = [context.converted(*three) for three in zip(arguments, made, kinds, strict=False)]
     sqls = [*given, *("0" for _ in kinds[len(given) :])]

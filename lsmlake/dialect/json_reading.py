@@ -41,7 +41,12 @@ def _get_json_object(context: Context, node: exp.Expression, arguments: Argument
     counted(context, node, arguments, 2)
     value, path = text_argument(context, arguments[0], strict=True), literal_text(context, arguments[1], "the path")
     if not _PATH.fullmatch(path):
-        context.text.refuse(arguments[1], "this path is not supported", expected="$.name and [index], such as $.items[0].id")
+        context.text.refuse(
+            arguments[1],
+            "this path is not supported",
+            expected="$.name and [index], such as $.items[0].id",
+            cure="write one such path",
+        )
     found = f"json_extract(spark_json({value}), {text(path)})"
     return Typed(f"list_transform([{found}], lambda j: spark_json_text(j))[1]", STRING)
 
@@ -69,7 +74,9 @@ def _inferred(context: Context, node: exp.Expression, arguments: Arguments) -> p
 
 def _from_json(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) not in (2, 3):
-        context.text.refuse(node, "the number of arguments does not fit", expected="2 or 3", found=len(arguments))
+        context.text.refuse(
+            node, "the number of arguments does not fit", expected="2 or 3", found=len(arguments), cure="pass as many arguments"
+        )
     value, kind = text_argument(context, arguments[0], strict=True), _wanted(context, arguments[1])
     options = literal_options(context, arguments[2], *_OPTIONS.values(), "mode") if len(arguments) > 2 else {}
     if options.get("mode", "permissive").lower() != "permissive":
@@ -98,7 +105,12 @@ def _wanted(context: Context, node: exp.Expression) -> pa.DataType:
         except InvalidSchema as error:
             context.text.refuse(node, "this is no schema", expected=error.expected, found=error.found, cure=error.cure)
     if not pa.types.is_nested(kind) or (pa.types.is_map(kind) and kind.key_type != STRING):
-        context.text.refuse(node, "from_json gives a STRUCT, an ARRAY, or a MAP with keys of STRING", found=format_type(kind))
+        context.text.refuse(
+            node,
+            "from_json gives a STRUCT, an ARRAY, or a MAP with keys of STRING",
+            found=format_type(kind),
+            cure="give such a schema",
+        )
     if pa.types.is_struct(kind) and "_corrupt_record" in [field.name for field in kind]:
         context.text.refuse(node, "the column _corrupt_record is not supported", cure="leave it out")
     return kind
@@ -151,7 +163,11 @@ class _JsonReader:
             bound = f"list_transform([spark_json_string({sql})], lambda b: "
             return f"{bound}CASE WHEN regexp_full_match(b, '{_BASE64}') THEN from_base64(b) END)[1]"
         if kind not in _TIMES:
-            self._context.text.refuse(self._node, f"a value of type {format_type(kind)} cannot be read from JSON here")
+            self._context.text.refuse(
+                self._node,
+                f"a value of type {format_type(kind)} cannot be read from JSON here",
+                cure="read it as STRING, and cast it",
+            )
         return self._time(f"spark_json_string({sql})", sql, kind)
 
     def _time(self, string: str, sql: str, kind: pa.DataType) -> str:

@@ -28,7 +28,9 @@ def _to_json(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
     if value.type == NULL:
         return Typed("CAST(NULL AS VARCHAR)", STRING)
     if not pa.types.is_nested(value.type):
-        context.text.refuse(arguments[0], "expected a STRUCT, an ARRAY or a MAP", found=format_type(value.type))
+        context.text.refuse(
+            arguments[0], "expected a STRUCT, an ARRAY or a MAP", found=format_type(value.type), cure="pass such a value"
+        )
     return Typed(_JsonWriter(context, node, options).written(value.sql, value.type, 0), STRING)
 
 
@@ -89,7 +91,9 @@ class _JsonWriter:
                 self._context.text.refuse(self._node, str(refusal))
         made = cast(sql, kind, STRING)
         if made is None:
-            self._context.text.refuse(self._node, f"a value of type {format_type(kind)} cannot become JSON here")
+            self._context.text.refuse(
+                self._node, f"a value of type {format_type(kind)} cannot become JSON here", cure="cast it to STRING"
+            )
         return made
 
     def _key(self, sql: str, kind: pa.DataType) -> str:

@@ -50,7 +50,12 @@ def _quantified(decided: str, otherwise: str) -> Function:
 
 def _aggregate(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) not in (3, 4):
-        context.text.refuse(node, "expected an ARRAY, a start and a lambda", found=f"{len(arguments)} arguments")
+        context.text.refuse(
+            node,
+            "expected an ARRAY, a start and a lambda",
+            found=f"{len(arguments)} arguments",
+            cure="write aggregate(array, 0, (sum, x) -> sum + x)",
+        )
     array, start = array_argument(context, node, context.typed(arguments[0])), context.typed(arguments[1])
     names, body, scope = _lambda(context, node, arguments[2], start.type, array.type.value_type)
     made = renamed(_body(context, body, scope), start.type)
@@ -67,7 +72,12 @@ def _aggregate(context: Context, node: exp.Expression, arguments: Arguments) -> 
 
 def _zip_with(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) != 3:
-        context.text.refuse(node, "expected two ARRAYs and a lambda", found=f"{len(arguments)} arguments")
+        context.text.refuse(
+            node,
+            "expected two ARRAYs and a lambda",
+            found=f"{len(arguments)} arguments",
+            cure="write zip_with(a, b, (x, y) -> x + y)",
+        )
     left, right = (array_argument(context, node, context.typed(one)) for one in arguments[:2])
     names, body, scope = _lambda(context, node, arguments[2], left.type.value_type, right.type.value_type)
     made = _body(context, body, scope, {name: f"{names[0]}[{number}]" for number, name in enumerate(names, 1)})
@@ -78,7 +88,9 @@ def _zip_with(context: Context, node: exp.Expression, arguments: Arguments) -> T
 def _array_sort(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     """Sorted with nulls last, or by a lambda that compares two elements: each is put before the first that is greater."""
     if len(arguments) not in (1, 2):
-        context.text.refuse(node, "the number of arguments does not fit", expected="1 or 2", found=len(arguments))
+        context.text.refuse(
+            node, "the number of arguments does not fit", expected="1 or 2", found=len(arguments), cure="pass as many arguments"
+        )
     array = array_argument(context, node, context.typed(arguments[0]))
     if len(arguments) == 1:
         return Typed(f"list_sort({array.sql}, 'ASC', 'NULLS LAST')", array.type)
@@ -99,7 +111,12 @@ def _array_sort(context: Context, node: exp.Expression, arguments: Arguments) ->
 
 def _map_zip_with(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) != 3:
-        context.text.refuse(node, "expected two MAPs and a lambda", found=f"{len(arguments)} arguments")
+        context.text.refuse(
+            node,
+            "expected two MAPs and a lambda",
+            found=f"{len(arguments)} arguments",
+            cure="write map_zip_with(a, b, (k, x, y) -> x)",
+        )
     maps = [map_argument(context, node, context.typed(one)) for one in arguments[:2]]
     left, right = (one.type.key_type for one in maps)
     if left != right and pa.types.is_string(left) != pa.types.is_string(right):
@@ -123,7 +140,12 @@ def _over_map(result: str) -> Function:
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         if len(arguments) != 2:
-            context.text.refuse(node, "expected a MAP and a lambda", found=f"{len(arguments)} arguments")
+            context.text.refuse(
+                node,
+                "expected a MAP and a lambda",
+                found=f"{len(arguments)} arguments",
+                cure="write map_filter(map, (k, v) -> v > 0)",
+            )
         found = map_argument(context, node, context.typed(arguments[0]))
         names, body, scope = _lambda(context, node, arguments[1], found.type.key_type, found.type.item_type)
         fields = dict(zip(names, (f"{names[0]}.key", f"{names[0]}.value"), strict=False))
@@ -144,7 +166,9 @@ def _over_map(result: str) -> Function:
 def _over(context: Context, node: exp.Expression, arguments: Arguments, *more: pa.DataType) -> tuple[Typed, str, Typed]:
     """An array, the head of a lambda over its elements, and the body."""
     if len(arguments) != 2:
-        context.text.refuse(node, "expected an ARRAY and a lambda", found=f"{len(arguments)} arguments")
+        context.text.refuse(
+            node, "expected an ARRAY and a lambda", found=f"{len(arguments)} arguments", cure="write transform(array, x -> x + 1)"
+        )
     array = array_argument(context, node, context.typed(arguments[0]))
     names, body, scope = _lambda(context, node, arguments[1], array.type.value_type, *more)
     replaced = {names[1]: f"CAST({names[1]} - 1 AS INTEGER)"} if len(names) > 1 else None
@@ -161,7 +185,9 @@ def _lambda(
     if not isinstance(of, exp.Lambda):  # a value for all elements
         return [f"p{depth}_{number}" for number in range(len(kinds))], of, context.scope
     if len(of.expressions) > len(kinds):
-        context.text.refuse(of, "the lambda has too many parameters", expected=f"at most {len(kinds)}")
+        context.text.refuse(
+            of, "the lambda has too many parameters", expected=f"at most {len(kinds)}", cure="leave the others out"
+        )
     names = [f"p{depth}_{number}" for number in range(len(of.expressions))]
     columns = tuple(ScopeColumn(one.name, kind, name) for one, kind, name in zip(of.expressions, kinds, names, strict=False))
     return names, of.this, Scope((Relation((), columns),), outer=replace(context.scope, used=None))
@@ -176,7 +202,9 @@ def _body(context: Context, body: exp.Expression, scope: Scope, replaced: Mappin
 
 def _condition(context: Context, node: exp.Expression, body: Typed) -> str:
     if body.type not in (BOOLEAN, NULL):
-        context.text.refuse(node, "the lambda is not a condition", expected="BOOLEAN", found=format_type(body.type))
+        context.text.refuse(
+            node, "the lambda is not a condition", expected="BOOLEAN", found=format_type(body.type), cure="write a comparison"
+        )
     return cast(body.sql, body.type, BOOLEAN)
 
 

@@ -35,7 +35,7 @@ def _of_map(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Funct
 
 def _make_map(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) % 2:
-        context.text.refuse(node, "map takes pairs of a key and a value")
+        context.text.refuse(node, "map takes pairs of a key and a value", cure="write map(key, value, ...)")
     if not arguments:
         return Typed("map(CAST([] AS INTEGER[]), CAST([] AS INTEGER[]))", pa.map_(INT, NULL))
     keys, values = arguments[::2], arguments[1::2]
@@ -75,7 +75,12 @@ def _map_from_entries(context: Context, node: exp.Expression, arguments: Argumen
     found = array_argument(context, node, counted(context, node, arguments, 1)[0])
     kind = found.type.value_type
     if not (pa.types.is_struct(kind) and kind.num_fields == 2):
-        context.text.refuse(arguments[0], "expected an ARRAY of STRUCT with a key and a value", found=format_type(found.type))
+        context.text.refuse(
+            arguments[0],
+            "expected an ARRAY of STRUCT with a key and a value",
+            found=format_type(found.type),
+            cure="write array(struct(key, value), ...)",
+        )
     whole = f"list_position({found.sql}, NULL) IS NULL"
     keys, values = (f"list_transform({found.sql}, lambda e: struct_extract_at(e, {place}))" for place in (1, 2))
     sql = f"CASE WHEN ({found.sql}) IS NOT NULL AND {whole} THEN map({one_zero(keys, array_of(kind[0].type))}, {values}) END"

@@ -23,7 +23,7 @@ def named(context: Context, node: exp.Expression) -> Typed:
         return _field(context, node, context.typed(node.this), node.expression.name)
     parts = _parts(node)
     if not all(isinstance(part, exp.Identifier) for part in parts):
-        context.text.refuse(node, "this is not supported here")
+        context.text.refuse(node, "this is not supported here", cure="leave it out, or attach Spark")
     path = [part.name for part in parts]
     if path[0].lower() in context.first and isinstance(node, (exp.Column, exp.Dot, exp.Identifier)):
         return _fields(context, node, context.first[path[0].lower()], path[1:])
@@ -43,7 +43,7 @@ def numbered(context: Context, node: exp.Anonymous) -> Typed:
     """The column of the rows with this number, from 1."""
     columns, (number,) = context.scope.columns(), node.expressions
     if not (number.this.isdecimal() and 1 <= int(number.this) <= len(columns)):
-        context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}")
+        context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}", cure="correct the name")
     return columns[int(number.this) - 1].typed
 
 

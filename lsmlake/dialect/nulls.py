@@ -24,7 +24,9 @@ def _nullif(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
     typed = counted(context, node, arguments, 2)
     (left, right), kind = context.unified(arguments, typed)
     if is_calendar(kind):
-        context.text.refuse(node, f"values of type {format_type(kind)} cannot be compared so")
+        context.text.refuse(
+            node, f"values of type {format_type(kind)} cannot be compared so", cure="compare fields or elements of them"
+        )
     return Typed(f"CASE WHEN {left} = {right} THEN NULL ELSE {typed[0].sql} END", typed[0].type)
 
 
@@ -44,7 +46,13 @@ def _null_test(word: str) -> Function:
 def _if(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     condition, *_ = counted(context, node, arguments, 3)
     if condition.type not in (BOOLEAN, NULL):
-        context.text.refuse(arguments[0], "this is not a condition", expected="BOOLEAN", found=format_type(condition.type))
+        context.text.refuse(
+            arguments[0],
+            "this is not a condition",
+            expected="BOOLEAN",
+            found=format_type(condition.type),
+            cure="write a comparison",
+        )
     (yes, no), kind = context.unified(arguments[1:], [context.typed(one) for one in arguments[1:]])
     return Typed(f"CASE WHEN {cast(condition.sql, condition.type, BOOLEAN)} THEN {yes} ELSE {no} END", kind)
 
@@ -69,7 +77,7 @@ def _extreme(call: str) -> Function:
         typed = counted(context, node, arguments, *range(2, 100))
         sqls, kind = context.unified(arguments, typed)
         if pa.types.is_nested(kind) or is_calendar(kind):
-            context.text.refuse(node, f"{call} is not supported for {format_type(kind)}")
+            context.text.refuse(node, f"{call} is not supported for {format_type(kind)}", cure="cast the value, or attach Spark")
         return Typed(f"{call}({', '.join(sqls)})", kind)
 
     return made

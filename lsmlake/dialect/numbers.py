@@ -73,7 +73,7 @@ def _getbit(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
     value, place = counted(context, node, arguments, 2)
     value = value if value.type != NULL else Typed("CAST(NULL AS BIGINT)", BIGINT)
     if not pa.types.is_integer(value.type):
-        context.text.refuse(arguments[0], "expected an integer", found=format_type(value.type))
+        context.text.refuse(arguments[0], "expected an integer", found=format_type(value.type), cure="write CAST(... AS BIGINT)")
     at = context.converted(arguments[1], place, INT)
     return Typed(f"spark_getbit(CAST({value.sql} AS BIGINT), {at}, {value.type.bit_width})", TINYINT)
 
@@ -81,7 +81,9 @@ def _getbit(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
 def _bit_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     (made,) = counted(context, node, arguments, 1)
     if not (pa.types.is_integer(made.type) or made.type in (BOOLEAN, NULL)):
-        context.text.refuse(arguments[0], "expected an integer or a BOOLEAN", found=format_type(made.type))
+        context.text.refuse(
+            arguments[0], "expected an integer or a BOOLEAN", found=format_type(made.type), cure="write CAST(... AS BIGINT)"
+        )
     wide = f"CAST({made.sql} AS {'INTEGER' if made.type == BOOLEAN else 'BIGINT'})"
     return Typed(f"CAST(bit_count({wide}) AS INTEGER)", INT)
 
@@ -95,7 +97,12 @@ def _tried(operator: type[exp.Binary]) -> Function:
         if timely:  # what an operand refuses is NULL, too
             typed = [_refusing_nothing(*both) for both in zip(arguments, typed, strict=True)]
         elif not all(is_number(one.type) for one in typed):
-            context.text.refuse(node, "arithmetic needs numbers", found=", ".join(format_type(one.type) for one in typed))
+            context.text.refuse(
+                node,
+                "arithmetic needs numbers",
+                found=", ".join(format_type(one.type) for one in typed),
+                cure="cast the operands to numbers",
+            )
         if operator in (exp.Div, exp.Mod) and not timely:
             divisor = exp.Anonymous(this="nullif", expressions=[arguments[1], exp.Literal.number(0)])
             return context.typed(operator(this=exp.Paren(this=arguments[0]), expression=divisor))

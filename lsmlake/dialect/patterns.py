@@ -23,7 +23,7 @@ def like(context: Context, node: exp.Expression) -> Typed:
     if isinstance(node, exp.Escape):
         escape = literal_text(context, node.expression, "the escape character")
         if len(escape) != 1:
-            context.text.refuse(node, "the escape of LIKE must be one character", found=escape)
+            context.text.refuse(node, "the escape of LIKE must be one character", found=escape, cure="write ESCAPE '!'")
         node = node.this
     value = text_argument(context, node.this)
     if isinstance(node, exp.RegexpLike):
@@ -73,9 +73,9 @@ def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments
     value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
     first = typed[3].constant if len(typed) > 3 else 1
     if first is None or first < 1:
-        context.text.refuse(node, "regexp_replace takes a literal position", expected="1 or more")
+        context.text.refuse(node, "regexp_replace takes a literal position", expected="1 or more", cure="write such a number")
     if re.fullmatch(found.python, ""):
-        context.text.refuse(node, "the expression to replace may match the empty text")
+        context.text.refuse(node, "the expression to replace may match the empty text", cure="write + in the place of *")
     by = _replacement(context, arguments[2], found)
     if first == 1:
         return Typed(f"regexp_replace({value}, {text(found.re2)}, {text(by)}, 'g')", STRING)
@@ -88,7 +88,13 @@ def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
     made, given = "", literal_text(context, node, "the replacement")
     for part in re.finditer(r"\\(.?)|\$(\d+)|(\$)|([^\\$]+)", given, re.DOTALL):
         if part[3] or (part[0][0] == "\\" and not part[1]):
-            context.text.refuse(node, "this replacement is not supported", expected="$1 to $9 and plain text", found=given)
+            context.text.refuse(
+                node,
+                "this replacement is not supported",
+                expected="$1 to $9 and plain text",
+                found=given,
+                cure="write such a replacement",
+            )
         if part[2] is None:
             made += (part[1] or part[4]).replace("\\", "\\\\")
             continue
@@ -96,7 +102,13 @@ def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
         while len(digits) > 1 and int(digits) > found.groups:
             digits = digits[:-1]
         if found.grouped or int(digits) > found.groups or _group(found, int(digits)) > 9 or (int(digits) == 0 and found.ends):
-            context.text.refuse(node, "the pattern has no such group", expected=f"$0 to ${min(found.groups, 9)}", found=given)
+            context.text.refuse(
+                node,
+                "the pattern has no such group",
+                expected=f"$0 to ${min(found.groups, 9)}",
+                found=given,
+                cure="name a group of the pattern",
+            )
         made += f"\\{_group(found, int(digits))}{part[2][len(digits) :]}"
     return made + "".join(f"\\{end}" for end in found.ends)
 
@@ -155,7 +167,9 @@ def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Type
         context.text.refuse(node, "split takes a literal limit", cure="use substring_index")
     value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
     if found.ends or (found.re2 and re.search(found.python, "")):
-        context.text.refuse(node, "split needs an expression without $ that never matches the empty text")
+        context.text.refuse(
+            node, "split needs an expression without $ that never matches the empty text", cure="write such an expression"
+        )
     between = f"regexp_extract_all(s, {text(found.re2)})" if found.re2 else "CAST([] AS VARCHAR[])"
     parts = f"string_split_regex(s, {text(found.re2)})" if found.re2 else _CHARACTERS
     if not found.re2 and limit <= 0:
@@ -186,7 +200,9 @@ def _value_pattern_group(context: Context, node: exp.Expression, arguments: Argu
     if group is None or not 0 <= group <= found.groups:
         shown = "no literal" if group is None else group
         expected = f"a literal number from 0 to {found.groups}"
-        context.text.refuse(node, "the pattern has no such group", expected=expected, found=shown)
+        context.text.refuse(
+            node, "the pattern has no such group", expected=expected, found=shown, cure="name a group of the pattern"
+        )
     if group and found.grouped:
         context.text.refuse(node, "a group with $ in it is not supported here", cure="write $ after the group")
     return text_argument(context, arguments[0]), found, group

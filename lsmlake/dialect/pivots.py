@@ -27,7 +27,9 @@ def pivoted(
         passed_on(generated)
     fields = node.args.get("fields") or []
     if len(fields) != 1 or not isinstance(fields[0], exp.In):
-        queries.text.refuse(node, "this PIVOT is not supported", expected="PIVOT (aggregate FOR column IN (values))")
+        queries.text.refuse(
+            node, "this PIVOT is not supported", expected="PIVOT (aggregate FOR column IN (values))", cure="write it so"
+        )
     make = _unpivoted if node.args.get("unpivot") else _pivoted
     made = queries.renamed(node, make(queries, ctes, node, fields[0], source, relation))
     name = queries.fresh()
@@ -81,7 +83,9 @@ def _value(queries: Queries, value: exp.Expression, width: int) -> tuple[str, li
     inner = value.this if isinstance(value, exp.PivotAlias) else value
     parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
     if len(parts) != width:
-        queries.text.refuse(value, "the number of values does not fit FOR", expected=width, found=len(parts))
+        queries.text.refuse(
+            value, "the number of values does not fit FOR", expected=width, found=len(parts), cure="give as many values"
+        )
     if isinstance(value, exp.PivotAlias):
         return value.args.get("alias").name, parts
     if not isinstance(inner, exp.Literal):
@@ -151,6 +155,8 @@ def _rows(queries: Queries, field: exp.In, width: int) -> Iterator[tuple[str, li
         inner = item.this if isinstance(item, exp.PivotAlias) else item
         parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
         if len(parts) != width or not all(isinstance(part, exp.Column) for part in parts):
-            queries.text.refuse(item, "UNPIVOT lists columns, as many as it gives values", expected=width)
+            queries.text.refuse(
+                item, "UNPIVOT lists columns, as many as it gives values", expected=width, cure="list such columns"
+            )
         alias = item.args.get("alias") if isinstance(item, exp.PivotAlias) else None
         yield alias.name if alias is not None else "_".join(part.name for part in parts), parts

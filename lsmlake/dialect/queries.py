@@ -109,7 +109,9 @@ class Queries(ABC):
         """A condition. Refuses an expression of another type."""
         made = translator.typed(node)
         if made.type not in (BOOLEAN, NULL):
-            self.text.refuse(node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type))
+            self.text.refuse(
+                node, "this is not a condition", expected="BOOLEAN", found=format_type(made.type), cure="write a comparison"
+            )
         return f"CAST({made.sql} AS BOOLEAN)" if made.type == NULL else made.sql
 
     def compared(self, node: exp.Expression, columns: Sequence[Typed]) -> list[str]:
@@ -141,7 +143,13 @@ class Queries(ABC):
         if not names:
             return query
         if len(names) != len(query.columns):
-            self.text.refuse(node, "the alias names another number of columns", expected=len(query.columns), found=len(names))
+            self.text.refuse(
+                node,
+                "the alias names another number of columns",
+                expected=len(query.columns),
+                found=len(names),
+                cure="name as many columns",
+            )
         return replace(query, columns=tuple((name, kind) for name, (_, kind) in zip(names, query.columns, strict=True)))
 
 

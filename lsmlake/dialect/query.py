@@ -53,7 +53,7 @@ class QueryTranslator(Queries):
             case exp.Table():  # TABLE name
                 made = self.query(exp.Select(expressions=[exp.Star()], from_=exp.From(this=node)), ctes, outer)
             case _:
-                self.text.refuse(node, "this is not a query")
+                self.text.refuse(node, "this is not a query", cure="write SELECT ...")
         return replace(made, sql=prefix + made.sql)
 
     def expressions(self, scope: Scope, ctes: Mapping[str, Query] | None = None) -> Translator:
@@ -93,13 +93,15 @@ class QueryTranslator(Queries):
         left, right = (self.query(side, ctes, outer) for side in (node.this, node.expression))
         if len(left.columns) != len(right.columns):
             found = f"{len(left.columns)} and {len(right.columns)}"
-            self.text.refuse(node, "both queries must have the same number of columns", found=found)
+            self.text.refuse(
+                node, "both queries must have the same number of columns", found=found, cure="select as many columns in each"
+            )
         columns = []
         for (name, a), (_, b) in zip(left.columns, right.columns, strict=True):
             kind = common(a, b)
             if kind is None:
                 found = f"{format_type(a)} and {format_type(b)}"
-                self.text.refuse(node, f"the types of column {name} do not fit together", found=found)
+                self.text.refuse(node, f"the types of column {name} do not fit together", found=found, cure="cast one of them")
             columns.append((name, kind))
         word = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}[type(node)]
         every = not node.args.get("distinct")
@@ -133,7 +135,7 @@ class QueryTranslator(Queries):
         translator = self.translator(Scope(()), ctes)
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
         if len({len(row) for row in rows}) != 1:
-            self.text.refuse(node, "the rows of VALUES have different lengths")
+            self.text.refuse(node, "the rows of VALUES have different lengths", cure="give each row as many values")
         columns = [translator.unified(cells, [translator.typed(cell) for cell in cells]) for cells in zip(*rows, strict=True)]
         lines = ", ".join(f"({', '.join(row)})" for row in zip(*(sqls for sqls, _ in columns), strict=True))
         names = ", ".join(quoted(f"#{i}") for i in range(len(columns)))
@@ -174,7 +176,9 @@ def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tupl
     """The relations of DuckDB that the query becomes, and how other queries read it."""
     body, say = cte.this, queries.text
     if not isinstance(body, exp.Union) or body.args.get("distinct") or not isinstance(body.expression, exp.Select):
-        say.refuse(cte, f"the recursive query {cte.alias} is not supported", expected="query UNION ALL SELECT ...")
+        say.refuse(
+            cte, f"the recursive query {cte.alias} is not supported", expected="query UNION ALL SELECT ...", cure="write it so"
+        )
     anchor = queries.renamed(cte, queries.query(body.this, ctes, None)).placeless  # each row of it may lead to others
     name, visible = queries.fresh("cte"), queries.fresh("cte")
     inside = {
@@ -196,7 +200,11 @@ def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tupl
         made = cast(quoted(f"#{place}"), found, kind) if common(kind, found) == kind else None
         if made is None:
             say.refuse(
-                cte, f"column {label} of the recursion has another type", expected=format_type(kind), found=format_type(found)
+                cte,
+                f"column {label} of the recursion has another type",
+                expected=format_type(kind),
+                found=format_type(found),
+                cure="cast it to the expected type",
             )
         parts.append(f"CAST({made} AS {duck_name(kind)}) AS {quoted(f'#{place}')}")
     level = quoted(f"#{len(parts)}")

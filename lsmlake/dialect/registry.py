@@ -89,7 +89,9 @@ def function(context: Context, node: exp.Expression, name: str, arguments: Seque
         return Typed(f"({chosen.template.format(*converted)})", chosen.gives)
     takes = " or ".join(f"{name}({', '.join(map(format_type, function.takes))})" for function in FUNCTIONS[name])
     found = ", ".join(format_type(made.type) for made in typed) or "no arguments"
-    context.text.refuse(node, f"the arguments of {name} do not fit", expected=takes, found=found)
+    context.text.refuse(
+        node, f"the arguments of {name} do not fit", expected=takes, found=found, cure="cast the arguments, or attach Spark"
+    )
 
 
 def _cost(typed: Sequence[Typed], function: Function) -> int | None:

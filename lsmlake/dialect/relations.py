@@ -117,14 +117,14 @@ class Relations:
             made = self.queries.renamed(node, self.queries.query(node, self.ctes, None))
             return f"({made.sql}) AS {name}", relation_of(name, qualifiers, made), None
         expected = "a table, a view, a subquery or VALUES"
-        self.queries.text.refuse(node, "this is not supported in FROM", expected=expected)
+        self.queries.text.refuse(node, "this is not supported in FROM", expected=expected, cure="name one of these")
 
     def _table(self, node: exp.Table) -> tuple[str, Relation, TableUse | None]:
         queries, name = self.queries, self.queries.fresh()
         plain = node.name.lower() if not node.args.get("db") else None
         if plain in self.ctes:
             if node.args.get("version"):
-                queries.text.refuse(node, "only a table of the lake has versions")
+                queries.text.refuse(node, "only a table of the lake has versions", cure="leave the version out")
             made = queries.renamed(node, self.ctes[plain].referred())
             known = node.alias or node.name
             return f"{made.sql} AS {name}", relation_of(name, () if known.startswith(NESTED) else (known,), made), None
@@ -138,7 +138,13 @@ class Relations:
         given = aliased_columns(node)
         use.renamed = bool(given)
         if given and len(given) != len(use.schema):
-            queries.text.refuse(node, "the alias names another number of columns", expected=len(use.schema), found=len(given))
+            queries.text.refuse(
+                node,
+                "the alias names another number of columns",
+                expected=len(use.schema),
+                found=len(given),
+                cure="name as many columns",
+            )
         columns = tuple(
             ScopeColumn(
                 as_,
@@ -196,7 +202,12 @@ class Relations:
             text.word(node, "kind", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"),
         )
         if kind in ("SEMI", "ANTI", "CROSS") and side not in (("",) if kind == "CROSS" else ("", "LEFT")):
-            text.refuse(node, "this join is not supported", expected="INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI")
+            text.refuse(
+                node,
+                "this join is not supported",
+                expected="INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI",
+                cure="write one of these joins",
+            )
         return (side or "INNER") if kind in ("OUTER", "INNER") or (side and not kind) else kind
 
     def _lateral_query(self, left: From, node: exp.Join) -> From:
@@ -222,11 +233,17 @@ class Relations:
             ours = [column for column in left.columns() if column.name.lower() == name.name.lower()]
             theirs = [column for column in right.columns() if column.name.lower() == name.name.lower()]
             if len(ours) != 1 or len(theirs) != 1:
-                text.refuse(node, f"the column {name.name} of USING must be once on both sides")
+                text.refuse(
+                    node,
+                    f"the column {name.name} of USING must be once on both sides",
+                    cure="write ON with the names of the tables",
+                )
             wanted = common(ours[0].type, theirs[0].type)
             if wanted is None:
                 found = f"{format_type(ours[0].type)} and {format_type(theirs[0].type)}"
-                text.refuse(node, f"the columns {name.name} do not fit together", found=found)
+                text.refuse(
+                    node, f"the columns {name.name} do not fit together", found=found, cure="write ON, and cast one of them"
+                )
             sides = (ours[0], theirs[0])
             a, b = (one.typed._replace(sql=Translator(text, left).converted(node, one.typed, wanted)) for one in sides)
             conditions.append(" = ".join(one.sql for one in padded((name, name), (a, b))))

@@ -60,7 +60,12 @@ def _digits(context: Context, node: exp.Expression, given: Typed | None) -> int:
     digits = 0 if given is None else given.constant
     if digits is None or abs(digits) > DIGITS_MAX:
         name = node.name.lower()
-        context.text.refuse(node, f"{name} takes a literal number of digits", expected=f"{-DIGITS_MAX} to {DIGITS_MAX}")
+        context.text.refuse(
+            node,
+            f"{name} takes a literal number of digits",
+            expected=f"{-DIGITS_MAX} to {DIGITS_MAX}",
+            cure="write such a number",
+        )
     return digits
 
 
@@ -69,7 +74,10 @@ def _decimal(context: Context, node: exp.Expression, value: Typed, mode: str, di
     precision, scale = value.type.precision, value.type.scale
     if scale - digits > DIGITS_MAX:
         context.text.refuse(
-            node, "the number of digits is too far from the number's own", expected=f"at least {scale - DIGITS_MAX}"
+            node,
+            "the number of digits is too far from the number's own",
+            expected=f"at least {scale - DIGITS_MAX}",
+            cure="write a number nearer to it",
         )
     kept = min(scale, max(digits, 0))
     needed = max(precision - scale + 1, 1 - digits) if digits < 0 else precision - scale + 1 + kept

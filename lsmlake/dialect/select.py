@@ -188,7 +188,7 @@ class Select:
         else:
             found = item
         if aggregates(found):
-            text.refuse(item, "GROUP BY takes no aggregate functions")
+            text.refuse(item, "GROUP BY takes no aggregate functions", cure="write the aggregate in SELECT or HAVING")
         return found
 
     # -- the columns of the result ------------------------------------------------------------------------------------

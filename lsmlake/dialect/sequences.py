@@ -24,7 +24,9 @@ def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> T
         return _times(context, node, arguments, typed)
     sqls, kind = context.unified(arguments, typed)
     if not pa.types.is_integer(kind):
-        context.text.refuse(node, "sequence takes integers, or times and an INTERVAL", found=format_type(kind))
+        context.text.refuse(
+            node, "sequence takes integers, or times and an INTERVAL", found=format_type(kind), cure="cast the bounds"
+        )
     low, high, *given = (f"CAST({sql} AS BIGINT)" for sql in sqls)
     step = given[0] if given else f"CASE WHEN {low} <= {high} THEN 1 ELSE -1 END"
     made = f"CAST(generate_series({low}, {high}, {step}) AS {duck_name(array_of(kind))})"
@@ -38,7 +40,7 @@ def _times(context: Context, node: exp.Expression, arguments: Arguments, typed: 
     if not is_dated(kind) or not is_interval(step.type) or is_calendar(step.type):
         found = " and ".join(format_type(one.type) for one in (typed[0], step))
         expected = "times, and an INTERVAL of months or of days and times"
-        context.text.refuse(node, "sequence does not take these values", expected=expected, found=found)
+        context.text.refuse(node, "sequence does not take these values", expected=expected, found=found, cure="write such values")
     first, last, by = (f"struct_extract(q, '{name}')" for name in "abs")
     if step.type.is_months:  # each is so many months after the first, not after the one before
         count = f"datediff('month', {first}, {last}) // {by}"

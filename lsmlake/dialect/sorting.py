@@ -97,11 +97,15 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[OutputColu
 def ordinal(text: Text, item: exp.Expression, count: int) -> int | None:
     """The place of the column of SELECT that a number names; None for other expressions."""
     if isinstance(item, exp.Neg) and isinstance(item.this, exp.Literal) and item.this.this.isdecimal():
-        text.refuse(item, "there is no such column in SELECT", expected=f"1 to {count}")
+        text.refuse(
+            item, "there is no such column in SELECT", expected=f"1 to {count}", cure="give the number of a column of SELECT"
+        )
     if not (isinstance(item, exp.Literal) and not item.is_string and item.this.isdecimal()):
         return None
     if not 1 <= int(item.this) <= count:
-        text.refuse(item, "there is no such column in SELECT", expected=f"1 to {count}")
+        text.refuse(
+            item, "there is no such column in SELECT", expected=f"1 to {count}", cure="give the number of a column of SELECT"
+        )
     return int(item.this) - 1
 
 
@@ -118,7 +122,7 @@ def limit_number(text: Text, clause: exp.Expression) -> int:
     """The number of LIMIT or OFFSET."""
     value = clause.expression
     if not (isinstance(value, exp.Literal) and not value.is_string and value.this.isdecimal()):
-        text.refuse(clause, "LIMIT and OFFSET take a number")
+        text.refuse(clause, "LIMIT and OFFSET take a number", cure="write a whole number from 0")
     return int(value.this)
 
 

@@ -34,7 +34,7 @@ def starred(context: Context, item: exp.Expression, scope: Scope) -> list[ScopeC
     inside = scope if item is star else _inside(context, item, scope)
     columns = inside.columns()
     if not columns:
-        context.text.refuse(item, "there are no such columns")
+        context.text.refuse(item, "there are no such columns", cure="name columns that are there")
     dropped = _dropped(context, star, columns, replace(inside, outer=None))
     made = [_without(context, star, one, dropped[one.sql]) if one.sql in dropped else one for one in columns]
     for new in star.args.get("replace") or ():
@@ -52,10 +52,10 @@ def _inside(context: Context, item: exp.Column, scope: Scope) -> Scope:
     if len(found) == 1:
         return Scope((found[0],))
     if found or not scope.own(path):
-        context.text.refuse(item, f"there is no table {qualifier} in FROM")
+        context.text.refuse(item, f"there is no table {qualifier} in FROM", cure="name a table of FROM")
     made = context.typed(exp.column(*reversed(path)))
     if not pa.types.is_struct(made.type):
-        context.text.refuse(item, f"{qualifier} has no fields", expected="a table or a STRUCT")
+        context.text.refuse(item, f"{qualifier} has no fields", expected="a table or a STRUCT", cure="name a STRUCT")
     fields = (ScopeColumn(field.name, field.type, f"struct_extract({made.sql}, {text(field.name)})") for field in made.type)
     return Scope((Relation((), tuple(fields)),))
 
@@ -68,11 +68,11 @@ def _dropped(context: Context, star: exp.Star, columns: Iterable[ScopeColumn], s
         found = {column.sql: tuple(map(str.lower, path[length:])) for column, length in (scope.found(path) if path else ())}
         found = {sql: fields for sql, fields in found.items() if sql in known}
         if len(found) != 1:
-            context.text.refuse(item, "EXCEPT takes columns", expected=", ".join(scope.names()))
+            context.text.refuse(item, "EXCEPT takes columns", expected=", ".join(scope.names()), cure="name columns")
         ((sql, fields),) = found.items()
         before = dropped.setdefault(sql, [])
         if any(fields[: len(one)] == one or one[: len(fields)] == fields for one in before):
-            context.text.refuse(item, "EXCEPT names a column twice")
+            context.text.refuse(item, "EXCEPT names a column twice", cure="name it once")
         before.append(fields)
     return dropped
 
@@ -84,7 +84,7 @@ def _without(context: Context, star: exp.Star, column: ScopeColumn, paths: list[
     kind = column.type
     names = {field.name.lower() for field in kind} if pa.types.is_struct(kind) else set()
     if unknown := sorted({path[0] for path in paths} - names):
-        context.text.refuse(star, f"{column.name} has no such fields", found=unknown)
+        context.text.refuse(star, f"{column.name} has no such fields", found=unknown, cure="name fields that are there")
     fields = [ScopeColumn(field.name, field.type, f"struct_extract({column.sql}, {text(field.name)})") for field in kind]
     inner = ((one, [path[1:] for path in paths if path[0] == one.name.lower()]) for one in fields)
     left = [found for one, below in inner if (found := _without(context, star, one, below) if below else one) is not None]
@@ -101,7 +101,13 @@ def _replaced(context: Context, new: exp.Alias, columns: list[ScopeColumn]) -> l
     places = [place for place, one in enumerate(columns) if one.name.lower() == name]
     if len(places) != 1:
         found = f"{len(places)} columns of this name" if places else None
-        context.text.refuse(new, f"SET takes a column: {name}", expected=", ".join(one.name for one in columns), found=found)
+        context.text.refuse(
+            new,
+            f"SET takes a column: {name}",
+            expected=", ".join(one.name for one in columns),
+            found=found,
+            cure="name a column that is there",
+        )
     made = context.typed(new.this)
     column = ScopeColumn(columns[places[0]].name, made.type, made.sql)
     return [*columns[: places[0]], column, *columns[places[0] + 1 :]]

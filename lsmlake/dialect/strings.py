@@ -76,7 +76,7 @@ def _position(context: Context, node: exp.Expression, arguments: Arguments) -> T
 def _sha2(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     value, bits = counted(context, node, arguments, 2)
     if bits.constant not in (0, 256):
-        context.text.refuse(node, "sha2 is supported for 256 bits", found=arguments[1].sql())
+        context.text.refuse(node, "sha2 is supported for 256 bits", found=arguments[1].sql(), cure="write sha2(value, 256)")
     return Typed(f"sha256({context.converted(arguments[0], value, BINARY)})", STRING)
 
 
@@ -86,7 +86,7 @@ def _mask(context: Context, node: exp.Expression, arguments: Arguments) -> Typed
     for one in arguments[1:]:
         constant_text(context, one)
         if isinstance(one, exp.Literal) and len(one.this) != 1:
-            context.text.refuse(one, "mask takes single characters", found=one.this)
+            context.text.refuse(one, "mask takes single characters", found=one.this, cure="write one character")
     masks = ", ".join([*given, *("'X'", "'x'", "'n'", "CAST(NULL AS VARCHAR)")[len(given) :]])
     return Typed(f"spark_mask({value}, {masks})", STRING)
 

@@ -21,7 +21,7 @@ def _struct(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
 
 def _named_struct(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) % 2 or not arguments:
-        context.text.refuse(node, "named_struct takes pairs of a name and a value")
+        context.text.refuse(node, "named_struct takes pairs of a name and a value", cure="write named_struct('name', value, ...)")
     names = [literal_text(context, name, "the name of a field") for name in arguments[::2]]
     return _packed(names, [context.typed(value) for value in arguments[1::2]])
 

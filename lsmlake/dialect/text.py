@@ -82,7 +82,7 @@ class Text:
         value = reading.peek(node, key)
         parts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expression)]
         if key in _PARTS:
-            self.refuse(node, "this is not supported here")
+            self.refuse(node, "this is not supported here", cure="leave it out, or attach Spark")
         word = value.upper() if isinstance(value, str) else _CLAUSES.get(key) or key.strip("_").replace("_", " ").upper()
         self.refuse(parts[0] if parts else node, f"{word} is not supported here", cure=_CURES.get(key, "leave it out"))
 

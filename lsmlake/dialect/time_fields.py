@@ -37,10 +37,21 @@ def extracted(context: Context, node: exp.Expression, name: str, source: exp.Exp
         return intervals.extracted(context, node, name, made)
     field = _FIELDS.get(name)
     if field is None:
-        context.text.refuse(node, "this field is not supported", expected=f"one of {', '.join((*_CALLS, 'SECOND'))}", found=name)
+        context.text.refuse(
+            node,
+            "this field is not supported",
+            expected=f"one of {', '.join((*_CALLS, 'SECOND'))}",
+            found=name,
+            cure="take one of these fields",
+        )
     of_clock = made.type == TIME and field in _OF_TIMES
     if not (is_dated(made.type) or made.type in (STRING, NULL) or of_clock):
-        context.text.refuse(source, "expected a date, a timestamp or an interval", found=format_type(made.type))
+        context.text.refuse(
+            source,
+            "expected a date, a timestamp or an interval",
+            found=format_type(made.type),
+            cure="write CAST(... AS TIMESTAMP)",
+        )
     wanted = TIME if of_clock else TIMESTAMP if field in _OF_TIMES else made.type if is_dated(made.type) else DATE
     moment = context.converted(source, made, wanted)
     if field == "SECOND":
@@ -53,7 +64,9 @@ def extracted(context: Context, node: exp.Expression, name: str, source: exp.Exp
 
 def _date_part(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) != 2:
-        context.text.refuse(node, "the number of arguments does not fit", expected="2", found=len(arguments))
+        context.text.refuse(
+            node, "the number of arguments does not fit", expected="2", found=len(arguments), cure="pass as many arguments"
+        )
     if isinstance(arguments[0], exp.Null):
         context.typed(arguments[1])
         return intervals.no_field()

@@ -37,7 +37,7 @@ def _moment(context: Context, node: exp.Expression, given: exp.Expression) -> st
     made = context.typed(given)
     if made.type == STRING or is_dated(made.type) or made.type == pa.null():
         return context.converted(given, made, TIMESTAMP)
-    context.text.refuse(node, "expected a timestamp", found=format_type(made.type))
+    context.text.refuse(node, "expected a timestamp", found=format_type(made.type), cure="write CAST(... AS TIMESTAMP)")
 
 
 def _written(context: Context, node: exp.Expression, moment: str) -> str:
@@ -86,7 +86,9 @@ def _to(kind: pa.DataType, safe: bool) -> Function:
 def _timestamp_seconds(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     (made,) = counted(context, node, arguments, 1)
     if not (is_number(made.type) or made.type == NULL):
-        context.text.refuse(arguments[0], "expected a number", found=format_type(made.type))
+        context.text.refuse(
+            arguments[0], "expected a number", found=format_type(made.type), cure="write CAST(... AS INT), or another number"
+        )
     if pa.types.is_floating(made.type):
         return Typed(f"spark_try_moment(CAST({made.sql} AS DOUBLE))", TIMESTAMP)
     if pa.types.is_decimal(made.type) and made.type.scale > 6:
@@ -115,13 +117,15 @@ def counted_only(context: Context, node: exp.Expression, arguments: Arguments, *
     """Refuses another number of arguments."""
     if len(arguments) not in counts:
         expected = " or ".join(map(str, counts))
-        context.text.refuse(node, "the number of arguments does not fit", expected=expected, found=len(arguments))
+        context.text.refuse(
+            node, "the number of arguments does not fit", expected=expected, found=len(arguments), cure="pass as many arguments"
+        )
 
 
 def _unit(context: Context, node: exp.Expression) -> str:
     name = node.name.upper() if isinstance(node, (exp.Column, exp.Var)) else ""
     if name.removesuffix("S") not in _UNITS:
-        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(_UNITS)}")
+        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(_UNITS)}", cure="write one of these units")
     return name.removesuffix("S")
 
 
@@ -138,7 +142,9 @@ def _shift(sign: int) -> Function:
             return Typed(f"({context.converted(arguments[2], value, TIMESTAMP)} + {step})", TIMESTAMP)
         value, days = counted(context, node, arguments, 2)
         if not ((pa.types.is_integer(days.type) and days.type != BIGINT) or days.type in (STRING, NULL)):
-            context.text.refuse(arguments[1], "expected a number of days", found=format_type(days.type))
+            context.text.refuse(
+                arguments[1], "expected a number of days", found=format_type(days.type), cure="write a whole number"
+            )
         date, number = context.converted(arguments[0], value, DATE), context.converted(arguments[1], days, INT)
         return Typed(f"({date} {'+' if sign > 0 else '-'} {number})", DATE)
 
@@ -181,17 +187,21 @@ def _next_day(context: Context, node: exp.Expression, arguments: Arguments) -> T
     days = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
     found = [number for number, day in enumerate(days, 1) if name in (day, day[:3], day[:2])]
     if not found:
-        context.text.refuse(arguments[1], "unknown day of the week", expected=f"one of {', '.join(days)}")
+        context.text.refuse(
+            arguments[1], "unknown day of the week", expected=f"one of {', '.join(days)}", cure="write one of these days"
+        )
     date = context.converted(arguments[0], context.typed(arguments[0]), DATE)
     return Typed(f"({date} + CAST((({found[0]} - isodow({date}) + 6) % 7) + 1 AS INTEGER))", DATE)
 
 
 def _date_trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) != 2:
-        context.text.refuse(node, "date_trunc takes a unit and a timestamp")
+        context.text.refuse(node, "date_trunc takes a unit and a timestamp", cure="write date_trunc('MONTH', time)")
     made = context.typed(arguments[1])
     if made.type not in (DATE, TIMESTAMP, pa.timestamp("us")):
-        context.text.refuse(node, "date_trunc needs a timestamp", found=format_type(made.type))
+        context.text.refuse(
+            node, "date_trunc needs a timestamp", found=format_type(made.type), cure="write CAST(... AS TIMESTAMP)"
+        )
     value = context.converted(node, made, TIMESTAMP)
     unit = _length(context, arguments[0])
     return Typed(f"{'date_trunc' if unit in (*DATE_UNITS, 'day') else 'spark_time_trunc'}('{unit}', {value})", TIMESTAMP)
@@ -199,17 +209,19 @@ def _date_trunc(context: Context, node: exp.Expression, arguments: Arguments) ->
 
 def _trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     if len(arguments) != 2:
-        context.text.refuse(node, "trunc takes a date and a unit")
+        context.text.refuse(node, "trunc takes a date and a unit", cure="write trunc(date, 'MONTH')")
     made, unit = context.typed(arguments[0]), _length(context, arguments[1])
     if made.type != DATE or unit not in DATE_UNITS:
-        context.text.refuse(node, "trunc needs a DATE and a unit of", expected=", ".join(DATE_UNITS))
+        context.text.refuse(
+            node, "trunc needs a DATE and a unit of", expected=", ".join(DATE_UNITS), cure="write such a date and unit"
+        )
     return Typed(f"CAST(date_trunc('{unit}', {made.sql}) AS DATE)", DATE)
 
 
 def _length(context: Context, node: exp.Expression) -> str:
     name = literal_text(context, node, "the unit").upper()
     if name not in UNITS:
-        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(UNITS)}")
+        context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(UNITS)}", cure="write one of these units")
     return UNITS[name]
 
 

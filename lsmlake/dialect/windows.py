@@ -81,7 +81,9 @@ def function(context: Context, node: exp.Anonymous, name: str, over: str, ignore
     if name == "nth_value" and len(arguments) == 2:
         made = inner.typed(arguments[0])
         if (place := inner.typed(arguments[1]).constant) is not None and place < 1:
-            context.text.refuse(arguments[1], "nth_value counts rows from 1", expected="a number from 1", found=place)
+            context.text.refuse(
+                arguments[1], "nth_value counts rows from 1", expected="a number from 1", found=place, cure="write such a number"
+            )
         return Typed(f"nth_value({made.sql}, {inner.operand(arguments[1], INT)}{nulls}){over}", made.type)
     if name in SHIFTS and 1 <= len(arguments) <= 3:
         made = inner.typed(arguments[0])
@@ -116,16 +118,24 @@ def _bound(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: 
     if isinstance(value, exp.Interval):
         return f"{_interval(context, node, value, inner, kind, side)} {side}"
     if not (isinstance(value, exp.Literal) and not value.is_string):
-        context.text.refuse(node, "a window frame takes numbers, UNBOUNDED and CURRENT ROW")
+        context.text.refuse(node, "a window frame takes numbers, UNBOUNDED and CURRENT ROW", cure="write one of them")
     by = inner.typed(peek(node, "order").expressions[0].this).type if peek(node, "order") else INT
     if kind == "RANGE" and is_interval(by):
-        context.text.refuse(value, "this number does not fit the frame", expected=f"an {format_type(by)}")
+        context.text.refuse(
+            value, "this number does not fit the frame", expected=f"an {format_type(by)}", cure="write such a number"
+        )
     if kind == "RANGE" and not value.this.isdecimal():
         return f"{value.this if not pa.types.is_integer(by) else int(float(value.this))} {side}"
     if not value.this.isdecimal():
-        context.text.refuse(node, "a window frame of ROWS takes whole numbers", found=value.this)
+        context.text.refuse(node, "a window frame of ROWS takes whole numbers", found=value.this, cure="write a whole number")
     if kind == "ROWS" and int(value.this) > _INT_MAX:
-        context.text.refuse(node, "a window frame of ROWS takes an INT", expected=f"at most {_INT_MAX}", found=value.this)
+        context.text.refuse(
+            node,
+            "a window frame of ROWS takes an INT",
+            expected=f"at most {_INT_MAX}",
+            found=value.this,
+            cure="write such a number",
+        )
     return f"{value.this} {side}"
 
 
@@ -138,7 +148,7 @@ def _interval(context: Context, node: exp.Expression, value: exp.Interval, inner
     of_time = is_dated(by) and (by != DATE or step.type.is_months or step.type == DAYS)
     if kind != "RANGE" or not (of_interval or of_time):
         expected = "RANGE, and ORDER BY one column of times or intervals: of dates with days or months"
-        context.text.refuse(value, "this INTERVAL does not fit the frame", expected=expected)
+        context.text.refuse(value, "this INTERVAL does not fit the frame", expected=expected, cure="write such an INTERVAL")
     _, number = intervals.parsed(context, value)
     if number < 0:
         context.text.refuse(value, "a bound of a frame is not negative", cure="write PRECEDING or FOLLOWING")

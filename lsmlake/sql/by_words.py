@@ -123,7 +123,7 @@ def _analyse(lake: Lake, engine: Engine | None, query: str, temporary: bool) -> 
     catalog = Catalog(lake, text, {}, engine is not None, temporary, lake.session.database)
     with text.read() as tree:
         if not isinstance(tree, exp.Query):
-            text.refuse(tree, "this is not a query")
+            text.refuse(tree, "this is not a query", cure="write SELECT ...")
         if engine is None:
             node = bind(tree, None, text)
             columns = QueryTranslator(text, catalog.schema, moment_of(lake.env), draws=True).query(node).schema

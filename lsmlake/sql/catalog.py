@@ -165,7 +165,7 @@ class Catalog:
         if "." not in name:
             self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=cure_of(self.lake, name))
         if is_file(node):
-            self.text.refuse(node, "files cannot be changed", expected="a table")
+            self.text.refuse(node, "files cannot be changed", expected="a table", cure="name a table")
         try:
             return self._table(name)
         except TableNotFound:
@@ -191,14 +191,14 @@ class Catalog:
     def _open(self, node: exp.Table, name: str, moment: Moment) -> Rows:
         if name in self.given:
             if moment != Moment():
-                self.text.refuse(node, "only a table of the lake has versions")
+                self.text.refuse(node, "only a table of the lake has versions", cure="leave the version out")
             rows = self._given_rows(self.given[name])
             return rows.cast(pa.schema([result_field(field.name, of_column(field), field.nullable) for field in rows.schema]))
         if "." not in name and (view := self._temporary_view(name)) is not None:
             return self._view(node, name, view, moment)
         if is_file(node):
             if moment != Moment():
-                self.text.refuse(node, "a file has no versions")
+                self.text.refuse(node, "a file has no versions", cure="leave the version out")
             return opened(node, self.text)
         if (described := information_schema.table(self.lake, name)) is not None:
             return described
@@ -236,7 +236,9 @@ class Catalog:
         if alias is not None and isinstance(alias.this, exp.Parameter):  # orders@v12
             number = alias.this.name
             if version is not None or not _VERSION.fullmatch(number):
-                self.text.refuse(node, "@ takes the number of a version", expected="a name such as orders@v12")
+                self.text.refuse(
+                    node, "@ takes the number of a version", expected="a name such as orders@v12", cure="write @v and a number"
+                )
             return Moment(snapshot=int(number[1:]))
         if version is None:
             return Moment()

@@ -110,7 +110,7 @@ class ChangeStatements:
 
     def _target(self, node: exp.Expression) -> exp.Table:
         if not isinstance(node, exp.Table):
-            self.text.refuse(node, "only a table can be changed", expected="the name of a table")
+            self.text.refuse(node, "only a table can be changed", expected="the name of a table", cure="name a table")
         alias = node.args.get("alias")
         if isinstance(alias, exp.TableAlias) and not isinstance(alias.this, exp.Identifier):  # orders@v12
             self.text.refuse(node, "only the newest version is changed", found=f"@{alias.name}", cure="leave the version out")
@@ -139,7 +139,7 @@ class ChangeStatements:
         found: dict[tuple[str, ...], ExpressionPart] = {}
         for item in items:
             if not isinstance(item, exp.EQ):
-                self.text.refuse(item, "SET takes column = value")
+                self.text.refuse(item, "SET takes column = value", cure="write SET column = value")
             path = self._path(item.this)
             if any([*map(str.lower, path)] == [*map(str.lower, other)] for other in found):
                 self.text.refuse(item, f"column {'.'.join(path)} is assigned twice", cure="assign it once")
@@ -149,7 +149,7 @@ class ChangeStatements:
     def _path(self, node: exp.Expression) -> tuple[str, ...]:
         parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else []
         if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
-            self.text.refuse(node, "this is not the name of a column")
+            self.text.refuse(node, "this is not the name of a column", cure="name a column, or a field of one")
         passed_on(node)
         return tuple(part.name for part in parts)
 
@@ -171,15 +171,21 @@ class ChangeStatements:
                     return Clause(kind, INSERT, None, on)
                 if isinstance(then.this, exp.Tuple) and isinstance(then.expression, exp.Tuple):
                     return Clause(kind, INSERT, self._inserted(then), on)
-        self.text.refuse(when, "this clause of MERGE is not supported")
+        self.text.refuse(
+            when,
+            "this clause of MERGE is not supported",
+            cure="write WHEN MATCHED THEN UPDATE or DELETE, or WHEN NOT MATCHED THEN INSERT",
+        )
 
     def _inserted(self, then: exp.Insert) -> dict[tuple[str, ...], ExpressionPart]:
         names, values = [self._path(name) for name in then.this.expressions], then.expression.expressions
         if len(names) != len(values):
             shown = [".".join(name) for name in names]
-            self.text.refuse(then.expression, "the number of values does not fit the columns", expected=shown)
+            self.text.refuse(
+                then.expression, "the number of values does not fit the columns", expected=shown, cure="give each column a value"
+            )
         if len({tuple(map(str.lower, name)) for name in names}) != len(names):
-            self.text.refuse(then, "a column is named twice", found=[".".join(name) for name in names])
+            self.text.refuse(then, "a column is named twice", found=[".".join(name) for name in names], cure="name it once")
         return {name: self._part(value) for name, value in zip(names, values, strict=True)}
 
 

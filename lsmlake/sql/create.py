@@ -80,14 +80,19 @@ def create(catalog: Catalog, node: exp.Create, query_of: Query) -> Callable[[], 
         text.refuse(node, "OR REPLACE and IF NOT EXISTS exclude each other", cure="use one of them")
     table = node.this.this if isinstance(node.this, exp.Schema) else node.this
     if not isinstance(table, exp.Table):
-        text.refuse(node, "this is not the name of a table")
+        text.refuse(node, "this is not the name of a table", cure="name a table")
     name, made = lake.session.full_name(name_of(table, text)), _definition(node, text, lake.runtime.zone)
     query = node.args.get("expression")
     if node.args.get("clone") is not None:
         text.refuse(node, "CLONE is not supported", cure="write CALL copy, or CREATE TABLE LIKE for the columns alone")
     if made.like is not None:
         if query is not None or made.columns is not None or made.given - {"LIKE", "TBLPROPERTIES", "COMMENT", "USING"}:
-            text.refuse(node, "LIKE takes all from the other table", expected="LIKE table [COMMENT] [TBLPROPERTIES]")
+            text.refuse(
+                node,
+                "LIKE takes all from the other table",
+                expected="LIKE table [COMMENT] [TBLPROPERTIES]",
+                cure="leave the rest out",
+            )
         made = _like(lake, made, text, node)
     if query is None:
         if made.columns is None:
@@ -204,7 +209,7 @@ def _key_of(item: exp.PrimaryKey, text: Text) -> list[str]:
     _ = item.args.get("include").args.get("with_storage") if item.args.get("include") is not None else None
     names = item.expressions
     if not all(isinstance(one, (exp.Identifier, exp.Column)) for one in names):
-        text.refuse(item, "PRIMARY KEY takes names of columns")
+        text.refuse(item, "PRIMARY KEY takes names of columns", cure="name columns")
     return [one.name for one in names]
 
 

@@ -30,7 +30,7 @@ def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | No
     if made.type == NULL:
         return None
     if pa.types.is_nested(made.type):
-        text.refuse(node, "a default is a value without fields or elements")
+        text.refuse(node, "a default is a value without fields or elements", cure="write a literal")
     query = f"SELECT {made.sql} AS value"
     with spark_connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
         found = connection.sql(query).to_arrow_table()

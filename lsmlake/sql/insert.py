@@ -116,7 +116,7 @@ class InsertStatements:
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         names = [part.name for part in node.this.expressions] if isinstance(node.this, exp.Schema) else None
         if not isinstance(target, exp.Table):
-            self.text.refuse(node, "only a table can be written", expected="the name of a table")
+            self.text.refuse(node, "only a table can be written", expected="the name of a table", cure="name a table")
         for part in node.this.expressions if names is not None else ():
             if not isinstance(part, exp.Identifier):
                 self.text.refuse(part, "this is not the name of a column", cure="write names without quotes, or in `backquotes`")
@@ -237,7 +237,7 @@ def _static(target: exp.Expression, text: Text) -> dict[str, exp.Expression]:
         if isinstance(item, exp.EQ) and isinstance(item.this, exp.Column):
             found[item.this.name] = item.expression
         elif not isinstance(item, exp.Column):
-            text.refuse(item, "PARTITION takes column = value")
+            text.refuse(item, "PARTITION takes column = value", cure="write PARTITION (column = value)")
     return found
 
 
@@ -263,9 +263,11 @@ def _sources(
     fixed = {name.lower() for name in static}
     unknown = [name for name in (*given, *static) if name.lower() not in by_lower]
     if unknown:
-        text.refuse(node, f"the table has no column {unknown[0]}", expected=f"one of {columns}", found=unknown)
+        text.refuse(
+            node, f"the table has no column {unknown[0]}", expected=f"one of {columns}", found=unknown, cure="correct the name"
+        )
     if len({name.lower() for name in given} | fixed) != len(given) + len(fixed):
-        text.refuse(node, "a column is named twice", found=given)
+        text.refuse(node, "a column is named twice", found=given, cure="name it once")
     if len(given) != len(found):
         count = f"{len(found)} for {len(given)} columns"
         text.refuse(node, "the number of values does not fit the columns", expected=given, found=count, cure="name the columns")

@@ -23,7 +23,12 @@ def name_of(node: exp.Table, text: Text) -> str:
     """The name of a table in the text."""
     parts = [part.name for part in node.parts]
     if any("." in part for part in parts):
-        text.refuse(node, "a name has a point in it", expected="database.table, each in its own quotes")
+        text.refuse(
+            node,
+            "a name has a point in it",
+            expected="database.table, each in its own quotes",
+            cure="write the names apart, each in backticks",
+        )
     return ".".join(parts)
 
 

@@ -83,7 +83,7 @@ def execute(
     text = Text(given, written)
     with text.read() as tree:
         if query_for and mode is None and not isinstance(tree, (exp.Query, exp.Values)):
-            text.refuse(tree, f"{query_for} takes a query", expected=_QUERIES, found=first)
+            text.refuse(tree, f"{query_for} takes a query", expected=_QUERIES, found=first, cure="write SELECT ...")
         catalog = Catalog.of(lake, text, tables, lazy=engine is not None)
         if engine is not None and isinstance(tree, (exp.Query, exp.Values)):
             passed_on(tree)  # Spark reads it, parameters included
