@@ -84,7 +84,7 @@ def _field(context: Context, node: exp.Expression, made: Typed, name: str) -> Ty
     if name.lower() not in fields:
         expected = f"one of {', '.join(field.name for field in fields.values())}" if fields else "a STRUCT"
         near = difflib.get_close_matches(name.lower(), fields, 1)
-        cure = f"did you mean {fields[near[0]].name}?" if near else ""
+        cure = f"did you mean {fields[near[0]].name}?" if near else "correct the name" if fields else "name a STRUCT"
         context.text.wrong(node, f"there is no field {name}", expected=expected, found=format_type(made.type), cure=cure)
     field = fields[name.lower()]
     return Typed(f"struct_extract({made.sql}, {text(field.name)})", field.type)

@@ -217,7 +217,7 @@ class Words:
         if self._token is not None:
             self.refuse("this is not supported here")
 
-    def refuse(self, what: str, *, expected: str = "", cure: str = "") -> NoReturn:
+    def refuse(self, what: str, *, expected: str = "", cure: str = "correct the statement") -> NoReturn:
         """Raises InvalidQuery with the place of the next word."""
         token = self._token
         place = f"character {token.start + 1} of {shown(self.text)}" if token else f"the end of {shown(self.text)}"

@@ -199,7 +199,8 @@ def _decimal(kind: exp.DataType, where: str) -> pa.DataType:
         if 1 <= precision <= DECIMAL_DIGITS_MAX and scale <= precision:
             return pa.decimal128(precision, scale)
     expected = f"DECIMAL(precision, scale) with scale <= precision <= {DECIMAL_DIGITS_MAX}"
-    raise InvalidSchema("invalid decimal type", where=where, expected=expected, found=spelled(kind))
+    cure = f"write at most DECIMAL({DECIMAL_DIGITS_MAX}, scale)"
+    raise InvalidSchema("invalid decimal type", where=where, expected=expected, found=spelled(kind), cure=cure)
 
 
 def _interval(kind: exp.DataType, where: str) -> pa.DataType:
