@@ -103,7 +103,8 @@ def _wanted(context: Context, node: exp.Expression) -> pa.DataType:
             kind = parse_columns(f"`x` {given}")[0].type if re.match(r"\s*(struct|array|map)\s*<", given, re.I) else None
             kind = pa.struct(list(parse_columns(given))) if kind is None else kind
         except InvalidSchema as error:
-            context.text.refuse(node, "this is no schema", expected=error.expected, found=error.found, cure=error.cure or "write it so")
+            cure = error.cure or "write it so"
+            context.text.refuse(node, "this is no schema", expected=error.expected, found=error.found, cure=cure)
     if not pa.types.is_nested(kind) or (pa.types.is_map(kind) and kind.key_type != STRING):
         context.text.refuse(
             node,

@@ -222,8 +222,8 @@ def test_no_way_into_the_jvm():
 
 
 def test_an_error_that_names_a_call_has_words_for_the_command_line():
-    """A cure such as "snapshots() lists them" is a `Wording`, which also names a command. The calls in the cures of the dialect are
-    functions of SQL."""
+    """A cure such as "snapshots() lists them" is a `Wording`, which also names a command. The calls in the cures of the dialect
+    are functions of SQL."""
     texts = {
         f"{name_of(path)}:{node.lineno}": " ".join(spoken(node))
         for path in SOURCES
