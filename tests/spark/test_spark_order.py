@@ -133,7 +133,7 @@ def test_the_order_is_that_of_the_converted_values(spark, spark_lake):
 
 def test_names_that_are_no_words_of_spark_order_rows(spark, spark_lake):
     table = spark_lake.create_table("d.q", "id BIGINT NOT NULL, `größe` INT, `a.b` INT", primary_key=["id"])
-    for number, (given, last) in enumerate([("größe", 2), ("`a.b`", 1), (["`a.b`", "größe"], 1), ("`größe`, `a.b`", 2)]):
+    for number, (given, last) in enumerate([("größe", 2), ("`a.b`", 1), (["`a.b`", "`größe`"], 1), ("`größe`, `a.b`", 2)]):
         rows = spark.sql(f"SELECT * FROM VALUES ({number}L, 2, 1), ({number}L, 1, 2) AS t(id, `größe`, `a.b`)").repartition(2)
         table.upsert(rows, order_by=given)
         assert table.get({"id": number})["größe"] == last

@@ -210,10 +210,9 @@ def test_statements_changes_and_streams_have_times_of_day(spark, spark_lake):
         assert {row.id: row.t for row in table.scan().to_spark(strategy).collect()} == expected
     assert table.scan(where="hour(t) BETWEEN 7 AND 8").to_spark().count() == 2
     assert {row.t for row in table.changes(1).to_spark().collect()} > {dt.time(23), dt.time(22)}
-    streamed: list = []
-    stream = table.read_stream().writeStream.foreachBatch(lambda frame, _: streamed.extend(frame.collect()))
+    stream = table.read_stream().writeStream.format("memory").queryName("clocks")
     assert stream.trigger(availableNow=True).start().awaitTermination(120)
-    assert {row.id: row.t for row in streamed} == expected
+    assert {row.id: row.t for row in spark.table("clocks").collect()} == expected
 
 
 # --- type names ---
