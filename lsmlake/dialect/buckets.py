@@ -49,7 +49,11 @@ def _time_bucket(context: Context, node: exp.Expression, arguments: Arguments) -
         found = ", ".join(format_type(one.type) for one in (step, moment, *more))
         expected = "an INTERVAL of months or of days and times, and timestamps of one type"
         context.text.refuse(
-            node, "time_bucket does not take these values", expected=expected, found=found, cure="write such values"
+            node,
+            "time_bucket does not take these values",
+            expected=expected,
+            found=found,
+            cure="write values of the expected kind",
         )
     origin = more[0].sql if more else context.converted(node, Typed("DATE '1970-01-01'", DATE), kind)
     by, at, since = (f"struct_extract(q, '{name}')" for name in ("by", "at", "since"))

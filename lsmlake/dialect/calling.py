@@ -82,9 +82,7 @@ def number_argument(context: Context, node: exp.Expression, made: Typed) -> Type
     if made.type in (NULL, STRING):
         return Typed(context.converted(node, made, DOUBLE), DOUBLE)
     if not is_number(made.type):
-        context.text.refuse(
-            node, "expected a number", found=format_type(made.type), cure="write CAST(... AS INT), or another number"
-        )
+        context.text.refuse(node, "expected a number", found=format_type(made.type), cure="write CAST(... AS INT), or a number")
     return made
 
 

@@ -84,7 +84,7 @@ def _aggregate(
     sorting = "" if order is None else _within(context, node, name, order, arguments, inner)
     if not arguments:
         context.text.refuse(
-            node, f"{name} takes an argument", expected="a column or *" if name == "count" else "", cure="pass such an argument"
+            node, f"{name} takes an argument", expected="a column or *" if name == "count" else "", cure="pass an argument"
         )
     typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
     if condition:  # where it does not hold, an argument may refuse its values
@@ -126,7 +126,10 @@ def _within(
         return f" ORDER BY {', '.join(map(partial(windows.ordered, inner), items))}"
     if name not in PERCENTILES_WITHIN or len(items) != 1:
         context.text.refuse(
-            node, "this WITHIN GROUP is not supported", expected="percentile_cont, percentile_disc or listagg", cure="write it so"
+            node,
+            "this WITHIN GROUP is not supported",
+            expected="percentile_cont, percentile_disc or listagg",
+            cure="write it in the expected form",
         )
     _ = items[0].args.get("nulls_first")  # nulls have no part in it
     arguments.insert(0, items[0].this)

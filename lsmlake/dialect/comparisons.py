@@ -107,7 +107,10 @@ def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:
     if len(types) != len(made) or None in kinds or any(map(is_calendar, kinds)):
         found = ", ".join(map(format_type, types))
         context.text.refuse(
-            node, "the query of IN must give as many columns, of types that fit", found=found, cure="select such columns"
+            node,
+            "the query of IN must give as many columns, of types that fit",
+            found=found,
+            cure="select as many columns, of types that fit",
         )
     names = [f"x{number}" for number in range(len(made))]
     left = [context.converted(node, one, kind) for one, kind in zip(made, kinds, strict=True)]
@@ -140,7 +143,7 @@ def _rows(context: Context, node: exp.Expression, rows: Sequence[exp.Expression]
             node,
             "a row is compared with something else",
             expected=f"{len(parts[0])} values in parentheses",
-            cure="write such a row",
+            cure="write as many values in parentheses",
         )
     columns = [context.unified(cells, [context.typed(cell) for cell in cells])[0] for cells in zip(*parts, strict=True)]
     return [f"struct_pack({', '.join(f'c{i} := {cell}' for i, cell in enumerate(row))})" for row in zip(*columns, strict=True)]

@@ -225,7 +225,7 @@ def _element(context: Context, node: exp.Bracket) -> Typed:
         node,
         "only an ARRAY with an integer, or a MAP with a key, has elements",
         found=format_type(made.type),
-        cure="take the element of such a value",
+        cure="take an element of an ARRAY or a MAP",
     )
 
 

@@ -87,7 +87,7 @@ def _amounts(context: Context, node: exp.Expression, arguments: Arguments, most:
     for argument, one in zip(arguments, made, strict=True):
         if not (is_number(one.type) or one.type in (STRING, NULL)):
             context.text.refuse(
-                argument, "expected a number", found=format_type(one.type), cure="write CAST(... AS INT), or another number"
+                argument, "expected a number", found=format_type(one.type), cure="write CAST(... AS INT), or a number"
             )
     kinds: Sequence[pa.DataType] = [*([INT] * (most - 1)), _SECONDS_GIVEN if seconds else INT]
     given = [context.converted(*three) for three in zip(arguments, made, kinds, strict=False)]

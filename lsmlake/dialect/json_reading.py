@@ -45,7 +45,7 @@ def _get_json_object(context: Context, node: exp.Expression, arguments: Argument
             arguments[1],
             "this path is not supported",
             expected="$.name and [index], such as $.items[0].id",
-            cure="write one such path",
+            cure="write a path of the expected form",
         )
     found = f"json_extract(spark_json({value}), {text(path)})"
     return Typed(f"list_transform([{found}], lambda j: spark_json_text(j))[1]", STRING)
@@ -103,14 +103,14 @@ def _wanted(context: Context, node: exp.Expression) -> pa.DataType:
             kind = parse_columns(f"`x` {given}")[0].type if re.match(r"\s*(struct|array|map)\s*<", given, re.I) else None
             kind = pa.struct(list(parse_columns(given))) if kind is None else kind
         except InvalidSchema as error:
-            cure = error.cure or "write it so"
+            cure = error.cure or "write it in the expected form"
             context.text.refuse(node, "this is no schema", expected=error.expected, found=error.found, cure=cure)
     if not pa.types.is_nested(kind) or (pa.types.is_map(kind) and kind.key_type != STRING):
         context.text.refuse(
             node,
             "from_json gives a STRUCT, an ARRAY, or a MAP with keys of STRING",
             found=format_type(kind),
-            cure="give such a schema",
+            cure="give a schema of one of these types",
         )
     if pa.types.is_struct(kind) and "_corrupt_record" in [field.name for field in kind]:
         context.text.refuse(node, "the column _corrupt_record is not supported", cure="leave it out")

@@ -29,7 +29,10 @@ def _to_json(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
         return Typed("CAST(NULL AS VARCHAR)", STRING)
     if not pa.types.is_nested(value.type):
         context.text.refuse(
-            arguments[0], "expected a STRUCT, an ARRAY or a MAP", found=format_type(value.type), cure="pass such a value"
+            arguments[0],
+            "expected a STRUCT, an ARRAY or a MAP",
+            found=format_type(value.type),
+            cure="pass a STRUCT, an ARRAY or a MAP",
         )
     return Typed(_JsonWriter(context, node, options).written(value.sql, value.type, 0), STRING)
 

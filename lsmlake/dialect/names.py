@@ -43,7 +43,7 @@ def numbered(context: Context, node: exp.Anonymous) -> Typed:
     """The column of the rows with this number, from 1."""
     columns, (number,) = context.scope.columns(), node.expressions
     if not (number.this.isdecimal() and 1 <= int(number.this) <= len(columns)):
-        context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}", cure="correct the name")
+        context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}", cure="correct the number")
     return columns[int(number.this) - 1].typed
 
 

@@ -73,7 +73,9 @@ def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments
     value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
     first = typed[3].constant if len(typed) > 3 else 1
     if first is None or first < 1:
-        context.text.refuse(node, "regexp_replace takes a literal position", expected="1 or more", cure="write such a number")
+        context.text.refuse(
+            node, "regexp_replace takes a literal position", expected="1 or more", cure="write a number of the expected kind"
+        )
     if re.fullmatch(found.python, ""):
         context.text.refuse(node, "the expression to replace may match the empty text", cure="write + in the place of *")
     by = _replacement(context, arguments[2], found)
@@ -93,7 +95,7 @@ def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
                 "this replacement is not supported",
                 expected="$1 to $9 and plain text",
                 found=given,
-                cure="write such a replacement",
+                cure="write a replacement of the expected form",
             )
         if part[2] is None:
             made += (part[1] or part[4]).replace("\\", "\\\\")
@@ -168,7 +170,9 @@ def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
     if found.ends or (found.re2 and re.search(found.python, "")):
         context.text.refuse(
-            node, "split needs an expression without $ that never matches the empty text", cure="write such an expression"
+            node,
+            "split needs an expression without $ that never matches the empty text",
+            cure="write an expression without $ that matches at least one character",
         )
     between = f"regexp_extract_all(s, {text(found.re2)})" if found.re2 else "CAST([] AS VARCHAR[])"
     parts = f"string_split_regex(s, {text(found.re2)})" if found.re2 else _CHARACTERS

@@ -28,7 +28,10 @@ def pivoted(
     fields = node.args.get("fields") or []
     if len(fields) != 1 or not isinstance(fields[0], exp.In):
         queries.text.refuse(
-            node, "this PIVOT is not supported", expected="PIVOT (aggregate FOR column IN (values))", cure="write it so"
+            node,
+            "this PIVOT is not supported",
+            expected="PIVOT (aggregate FOR column IN (values))",
+            cure="write it in the expected form",
         )
     make = _unpivoted if node.args.get("unpivot") else _pivoted
     made = queries.renamed(node, make(queries, ctes, node, fields[0], source, relation))
@@ -156,7 +159,10 @@ def _rows(queries: Queries, field: exp.In, width: int) -> Iterator[tuple[str, li
         parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
         if len(parts) != width or not all(isinstance(part, exp.Column) for part in parts):
             queries.text.refuse(
-                item, "UNPIVOT lists columns, as many as it gives values", expected=width, cure="list such columns"
+                item,
+                "UNPIVOT lists columns, as many as it gives values",
+                expected=width,
+                cure="list as many columns as there are names of values",
             )
         alias = item.args.get("alias") if isinstance(item, exp.PivotAlias) else None
         yield alias.name if alias is not None else "_".join(part.name for part in parts), parts

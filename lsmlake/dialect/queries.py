@@ -142,15 +142,14 @@ class Queries(ABC):
         names = aliased_columns(node)
         if not names:
             return query
-        if len(names) != len(query.columns):
-            self.text.refuse(
-                node,
-                "the alias names another number of columns",
-                expected=len(query.columns),
-                found=len(names),
-                cure="name as many columns",
-            )
+        self.check_alias(node, names, len(query.columns))
         return replace(query, columns=tuple((name, kind) for name, (_, kind) in zip(names, query.columns, strict=True)))
+
+    def check_alias(self, node: exp.Expression, names: Sequence[str], columns: int) -> None:
+        """Refuses an alias that names another number of columns than there are."""
+        if names and len(names) != columns:
+            what, cure = "the alias names another number of columns", "name as many columns"
+            self.text.refuse(node, what, expected=columns, found=len(names), cure=cure)
 
 
 def aliased_columns(node: exp.Expression) -> list[str]:

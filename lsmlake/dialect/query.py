@@ -177,7 +177,10 @@ def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tupl
     body, say = cte.this, queries.text
     if not isinstance(body, exp.Union) or body.args.get("distinct") or not isinstance(body.expression, exp.Select):
         say.refuse(
-            cte, f"the recursive query {cte.alias} is not supported", expected="query UNION ALL SELECT ...", cure="write it so"
+            cte,
+            f"the recursive query {cte.alias} is not supported",
+            expected="query UNION ALL SELECT ...",
+            cure="write it in the expected form",
         )
     anchor = queries.renamed(cte, queries.query(body.this, ctes, None)).placeless  # each row of it may lead to others
     name, visible = queries.fresh("cte"), queries.fresh("cte")

@@ -137,14 +137,7 @@ class Relations:
         queries.uses.append(use)
         given = aliased_columns(node)
         use.renamed = bool(given)
-        if given and len(given) != len(use.schema):
-            queries.text.refuse(
-                node,
-                "the alias names another number of columns",
-                expected=len(use.schema),
-                found=len(given),
-                cure="name as many columns",
-            )
+        queries.check_alias(node, given, len(use.schema))
         columns = tuple(
             ScopeColumn(
                 as_,

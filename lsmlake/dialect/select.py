@@ -252,9 +252,7 @@ class Select:
         inner = _unaliased(item)
         made = generated(self.queries.translator(source.scope, self.ctes), inner)
         names = [one.name for one in item.aliases] if isinstance(item, exp.Aliases) else [item.alias] if item.alias else []
-        if names and len(names) != len(made.columns):
-            what = "the alias names another number of columns"
-            self.queries.text.refuse(item, what, expected=len(made.columns), found=len(names))
+        self.queries.check_alias(item, names, len(made.columns))
         columns = tuple((name, kind) for name, (_, kind) in zip(names, made.columns, strict=True)) if names else made.columns
         return relations.lateral(source, inner, made._replace(columns=columns))
 

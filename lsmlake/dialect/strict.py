@@ -20,8 +20,6 @@ _HINT = "a hint stands behind SELECT only"
 _TYPED_LITERALS = (
     exp.DType.DATE, exp.DType.TIME, exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ,
 )  # fmt: skip
-
-
 _CLOSING = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
 _ANY = TokenType.ANY, TokenType.ALL, TokenType.SOME
 

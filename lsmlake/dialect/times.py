@@ -87,7 +87,7 @@ def _timestamp_seconds(context: Context, node: exp.Expression, arguments: Argume
     (made,) = counted(context, node, arguments, 1)
     if not (is_number(made.type) or made.type == NULL):
         context.text.refuse(
-            arguments[0], "expected a number", found=format_type(made.type), cure="write CAST(... AS INT), or another number"
+            arguments[0], "expected a number", found=format_type(made.type), cure="write CAST(... AS INT), or a number"
         )
     if pa.types.is_floating(made.type):
         return Typed(f"spark_try_moment(CAST({made.sql} AS DOUBLE))", TIMESTAMP)
@@ -213,7 +213,7 @@ def _trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     made, unit = context.typed(arguments[0]), _length(context, arguments[1])
     if made.type != DATE or unit not in DATE_UNITS:
         context.text.refuse(
-            node, "trunc needs a DATE and a unit of", expected=", ".join(DATE_UNITS), cure="write such a date and unit"
+            node, "trunc needs a DATE and a unit of", expected=", ".join(DATE_UNITS), cure="write a DATE and one of these units"
         )
     return Typed(f"CAST(date_trunc('{unit}', {made.sql}) AS DATE)", DATE)
 

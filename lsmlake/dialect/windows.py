@@ -82,7 +82,11 @@ def function(context: Context, node: exp.Anonymous, name: str, over: str, ignore
         made = inner.typed(arguments[0])
         if (place := inner.typed(arguments[1]).constant) is not None and place < 1:
             context.text.refuse(
-                arguments[1], "nth_value counts rows from 1", expected="a number from 1", found=place, cure="write such a number"
+                arguments[1],
+                "nth_value counts rows from 1",
+                expected="a number from 1",
+                found=place,
+                cure="write a number of the expected kind",
             )
         return Typed(f"nth_value({made.sql}, {inner.operand(arguments[1], INT)}{nulls}){over}", made.type)
     if name in SHIFTS and 1 <= len(arguments) <= 3:
@@ -122,7 +126,10 @@ def _bound(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: 
     by = inner.typed(peek(node, "order").expressions[0].this).type if peek(node, "order") else INT
     if kind == "RANGE" and is_interval(by):
         context.text.refuse(
-            value, "this number does not fit the frame", expected=f"an {format_type(by)}", cure="write such a number"
+            value,
+            "this number does not fit the frame",
+            expected=f"an {format_type(by)}",
+            cure="write a number of the expected kind",
         )
     if kind == "RANGE" and not value.this.isdecimal():
         return f"{value.this if not pa.types.is_integer(by) else int(float(value.this))} {side}"
@@ -134,7 +141,7 @@ def _bound(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: 
             "a window frame of ROWS takes an INT",
             expected=f"at most {_INT_MAX}",
             found=value.this,
-            cure="write such a number",
+            cure="write a number of the expected kind",
         )
     return f"{value.this} {side}"
 
@@ -148,7 +155,9 @@ def _interval(context: Context, node: exp.Expression, value: exp.Interval, inner
     of_time = is_dated(by) and (by != DATE or step.type.is_months or step.type == DAYS)
     if kind != "RANGE" or not (of_interval or of_time):
         expected = "RANGE, and ORDER BY one column of times or intervals: of dates with days or months"
-        context.text.refuse(value, "this INTERVAL does not fit the frame", expected=expected, cure="write such an INTERVAL")
+        context.text.refuse(
+            value, "this INTERVAL does not fit the frame", expected=expected, cure="write an INTERVAL of the expected kind"
+        )
     _, number = intervals.parsed(context, value)
     if number < 0:
         context.text.refuse(value, "a bound of a frame is not negative", cure="write PRECEDING or FOLLOWING")

@@ -28,8 +28,6 @@ from lsmlake.types.sized_text import char_length
 
 _OPS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
 _OPERANDS = exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Neg, exp.Cast, exp.RawString, exp.HexString, exp.Concat, exp.Anonymous
 
 

@@ -15,12 +15,17 @@ from lsmlake.types import types
 
 
 def predicate_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> Predicate:
-    """A condition as a predicate. The predicates among its parts choose the files to read. Arguments and errors as of
+    """A condition as a predicate, once the dialect has judged it. Arguments and errors as of `where.predicate_of`."""
+    found = computed_from(node, text, columns, zone, now)
+    whole = bound(node, Scope.of(columns), zone)
+    return found if whole is None else whole
+
+
+def computed_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> Predicate:
+    """A condition that DuckDB evaluates. The predicates among its parts choose the files to read. Arguments and errors as of
     `where.predicate_of`."""
     scope = Scope.of(columns)
     sql = condition_sql(Translator.at(text, scope, now), node)
-    if (whole := bound(node, scope, zone)) is not None:
-        return whole
     condition, known = Condition.of(sql, node, scope, zone), implied(node, scope, zone)
     reads = tuple(Column((name,), types.canonical(columns.field(name).type, name)) for name in condition.needs)
     return and_(*([] if known is None else [known]), Computed(condition, reads))

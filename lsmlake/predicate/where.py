@@ -31,10 +31,10 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | No
     text, node, whole = bound_text(where, columns, zone)
     if whole is not None:
         return whole
-    from lsmlake.predicate.condition import predicate_from  # loads the dialect
+    from lsmlake.predicate.condition import computed_from  # loads the dialect
 
     with text.reading(node):
-        return predicate_from(node, text, columns, zone, now)
+        return computed_from(node, text, columns, zone, now)
 
 
 def known_of(where: str, columns: pa.Schema, zone: str, now: str | None) -> tuple[Predicate | None, str | None]:
