@@ -46,6 +46,7 @@ INDEX = (("index", pa.binary()), ("index_bytes", pa.int64()))
 """Columns that older manifests lack."""
 SPEC = "spec", pa.int32()
 """As these, but 0 there."""
+_FEW = 1 << 9  # entries of which Python looks at one column sooner than Arrow begins
 
 
 class ManifestEntry(NamedTuple):
@@ -171,6 +172,8 @@ def states(
 
 def with_rows(table: pa.Table) -> pa.Table:
     """The entries without those of retained deletes."""
-    if pc.index(table["source"], DELETES).as_py() < 0:
+    sources = table["source"]
+    few = len(sources) <= _FEW
+    if DELETES not in sources.to_pylist() if few else pc.index(sources, DELETES).as_py() < 0:
         return table
-    return table.filter(pc.not_equal(table["source"], DELETES))
+    return table.filter(pc.not_equal(sources, DELETES))

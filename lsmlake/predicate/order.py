@@ -72,7 +72,7 @@ def _doubles(values: pa.Array) -> pa.Array:
 
 
 def _float_ranks(values: pa.Array) -> pa.Array:
-    floats = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+    floats = (values.fill_null(0.0) if values.null_count else values).to_numpy(zero_copy_only=False)
     bits = np.where(np.isnan(floats), np.nan, floats + 0.0).view(np.int64)
     ranks = bits ^ ((bits >> 63) & _BELOW_SIGN)
     return pa.array(ranks, mask=values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None)

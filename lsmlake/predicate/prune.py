@@ -12,8 +12,8 @@ truncated maximum is rounded up) and counts unknown; both only keep more files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -53,11 +53,16 @@ class ColumnBounds(NamedTuple):
 
 
 class _May(NamedTuple):
-    """For each file, whether some row may have this outcome."""
+    """For each file, whether some row may have this outcome. Each is computed when it is first asked for: most callers need only
+    one, and a call of Arrow costs more than the files of a small table."""
 
-    true: np.ndarray
-    false: np.ndarray
-    null: np.ndarray
+    true: Callable[[], np.ndarray]
+    false: Callable[[], np.ndarray]
+    null: Callable[[], np.ndarray]
+
+
+def _outcomes(true: Callable[[], np.ndarray], false: Callable[[], np.ndarray], null: Callable[[], np.ndarray]) -> _May:
+    return _May(cache(true), cache(false), cache(null))
 
 
 class _FileRange(NamedTuple):
@@ -79,7 +84,7 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.
 
     The bounds of a column that `stats` lacks are unknown. O(N x nodes); an IN list costs one binary search per file.
     """
-    return _may(predicate, _FileFacts(stats, np.asarray(rows))).true
+    return _may(predicate, _FileFacts(stats, np.asarray(rows))).true()
 
 
 def reach(column: Column, values: pa.Array, bounds: ColumnBounds) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +95,7 @@ def reach(column: Column, values: pa.Array, bounds: ColumnBounds) -> tuple[np.nd
 def must_match(predicate: Predicate, stats: Mapping[str, ColumnBounds], rows: np.ndarray) -> np.ndarray:
     """Returns one bool for each of N files: True only if every row of the file makes the predicate TRUE."""
     may = _may(predicate, _FileFacts(stats, np.asarray(rows)))
-    return ~(may.false | may.null)
+    return ~(may.false() | may.null())
 
 
 def key_values(predicate: Predicate, columns: Sequence[str]) -> dict[str, list] | None:
@@ -111,7 +116,7 @@ def key_values(predicate: Predicate, columns: Sequence[str]) -> dict[str, list] 
 def _may(predicate: Predicate, files: _FileFacts) -> _May:
     match predicate:
         case Constant(value):
-            return _May(*(np.full(len(files.rows), value is outcome) for outcome in (True, False, None)))
+            return _May(*(partial(np.full, len(files.rows), value is outcome) for outcome in (True, False, None)))
         case Compare(op, left, right):
             return _compare(op, left, right, files)
         case In(column):
@@ -120,13 +125,13 @@ def _may(predicate: Predicate, files: _FileFacts) -> _May:
             return _like(_range(column, column.type, files), prefix, rest)
         case IsNull(column):
             found = _range(column, column.type, files)
-            return _May(found.null, found.value, np.zeros_like(found.null))
+            return _May(lambda: found.null, lambda: found.value, lambda: np.zeros_like(found.null))
         case Computed():
-            return _May(*(np.ones(len(files.rows), bool) for _ in range(3)))
+            return _May(*(partial(np.ones, len(files.rows), bool) for _ in range(3)))
         case Is(child, value):
             others = dict(zip((True, False, None), _may(child, files), strict=True))
             wanted = others.pop(value)
-            return _May(wanted, np.logical_or(*others.values()), np.zeros_like(wanted))
+            return _outcomes(wanted, lambda: np.logical_or(*(may() for may in others.values())), lambda: np.zeros_like(wanted()))
         case Not(child):
             may = _may(child, files)
             return _May(may.false, may.true, may.null)
@@ -138,11 +143,19 @@ def _may(predicate: Predicate, files: _FileFacts) -> _May:
 
 
 def _and(a: _May, b: _May) -> _May:
-    return _May(a.true & b.true, a.false | b.false, (a.null & (b.null | b.true)) | (b.null & a.true))
+    return _outcomes(
+        lambda: a.true() & b.true(),
+        lambda: a.false() | b.false(),
+        lambda: (a.null() & (b.null() | b.true())) | (b.null() & a.true()),
+    )
 
 
 def _or(a: _May, b: _May) -> _May:
-    return _May(a.true | b.true, a.false & b.false, (a.null & (b.null | b.false)) | (b.null & a.false))
+    return _outcomes(
+        lambda: a.true() | b.true(),
+        lambda: a.false() & b.false(),
+        lambda: (a.null() & (b.null() | b.false())) | (b.null() & a.false()),
+    )
 
 
 def _range(column: Column, kind: pa.DataType, files: _FileFacts) -> _FileRange:
@@ -151,8 +164,9 @@ def _range(column: Column, kind: pa.DataType, files: _FileFacts) -> _FileRange:
     if bounds is None:
         unknown = pa.nulls(count, literals([], kind).type)
         return _FileRange(unknown, unknown, np.ones(count, bool), np.ones(count, bool))
-    nulls = pa.array(bounds.nulls) if isinstance(bounds.nulls, np.ndarray) else bounds.nulls
-    counts = nulls.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    counts = bounds.nulls
+    if isinstance(counts, pa.Array):
+        counts = (counts.cast(pa.int64()).fill_null(-1) if counts.null_count else counts).to_numpy(zero_copy_only=False)
     low, high = (ordered(side, kind) for side in (bounds.min, bounds.max))
     return _FileRange(low, high, counts < files.rows, counts != 0)
 
@@ -165,7 +179,9 @@ def _compare(op: str, left: Column, right: Column | Literal, files: _FileFacts) 
         kind = common_type(left.type, right.type)
         a, b = _range(left, kind, files), _range(right, kind, files)
     value = a.value & b.value
-    return _May(value & _room(op, a, b), value & _room(NEGATED[op], a, b), a.null | b.null)
+    return _outcomes(
+        lambda: value & _room(op, a, b), lambda: value & _room(NEGATED[op], a, b), lambda: np.asarray(a.null | b.null)
+    )
 
 
 def _room(op: str, a: _FileRange, b: _FileRange) -> np.ndarray:
@@ -184,14 +200,20 @@ def _room(op: str, a: _FileRange, b: _FileRange) -> np.ndarray:
 
 
 def _unless_known(possible: pa.Array) -> np.ndarray:
-    return possible.fill_null(True).to_numpy(zero_copy_only=False)
+    known = possible.fill_null(True) if possible.null_count else possible  # to fill takes longer than to ask
+    return known.to_numpy(zero_copy_only=False)
 
 
 def _in(found: _FileRange, values: pa.Array) -> _May:
-    first, end = _reach(found, values.take(pc.sort_indices(values)))
-    some = first < end
-    same = pc.and_kleene(pc.equal(found.low, found.high), pc.is_in(found.low, value_set=values))
-    return _May(found.value & some, found.value & _unless_known(pc.invert(same)), found.null)
+    def inside() -> np.ndarray:
+        first, end = _reach(found, values.take(pc.sort_indices(values)))
+        return found.value & (first < end)
+
+    def outside() -> np.ndarray:
+        same = pc.and_kleene(pc.equal(found.low, found.high), pc.is_in(found.low, value_set=values))
+        return found.value & _unless_known(pc.invert(same))
+
+    return _outcomes(inside, outside, lambda: found.null)
 
 
 def _reach(found: _FileRange, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -207,12 +229,17 @@ def _sortable(values: pa.Array) -> np.ndarray:
 
 
 def _like(found: _FileRange, prefix: str, rest: str) -> _May:
-    starts = pc.less_equal(pc.utf8_slice_codeunits(found.low, 0, len(prefix)), prefix)
-    some = _unless_known(starts) & _unless_known(pc.greater_equal(found.high, prefix))
-    fails = np.ones(len(some), bool)
-    if rest == "%":
-        fails = _unless_known(pc.invert(pc.and_kleene(pc.starts_with(found.low, prefix), pc.starts_with(found.high, prefix))))
-    return _May(found.value & some, found.value & fails, found.null)
+    def some() -> np.ndarray:
+        starts = pc.less_equal(pc.utf8_slice_codeunits(found.low, 0, len(prefix)), prefix)
+        return found.value & _unless_known(starts) & _unless_known(pc.greater_equal(found.high, prefix))
+
+    def fails() -> np.ndarray:
+        if rest != "%":
+            return found.value
+        both = pc.and_kleene(pc.starts_with(found.low, prefix), pc.starts_with(found.high, prefix))
+        return found.value & _unless_known(pc.invert(both))
+
+    return _outcomes(some, fails, lambda: found.null)
 
 
 def _bound(predicate: Predicate) -> dict[str, frozenset] | None:

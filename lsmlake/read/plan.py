@@ -232,6 +232,11 @@ def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, 
     return tuple(by_lower[name.lower()] for name in columns)
 
 
+def _names(table: pa.Table, matches: np.ndarray) -> set[str]:
+    names = table["name"]
+    return set((names if matches.all() else names.filter(pa.array(matches))).to_pylist())
+
+
 Retained = Mapping[Bucket, tuple[DataFile, ...]]
 
 
@@ -247,7 +252,7 @@ def _splits(
     table: pa.Table, matches: np.ndarray, vectors: Mapping[str, VectorRef], schema: Schema, retained: Retained
 ) -> tuple[Split, ...]:
     splits = []
-    read = set(table["name"].filter(pa.array(matches)).to_pylist())
+    read = _names(table, matches)
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
         level0 = tuple(file for file in state.files if file.level == 0)
         older = sorted((file for file in state.files if file.level > 0), key=lambda file: (file.level, file.min_key))
@@ -266,7 +271,7 @@ def _merging_splits(
 ) -> tuple[Split, ...]:
     """Returns the splits of a table without vectors."""
     splits = []
-    read = set(table["name"].filter(pa.array(matches)).to_pylist())
+    read = _names(table, matches)
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
         deletes, found = retained.get(bucket, ()), [section.files for section in sections(state.files)]
         alone = [s for s in found if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]

@@ -29,19 +29,28 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 
 def selection(schema: Schema, predicate: Predicate | None, *, by_key: bool = True, level0: bool = True) -> Selection | None:
-    """Returns the files that may hold a key of the predicate; None if that is all files.
+    """Returns the files that may hold a key of the predicate; None if that is all files, as where it names neither a column of
+    the key nor one of a partition.
 
     Args:
         by_key: False: chooses whole buckets.
         level0: False: manifests without deeper files are not opened, and files of level 0 may be missing. Sound because the level
             of a file is 0 at first, and never again.
     """
+    if predicate is not None and not _chooses(schema, predicate):
+        predicate = None
     if predicate is None and level0:
         return None
     return Selection(
         partial(_manifests, schema=schema, predicate=predicate, by_key=by_key, level0=level0),
         partial(_entries, schema=schema, predicate=predicate, by_key=by_key),
     )
+
+
+def _chooses(schema: Schema, predicate: Predicate) -> bool:
+    """Whether keys, buckets or partitions can leave a file out. A predicate without columns may be false for all rows."""
+    chosen = {*schema.primary_key, *schema.bucket_key, *(field.column for field in schema.all_partition_columns)}
+    return not predicate.columns or not chosen.isdisjoint(predicate.columns)
 
 
 def _manifests(
