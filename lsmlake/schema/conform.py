@@ -25,6 +25,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years
 from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.type_text import format_type_of
+from lsmlake.types.types import has_times
 
 _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
@@ -62,14 +63,14 @@ def conform(
         schema: The schema of the table.
         columns: The columns of the result. Default: all columns of the schema.
         cast: Allows further conversions.
-        optional: Columns that the data may lack; they have their default or, under a rule that combines rows, are null.
+        optional: Columns that the data lacks and may lack; they have their default or, under a rule that combines rows, are null.
         first_row: The number of the first row in messages. None: messages name no row.
 
     Raises:
         InvalidData: A column is missing or unknown, or a type or value does not fit.
     """
     wanted = [schema.columns.field(name) for name in (columns or schema.columns.names)]
-    needed = [field.name for field in wanted if field.name not in optional or field.name in data.column_names]
+    needed = [field.name for field in wanted if field.name not in optional]
     check_names(data.schema.names, needed, schema)
     place, missing = _Place(first_row), omitted.as_null if schema.combines_rows else omitted.with_default
     arrays = [
@@ -190,8 +191,10 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
             cure="fill or drop those rows",
         )
     made = _all_chunks(column, field, cast, place)
-    check_years(made, where)
-    return nested.required(made, field.type, where) if nested.has_required(field.type) else made
+    if has_times(field.type):
+        check_years(made, where)
+    required = pa.types.is_nested(field.type) and nested.has_required(field.type)
+    return nested.required(made, field.type, where) if required else made
 
 
 def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first_row: int | None = None) -> pa.ChunkedArray:
@@ -202,7 +205,7 @@ def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first_row: i
 
 
 def _all_chunks(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place: _Place) -> pa.ChunkedArray:
-    wanted = nested.nullable(field.type)
+    wanted = nested.nullable(field.type) if pa.types.is_nested(field.type) else field.type
     make = partial(_strict, wanted=wanted) if cast is None else partial(lossless.convert, wanted=wanted, zone=cast.zone)
     sized = has_sized_text(field)
 

@@ -131,7 +131,7 @@ def columns_for(schema: Schema, found: pa.Schema, request: WriteRequest, own: Co
         check_sequence(found.names, schema, request)
     else:
         optional = optional_columns(found.names, schema)
-        names = [name for name in schema.columns.names if name not in optional or name in found.names]
+        names = [name for name in schema.columns.names if name not in optional]
     extra = [row_kind] if row_kind and row_kind not in names else []
     if extra and found.names.count(row_kind) != 1:
         raise InvalidData(

@@ -87,15 +87,15 @@ def unstored(found: pa.Schema, schema: Schema, request: WriteRequest) -> tuple[s
 
 
 def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
-    """Returns the columns that a write may omit: those with a default. Under merge rules that combine rows these are all nullable
-    columns outside `sequence.field`, so several writers can write different columns.
+    """Returns the columns that the data lacks and may lack: those with a default. Under merge rules that combine rows these are
+    the nullable columns outside `sequence.field`, so several writers can write different columns.
 
     Raises:
         InvalidData: `found` has columns of a sequence group but lacks its sequence, so their values would be ignored.
     """
     options = schema.parsed_options
     if not schema.combines_rows:
-        return frozenset(field.name for field in schema.columns if may_be_omitted(field))
+        return frozenset(field.name for field in schema.columns if field.name not in found and may_be_omitted(field))
     for sequence, members in options.columns.sequence_groups.items():
         given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]
         if given and missing:
@@ -105,8 +105,8 @@ def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
                 found=list(found),
                 cure="add the sequence columns, or omit the columns of the group",
             )
-    needed = {*schema.primary_key, *options.merge.sequence_field}
-    return frozenset(field.name for field in schema.columns if field.nullable and field.name not in needed)
+    others = {*found, *schema.primary_key, *options.merge.sequence_field}
+    return frozenset(field.name for field in schema.columns if field.nullable and field.name not in others)
 
 
 def _deletes(data: pa.Table, schema: Schema, request: WriteRequest, first_row: int | None) -> pa.Table:
