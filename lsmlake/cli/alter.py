@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.cli.reading import pairs
 from lsmlake.errors import InvalidOption
@@ -36,7 +36,7 @@ def alter(
     drop_partition_field: _Names = None,
     set: _Names = None,
     unset: _Names = None,
-) -> Shown:
+) -> CommandResult:
     """Change columns and options of a table, as one commit.
 
     Options are unset first; then columns are dropped, renamed, widened, added and moved; the rest follows. A field inside a
@@ -80,7 +80,7 @@ def alter(
     with busy("altering"):
         snapshot = table.alter(*alterations)
     done = "nothing changed" if snapshot is None else f"altered in snapshot {snapshot.id}"
-    return Shown({"snapshot_id": snapshot.id if snapshot else None}, f"{table.name}: {done}")
+    return CommandResult({"snapshot_id": snapshot.id if snapshot else None}, f"{table.name}: {done}")
 
 
 def _added(texts: Iterable[str]) -> list[Alteration]:

@@ -19,7 +19,7 @@ import typer
 
 from lsmlake.cli.arguments import Debug, Json, TableName, Warehouse
 from lsmlake.cli.guard import FAILED
-from lsmlake.cli.output import Sentences, View, emit
+from lsmlake.cli.output import OutputView, Sentences, emit
 from lsmlake.cli.reading import open_metadata
 from lsmlake.schema.values import json_rows
 
@@ -28,12 +28,12 @@ _ARG = re.compile(r"^    (\w+)(?: \((.+?)\))?: (.+(?:\n {8}.*)*)", re.MULTILINE)
 _OPENED = "Lake", "Table", "Metadata"
 
 
-class Shown(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a command. `data`: for JSON. `view`: for people; text is printed as it is. `errors`: lines for standard
     error; the exit code is 1 if there are any."""
 
     data: object
-    view: View | str | Sequence[str]
+    view: OutputView | str | Sequence[str]
     errors: Sequence[str] = ()
 
 
@@ -110,7 +110,7 @@ def _annotated(name: str, parameter: inspect.Parameter, hint: Any, explained: tu
     return Annotated[kind, info]
 
 
-def _show(shown: Shown, as_json: bool) -> None:
+def _show(shown: CommandResult, as_json: bool) -> None:
     data, view = shown.data, shown.view
     if isinstance(data, pa.Table):
         data = json_rows(data)

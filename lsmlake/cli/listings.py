@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import typer
 
 from lsmlake.cli.arguments import DatabaseName, Natural, OptionalTableName, SnapshotId, TagName, Timestamp
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.guard import one_line
 from lsmlake.cli.reading import open_env, open_metadata
 from lsmlake.errors import InvalidQuery, LakeError
@@ -33,35 +33,37 @@ from lsmlake.tables.version import Version
 _NAMED = 5  # partitions that an error message suggests
 
 
-def snapshots(table: Metadata) -> Shown:
+def snapshots(table: Metadata) -> CommandResult:
     """List the snapshots of a table, the oldest first."""
     found = named_files.snapshots(table)
-    return Shown(found, view_of("snapshots", found))
+    return CommandResult(found, view_of("snapshots", found))
 
 
-def files(table: Metadata, *, snapshot: SnapshotId = None, tag: TagName = None, timestamp: Timestamp = None) -> Shown:
+def files(table: Metadata, *, snapshot: SnapshotId = None, tag: TagName = None, timestamp: Timestamp = None) -> CommandResult:
     """List the live data files of a table.
 
     Ordered by partition and bucket, the newest run first.
     """
     found = read.files(_at(table, snapshot, timestamp, tag))
-    return Shown(found, view_of("files", found))
+    return CommandResult(found, view_of("files", found))
 
 
-def partitions(table: Metadata, *, snapshot: SnapshotId = None, tag: TagName = None, timestamp: Timestamp = None) -> Shown:
+def partitions(
+    table: Metadata, *, snapshot: SnapshotId = None, tag: TagName = None, timestamp: Timestamp = None
+) -> CommandResult:
     """List the partitions of a table.
 
     For a table without partitions, prints one line.
     """
     found = read.partitions(read.files(_at(table, snapshot, timestamp, tag)))
-    return Shown(found, view_of("partitions", found))
+    return CommandResult(found, view_of("partitions", found))
 
 
 def _at(meta: Metadata, snapshot: int | None, timestamp: str | None, tag: str | None) -> Version:
     return Version.at(meta, resolve(meta, Moment(snapshot, timestamp, tag), "UTC"))
 
 
-def options(ctx: typer.Context, table: OptionalTableName = None, *, all: bool = False) -> Shown:
+def options(ctx: typer.Context, table: OptionalTableName = None, *, all: bool = False) -> CommandResult:
     """List the options of a table, or all supported options.
 
     With TABLE, list the options that the table sets; without it, every option with its default and meaning.
@@ -71,18 +73,18 @@ def options(ctx: typer.Context, table: OptionalTableName = None, *, all: bool = 
     """
     if table is None:
         found = read.option_reference()
-        return Shown(found, Reference(found))
+        return CommandResult(found, Reference(found))
     found = read.options(Version.latest(open_metadata(ctx, table)).schema)
     listed: pa.Table = found if all else found.filter(pc.is_valid(found["value"]))
     left = found.num_rows - listed.num_rows
     more = f"; {counted(left, 'option')} at the default: --all" if left else ""
-    return Shown(listed, view_of("options", listed, more))
+    return CommandResult(listed, view_of("options", listed, more))
 
 
 # -- a warehouse --------------------------------------------------------------------------------------------------------
 
 
-def ls(ctx: typer.Context, database: DatabaseName = None) -> Shown:
+def ls(ctx: typer.Context, database: DatabaseName = None) -> CommandResult:
     """List the tables of the warehouse.
 
     Row counts include all rows at level 0, even those that replace others. A database without tables is listed by its name. A
@@ -91,7 +93,7 @@ def ls(ctx: typer.Context, database: DatabaseName = None) -> Shown:
     env = open_env(ctx)
     records = list(_records(env, Databases(env.storage).names() if database is None else [database]))
     errors = [str(record["error"]) for record in records if record["error"]]
-    return Shown(records, tables_view(records, database or env.storage.root), errors)
+    return CommandResult(records, tables_view(records, database or env.storage.root), errors)
 
 
 def _records(env: Env, names: list[str]) -> Iterator[dict[str, object]]:
@@ -129,7 +131,7 @@ def _holdings(env: Env, name: str) -> dict[str, object]:
 # -- a table on one page ------------------------------------------------------------------------------------------------
 
 
-def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partition: str | None = None) -> Shown:
+def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partition: str | None = None) -> CommandResult:
     """Show a table on one page: schema, size, LSM tree.
 
     The tree is that of the largest bucket, of those that --bucket and --partition select.
@@ -145,7 +147,7 @@ def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partiti
     why = f"the largest of {len(left):,}" if len(left) > 1 else ""
     path = f"{table.env.storage.root}/{table.paths.root}"
     summary = Summary(ctx.params["table"], path, schema, latest, states, chosen, why)
-    return Shown(summary.record(), summary)
+    return CommandResult(summary.record(), summary)
 
 
 def _of_number(schema: Schema, states: Mapping[Bucket, BucketState], number: int | None) -> Mapping[Bucket, BucketState]:

@@ -12,7 +12,7 @@ import typer
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
 from lsmlake.cli.arguments import TableName
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.progress import busy
 from lsmlake.cli.reading import column_names, is_directory, settings
@@ -45,7 +45,7 @@ def load(
     null_value: list[str] | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
-) -> Shown:
+) -> CommandResult:
     """Insert, replace or append the rows of files, as one commit.
 
     For rows with the same key, the last row of the last file wins. `--create` without `--primary-key` makes an append-only table.
@@ -103,7 +103,7 @@ def load(
     commit = f", snapshot {snapshot.id}" if snapshot else ", nothing to commit" if rows else ": the files are empty"
     recognised = {"recognised": given.recognised} if given.recognised else {}
     data = {"rows": rows, "snapshot_id": snapshot.id if snapshot else None} | recognised
-    return Shown(data, (*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}"))
+    return CommandResult(data, (*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}"))
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def adopt(
     snapshot: int | None = None,
     newest: bool = False,
     link: bool = False,
-) -> Shown:
+) -> CommandResult:
     """Make a table of an Iceberg or Delta table, or Parquet files.
 
     The files stay as they are: the table gets its own names of them, so both sides may change and expire theirs. Files in a form
@@ -186,7 +186,7 @@ def adopt(
     deleted = f", {counted(report.deleted_rows, 'deleted row')} left out" if report.deleted_rows else ""
     anew = (f"{counted(count, 'file')} written anew: {why}" for why, count in report.rewritten.items())
     data = {**asdict(report), "rewritten": dict(report.rewritten)}
-    return Shown(data, (f"{report.table}: {counted(report.rows, 'row')}, {kept}{deleted}", *anew))
+    return CommandResult(data, (f"{report.table}: {counted(report.rows, 'row')}, {kept}{deleted}", *anew))
 
 
 def _adopted(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Positive, SnapshotId, Timestamp
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.text import counted
@@ -14,7 +14,7 @@ from lsmlake.report.views import view_of
 from lsmlake.tables.consumers import is_consumer
 
 
-def consumers(table: Table, *, remove: str | None = None) -> Shown:
+def consumers(table: Table, *, remove: str | None = None) -> CommandResult:
     """List the consumers of a table and what each reads next.
 
     Snapshots that a consumer has yet to read do not expire.
@@ -28,7 +28,7 @@ def consumers(table: Table, *, remove: str | None = None) -> Shown:
             raise InvalidQuery("no such consumer", where=table.name, found=repr(remove), cure=cure)
         table.reset_consumer(remove)
     listed = table.consumers()
-    return Shown(listed, view_of("consumers", listed))
+    return CommandResult(listed, view_of("consumers", listed))
 
 
 def tag(
@@ -44,7 +44,7 @@ def tag(
     delete: str | None = None,
     expire: bool = False,
     dry_run: bool = False,
-) -> Shown:
+) -> CommandResult:
     """List, create, rename or delete the tags of a table.
 
     A tag names a snapshot. Its rows can be read by this name, with --tag of other commands, also after the snapshot has expired.
@@ -67,15 +67,15 @@ def tag(
         with busy("deleting tags"):
             report = table.expire_tags(dry_run=dry_run) if delete is None else table.delete_tag(delete, dry_run=dry_run)
         if not report.tags:
-            return Shown(report, f"{table.name}: no tag to delete")
+            return CommandResult(report, f"{table.name}: no tag to delete")
         left = (f"{name}: its files were not deleted: {why}" for name, why in report.left.items())
-        return Shown(report, (f"{table.name}: {_gone(', '.join(report.tags), report.files, dry_run)}", *left))
+        return CommandResult(report, (f"{table.name}: {_gone(', '.join(report.tags), report.files, dry_run)}", *left))
     if create is not None:
         table.create_tag(create, snapshot, timestamp=timestamp, retain=retain, replace=replace)
     if rename is not None:
         table.rename_tag(rename, to)
     listed = table.tags()
-    return Shown(listed, view_of("tags", listed))
+    return CommandResult(listed, view_of("tags", listed))
 
 
 def branch(
@@ -89,7 +89,7 @@ def branch(
     delete: str | None = None,
     fast_forward: str | None = None,
     dry_run: bool = False,
-) -> Shown:
+) -> CommandResult:
     """List, create, rename, delete or fast-forward to branches.
 
     A branch has commits, schemas and tags of its own. Other commands take it as 'database.table$branch_NAME'.
@@ -110,17 +110,17 @@ def branch(
     if delete is not None:
         with busy("deleting the branch"):
             report = table.delete_branch(delete, dry_run=dry_run)
-        return Shown(report, f"{table.name}: branch {_gone(delete, report.files, dry_run)}")
+        return CommandResult(report, f"{table.name}: branch {_gone(delete, report.files, dry_run)}")
     if fast_forward is not None:
         latest = table.fast_forward(fast_forward)
         number = None if latest is None else latest.id
-        return Shown({"snapshot_id": number}, f"{table.name}: at snapshot {number or 0} of branch {fast_forward}")
+        return CommandResult({"snapshot_id": number}, f"{table.name}: at snapshot {number or 0} of branch {fast_forward}")
     if create is not None:
         table.create_branch(create, tag=tag, snapshot=snapshot)
     if rename is not None:
         table.rename_branch(rename, to)
     listed = table.branches()
-    return Shown(listed, view_of("branches", listed))
+    return CommandResult(listed, view_of("branches", listed))
 
 
 def _check(verbs: Mapping[str, object], needed: Mapping[str, tuple[str, object]]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from rich.console import Console, ConsoleOptions, RenderResult
 
 
-class View(Protocol):
+class OutputView(Protocol):
     """Something that can be drawn on a terminal and written as plain lines."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult: ...
@@ -31,7 +31,7 @@ class Sentences(NamedTuple):
         return self.texts
 
 
-def emit(data: object, view: View | Sentences, as_json: bool) -> None:
+def emit(data: object, view: OutputView | Sentences, as_json: bool) -> None:
     """Write a result to standard output. `data`: dicts, lists, scalars and datetimes; an iterator is printed as a list."""
     if as_json:
         data = list(data) if isinstance(data, Iterator) else data

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from lsmlake.api.table import Table
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.progress import busy, progress_bar
 from lsmlake.errors import InvalidQuery
 from lsmlake.iceberg.repair import repair_iceberg
@@ -22,7 +22,7 @@ from lsmlake.tables.metadata import Metadata
 _DATA = ".parquet"
 
 
-def verify(table: Table) -> Shown:
+def verify(table: Table) -> CommandResult:
     """Check all invariants and checksums of a table.
 
     Reads every file of all snapshots. Prints one line per finding; the exit code is 1 if there is any.
@@ -31,7 +31,7 @@ def verify(table: Table) -> Shown:
     checked = f"{counted(len(table.meta.snapshots.ids()), 'snapshot')} and {counted(files, 'data file')} checked"
     errors = [f"{table.name}: {counted(len(findings), 'finding')}, {checked}"] if findings else []
     texts = tuple(map(_line, findings)) or (f"{table.name}: sound, {checked}",)
-    return Shown([finding._asdict() for finding in findings], texts, errors)
+    return CommandResult([finding._asdict() for finding in findings], texts, errors)
 
 
 def _watched(meta: Metadata) -> tuple[list[Finding], int]:
@@ -78,7 +78,7 @@ def repair(
     roll_back_to: int | None = None,
     drop: list[int] | None = None,
     iceberg: bool = False,
-) -> Shown:
+) -> CommandResult:
     """List or repair rows that cannot be merged.
 
     Such a row makes every scan and compaction of its bucket fail. An example is a row that takes a sum beyond its type.
@@ -106,7 +106,7 @@ def repair(
         report = table.repair(action=action, keys=[_parsed(one) for one in key] if key else None)
         data = {"snapshot_id": report.snapshot_id, "rows": list(json_rows(report.rows))}
         lines = _lines(table.name, report, action)
-    return Shown(data, tuple(map(printable, lines)))
+    return CommandResult(data, tuple(map(printable, lines)))
 
 
 def _repair_iceberg(table: Table) -> tuple[object, list[str]]:

@@ -11,7 +11,7 @@ from lsmlake.api.readable import Readable
 from lsmlake.api.system_tables import SUMMARIES
 from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Columns, Limit, SnapshotId, TagName, Timestamp, Where
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.cli.reading import column_names
 from lsmlake.errors import InvalidQuery
@@ -28,7 +28,7 @@ def head(
     snapshot: SnapshotId = None,
     tag: TagName = None,
     timestamp: Timestamp = None,
-) -> Shown:
+) -> CommandResult:
     """Show some rows of a table.
 
     The order of rows is not defined. A terminal shows the columns that fit; --json and a pipe get all columns.
@@ -37,7 +37,7 @@ def head(
     scan = table.scan(where=where, columns=names, limit=limit, snapshot=snapshot, tag=tag, timestamp=timestamp)
     with busy("reading"):
         rows = scan.to_arrow()
-    return Shown(rows, Rows(rows))
+    return CommandResult(rows, Rows(rows))
 
 
 def changes(
@@ -49,7 +49,7 @@ def changes(
     limit: Limit = None,
     where: Where = None,
     columns: Columns = None,
-) -> Shown:
+) -> CommandResult:
     """List the changes between two snapshots of a table.
 
     Mode diff compares the two; changelog reads what the table's changelog-producer wrote; delta reads what the commits wrote.
@@ -65,7 +65,7 @@ def changes(
     selected = table.changes(first, last, mode=mode, where=where, columns=column_names(columns))
     with busy("reading"):
         rows = _first(selected, limit)
-    return Shown(rows, Rows(rows, "change"))
+    return CommandResult(rows, Rows(rows, "change"))
 
 
 def _moment(text: str, tags: Sequence[str]) -> int | str | datetime.datetime:
@@ -89,7 +89,7 @@ def system(
     snapshot: SnapshotId = None,
     tag: TagName = None,
     timestamp: Timestamp = None,
-) -> Shown:
+) -> CommandResult:
     """Show a system table of a table, such as audit_log.
 
     Without NAME, list the system tables.
@@ -109,7 +109,7 @@ def system(
             raise InvalidQuery("unknown columns", expected=expected, found=unknown, cure="correct the names")
         rows = rows.select(names)
     by_column = name == "statistics" and names is None and rows.num_rows
-    return Shown(rows, statistics_view(rows) if by_column else Rows(rows))
+    return CommandResult(rows, statistics_view(rows) if by_column else Rows(rows))
 
 
 def _first(rows: pa.Table | Readable, limit: int | None) -> pa.Table:

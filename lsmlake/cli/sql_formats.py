@@ -37,7 +37,7 @@ _GROUP_ROWS, _GROUP_BYTES = 122_880, 64 << 20
 """When the rows for Parquet are enough for a row group."""
 
 
-class Sink(Protocol):
+class RowSink(Protocol):
     """Where bytes go."""
 
     def write(self, data: memoryview | bytes, /) -> object: ...
@@ -54,7 +54,7 @@ class Writer(Protocol):
 class Csv:
     """A line of names, a line per row. Nothing between commas is a null; an empty text is ""."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, seekable: bool) -> None:
+    def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         self._sink = sink
         if schema.names:
             self._sink.write(_bytes(csv_lines([pa.array([name], pa.string()) for name in schema.names])))
@@ -70,7 +70,7 @@ class Csv:
 class JsonLines:
     """An object per row and line."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, seekable: bool) -> None:
+    def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         _check_names(schema)
         self._sink = sink
 
@@ -85,7 +85,7 @@ class JsonLines:
 class JsonArray:
     """An array of an object per row, each on a line."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, seekable: bool) -> None:
+    def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         _check_names(schema)
         self._sink, self._before = sink, b"[\n"
 
@@ -102,7 +102,7 @@ class JsonArray:
 class Parquet:
     """Row groups of some 100,000 rows."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, seekable: bool) -> None:
+    def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         _check_names(schema)
         if (name := column_of_months(schema)) is not None:
             cure = "cast it to STRING, or use --format arrow"
@@ -129,7 +129,7 @@ class Parquet:
 class Arrow:
     """The file format of Arrow in a file, its stream format in a pipe."""
 
-    def __init__(self, sink: Sink, schema: pa.Schema, seekable: bool) -> None:
+    def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         self._writer = (pa.ipc.new_file if seekable else pa.ipc.new_stream)(sink, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -139,7 +139,7 @@ class Arrow:
         self._writer.close()
 
 
-WRITERS: Mapping[str, Callable[[Sink, pa.Schema, bool], Writer]] = {
+WRITERS: Mapping[str, Callable[[RowSink, pa.Schema, bool], Writer]] = {
     "csv": Csv,
     "json": JsonLines,
     ARRAY: JsonArray,

@@ -11,7 +11,7 @@ from rich.progress import Progress
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Buckets, Columns, Positive, TableName
-from lsmlake.cli.command import Shown
+from lsmlake.cli.command import CommandResult
 from lsmlake.cli.java import require_java
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.progress import busy, progress_bar
@@ -43,7 +43,7 @@ def compact(
     where: str | None = None,
     bucket: Buckets = None,
     spark: bool = False,
-) -> Shown:
+) -> CommandResult:
     """Merge the sorted runs of a table.
 
     Marks superseded rows as deleted and commits the result as one snapshot. Readers and writers are not blocked.
@@ -59,12 +59,12 @@ def compact(
     found = open_table(open_lake(ctx), table)
     report = (_on_spark if spark else _here)(found, full, where, bucket or None)
     if report.snapshot_id is None:
-        return Shown(report, f"{found.name}: nothing to compact")
+        return CommandResult(report, f"{found.name}: nothing to compact")
     files = f"{counted(report.files_in, 'file')} became {report.files_out:,}"
     moved = f", {report.upgraded:,} of them moved without a rewrite" if report.upgraded else ""
     written = f"{human_count(report.rows)} rows written in {human_bytes(report.bytes)}" if report.rows else "no row written"
     marked = f"{human_count(report.marked)} rows newly dead, snapshot {report.snapshot_id}"
-    return Shown(report, f"{found.name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}")
+    return CommandResult(report, f"{found.name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}")
 
 
 class _Watched(Runtime):
@@ -91,7 +91,7 @@ def _on_spark(table: Table, full: bool, where: str | None, buckets: list[int] | 
         return lake.table(table.name).compact(full=full, where=where, buckets=buckets)
 
 
-def analyze(table: Table, *, columns: Columns = None) -> Shown:
+def analyze(table: Table, *, columns: Columns = None) -> CommandResult:
     """Compute statistics of a table's rows, as one commit.
 
     Counts the rows and, per column, distinct values (about), nulls, the least and greatest value and the lengths of texts.
@@ -100,22 +100,22 @@ def analyze(table: Table, *, columns: Columns = None) -> Shown:
     with busy("reading"):
         snapshot = table.analyze(column_names(columns))
     if snapshot is None:
-        return Shown([], f"{table.name}: nothing was written yet")
+        return CommandResult([], f"{table.name}: nothing was written yet")
     statistics = table.system_table("statistics", snapshot=snapshot.id)
-    return Shown(statistics, statistics_view(statistics))
+    return CommandResult(statistics, statistics_view(statistics))
 
 
-def truncate(table: Table) -> Shown:
+def truncate(table: Table) -> CommandResult:
     """Remove all rows of a table, as one commit.
 
     Older snapshots keep the rows until they expire.
     """
     snapshot = table.truncate()
     done = f"truncated, snapshot {snapshot.id}" if snapshot else "no rows to remove"
-    return Shown({"snapshot_id": snapshot.id if snapshot else None}, f"{table.name}: {done}")
+    return CommandResult({"snapshot_id": snapshot.id if snapshot else None}, f"{table.name}: {done}")
 
 
-def iceberg(table: Table, *, catalog: str | None = None, name: str | None = None) -> Shown:
+def iceberg(table: Table, *, catalog: str | None = None, name: str | None = None) -> CommandResult:
     """Publish a table for readers of Apache Iceberg.
 
     Shows the address of the newest metadata file. With the option metadata.iceberg, every commit publishes. With --catalog, the
@@ -127,7 +127,7 @@ def iceberg(table: Table, *, catalog: str | None = None, name: str | None = None
         name (NAME): With --catalog: the table there, namespace.table; default: TABLE.
     """
     file = table.publish_iceberg(catalog=catalog, name=name)
-    return Shown({"metadata_file": file}, file)
+    return CommandResult({"metadata_file": file}, file)
 
 
 # -- the past -------------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def rollback(
     timestamp: str | None = None,
     cut: bool = False,
     dry_run: bool = False,
-) -> Shown:
+) -> CommandResult:
     """Go back to an older snapshot, as a new commit.
 
     The newer snapshots stay and can be read, unless --cut is given. Streams out of the table see the reverse changes.
@@ -160,7 +160,7 @@ def rollback(
             table.meta, moment, zone, table.name, cut=cut, dry_run=dry_run, progress=lambda path: say(f"deleting {path}")
         )
     number = None if dry_run else published.id
-    return Shown({"snapshot_id": number, **asdict(report)}, f"{table.name}: {_went_back(number, report, cut)}")
+    return CommandResult({"snapshot_id": number, **asdict(report)}, f"{table.name}: {_went_back(number, report, cut)}")
 
 
 def _went_back(number: int | None, report: RollbackReport, cut: bool) -> str:
@@ -189,7 +189,7 @@ def expire(
     limit: int | None = None,
     partitions: bool = False,
     dry_run: bool = False,
-) -> Shown:
+) -> CommandResult:
     """Remove old snapshots and the files that only they use.
 
     Without arguments, the table's options snapshot.* apply. Keeps the latest snapshot, and those that a consumer has yet to read.
@@ -215,20 +215,20 @@ def expire(
     more = f" and {counted(report.changelogs, 'changelog')}" if report.changelogs else ""
     done = f"{counted(report.snapshots, 'snapshot')}{more} expired, {counted(report.files, 'file')} removed"
     done = done if report.snapshots or report.changelogs else "nothing to expire"
-    return Shown(report, f"{table.name}: {done}{reasons}{_DRY_RUN if dry_run else ''}")
+    return CommandResult(report, f"{table.name}: {done}{reasons}{_DRY_RUN if dry_run else ''}")
 
 
-def _expire_partitions(table: Table, dry_run: bool) -> Shown:
+def _expire_partitions(table: Table, dry_run: bool) -> CommandResult:
     report = table.expire_partitions(dry_run=dry_run)
     content = {key: value for key, value in asdict(report).items() if key != "names"} | {"partitions": report.names}
     if not report.names:
-        return Shown(content, f"{table.name}: no partition to expire")
+        return CommandResult(content, f"{table.name}: no partition to expire")
     what = f"{table.name}: {counted(len(report.names), 'partition')}, {counted(report.rows, 'row')}: "
     end = f"; snapshot {report.snapshot_id}" if report.snapshot_id else _DRY_RUN
-    return Shown(content, what + "; ".join(map(printable, report.names)) + end)
+    return CommandResult(content, what + "; ".join(map(printable, report.names)) + end)
 
 
-def orphans(table: Table, *, older_than: str | None = None, dry_run: bool = False, limit: int | None = None) -> Shown:
+def orphans(table: Table, *, older_than: str | None = None, dry_run: bool = False, limit: int | None = None) -> CommandResult:
     """Remove files that nothing names.
 
     Killed writers leave such files. Deletes nothing if any metadata of the table cannot be read. Files that lsmlake did not write
@@ -247,12 +247,12 @@ def orphans(table: Table, *, older_than: str | None = None, dry_run: bool = Fals
             table.meta, time_ms, dry_run=dry_run, limit=limit, progress=lambda what: say(what.rpartition("/")[2])
         )
     if not report.files:
-        return Shown(report, f"{table.name}: no orphan files")
+        return CommandResult(report, f"{table.name}: no orphan files")
     kinds = ", ".join(f"{count} {kind}" for kind, count in report.kinds.items())
     total = f"{table.name}: {counted(report.files, 'orphan file')}, {human_bytes(report.bytes)} ({kinds})"
     if report.dry_run:
-        return Shown(report, (*map(printable, report.paths), f"{total}; nothing was deleted"))
-    return Shown(report, f"{total} removed")
+        return CommandResult(report, (*map(printable, report.paths), f"{total}; nothing was deleted"))
+    return CommandResult(report, f"{total} removed")
 
 
 # -- another warehouse ----------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def copy(
     tag: str | None = None,
     timestamp: str | None = None,
     name: str | None = None,
-) -> Shown:
+) -> CommandResult:
     """Copy a table at one snapshot into another warehouse.
 
     Compares the checksum of each file with what was written once, and reads the copy back. The table appears in the target as a
@@ -291,4 +291,4 @@ def copy(
     what = "the table without rows" if report.snapshot is None else f"snapshot {report.snapshot}"
     there = f", {report.reused} of them were there already" if report.reused else ""
     size = f"{counted(report.files, 'file')}, {human_bytes(report.bytes)}"
-    return Shown(report, f"{table.name}: {what} copied to {report.table} in {url}: {size}{there}")
+    return CommandResult(report, f"{table.name}: {what} copied to {report.table} in {url}: {size}{there}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.requirements import Requirement
 from lsmlake.format.files import Bucket, BucketEdit, CommitMessage
-from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version
 
@@ -42,7 +42,7 @@ class Request:
     properties: Mapping[str, str] = field(default_factory=dict)
     schema: Schema | None = None
     restores: Snapshot | None = None
-    statistics: Named | None = None
+    statistics: NamedFile | None = None
 
     @property
     def acts_without_edits(self) -> bool:

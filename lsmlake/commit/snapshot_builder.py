@@ -21,7 +21,7 @@ from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.manifest_list import ManifestMeta
-from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, Named, Snapshot
+from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, NamedFile, Snapshot
 from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, merged
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
@@ -31,7 +31,7 @@ from lsmlake.tables.metadata import Metadata
 _CLOCKS_DIFFER_MS = 60_000
 _DEAD_MIN = 1_000  # entries of files that left: so many are merged with the others
 
-_Written = TypeVar("_Written", Named, ManifestMeta)
+_Written = TypeVar("_Written", NamedFile, ManifestMeta)
 
 
 class SnapshotBuilder:
@@ -174,7 +174,7 @@ class SnapshotBuilder:
         parts = [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
         return (*kept, *(self._tracked(manifests.put(part, schema, number)) for part in parts))
 
-    def _index(self, latest: Snapshot | None, edits: Sequence[BucketEdit]) -> Named | None:
+    def _index(self, latest: Snapshot | None, edits: Sequence[BucketEdit]) -> NamedFile | None:
         """Write the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
         manifests, before = self.stored, latest.index_manifest if latest else None
         if not any(edit.vectors or edit.removed for edit in edits):
@@ -188,7 +188,7 @@ class SnapshotBuilder:
             parts = (*index.parts, IndexPart(*before, len(index.changes)))
         tail = full_tail([part.files for part in parts], self.schema.parsed_options.commit.manifest_merge_count)
         kept, taken = parts[: len(parts) - tail], parts[len(parts) - tail :]
-        layers = [manifests.index(Named(part.name, part.bytes)).changes for part in taken]
+        layers = [manifests.index(NamedFile(part.name, part.bytes)).changes for part in taken]
         changes = merged([*layers, changes])
         if not kept:
             changes = VectorChanges((name, ref) for name, ref in changes.items() if ref is not None)

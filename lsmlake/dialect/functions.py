@@ -15,7 +15,7 @@ from lsmlake.dialect.failures import refused
 from lsmlake.dialect.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIME, TIMESTAMP
 
 
-class Function(NamedTuple):
+class SqlFunction(NamedTuple):
     """`takes`: the types of the parameters. `gives`: the type of the result. `template`: the call in DuckDB. `strict`: Spark
     converts no arguments of other kinds."""
 
@@ -28,30 +28,30 @@ class Function(NamedTuple):
 _S, _I, _L, _D, _T, _DAY, _B = STRING, INT, BIGINT, DOUBLE, TIMESTAMP, DATE, BINARY
 
 
-def _double(call: str) -> list[Function]:
-    return [Function((_D,), _D, call)]
+def _double(call: str) -> list[SqlFunction]:
+    return [SqlFunction((_D,), _D, call)]
 
 
 def _int(what: str) -> str:
     return f"CAST({what} AS INTEGER)"
 
 
-def _padded(side: str) -> list[Function]:
+def _padded(side: str) -> list[SqlFunction]:
     """`lpad` and `rpad`, of text with spaces and of bytes with zeros."""
     call = f"CASE WHEN {{2}} = '' THEN left({{0}}, {{1}}) ELSE {side}({{0}}, {{1}}, {{2}}) END"
     of_text = [call.format("{0}", "greatest({1}, 0)", what) for what in ("' '", "{2}")]
     of_bytes = [f"unhex({call.format('hex({0})', '2 * greatest({1}, 0)', what)})" for what in ("'00'", "hex({2})")]
     return [
-        Function((_S, _I), _S, of_text[0]),
-        Function((_S, _I, _S), _S, of_text[1]),
-        Function((_B, _I), _B, of_bytes[0]),
-        Function((_B, _I, _B), _B, of_bytes[1]),
+        SqlFunction((_S, _I), _S, of_text[0]),
+        SqlFunction((_S, _I, _S), _S, of_text[1]),
+        SqlFunction((_B, _I), _B, of_bytes[0]),
+        SqlFunction((_B, _I, _B), _B, of_bytes[1]),
     ]
 
 
-_LENGTH = [Function((_S,), _I, _int("length({0})")), Function((_B,), _I, _int("octet_length({0})"))]
+_LENGTH = [SqlFunction((_S,), _I, _int("length({0})")), SqlFunction((_B,), _I, _int("octet_length({0})"))]
 _TRIMS = {
-    name: [Function((_S,), _S, f"{call}({{0}}, ' ')")]
+    name: [SqlFunction((_S,), _S, f"{call}({{0}}, ' ')")]
     for name, call in (("trim", "trim"), ("ltrim", "ltrim"), ("rtrim", "rtrim"))
 }
 _DATE_PARTS = {
@@ -74,90 +74,96 @@ _URL_DECODE = (
 _LOGARITHM = "CASE WHEN {{0}} <= 0 THEN NULL ELSE {}({{0}}) END"
 _POWER = "CASE WHEN isnan({1}) OR (abs({0}) = 1 AND isinf({1})) THEN CAST('NaN' AS DOUBLE) ELSE pow({0}, {1}) END"  # as in Java
 
-FUNCTIONS: dict[str, list[Function]] = {
+FUNCTIONS: dict[str, list[SqlFunction]] = {
     # text
-    "upper": [Function((_S,), _S, "upper({0})")],
-    "ucase": [Function((_S,), _S, "upper({0})")],
-    "lower": [Function((_S,), _S, "lower({0})")],
-    "lcase": [Function((_S,), _S, "lower({0})")],
+    "upper": [SqlFunction((_S,), _S, "upper({0})")],
+    "ucase": [SqlFunction((_S,), _S, "upper({0})")],
+    "lower": [SqlFunction((_S,), _S, "lower({0})")],
+    "lcase": [SqlFunction((_S,), _S, "lower({0})")],
     **dict.fromkeys(("length", "len", "char_length", "character_length"), _LENGTH),
-    "octet_length": [Function((_B,), _I, _int("octet_length({0})")), Function((_S,), _I, _int("octet_length(encode({0}))"))],
+    "octet_length": [
+        SqlFunction((_B,), _I, _int("octet_length({0})")),
+        SqlFunction((_S,), _I, _int("octet_length(encode({0}))")),
+    ],
     **_TRIMS,
-    "replace": [Function((_S, _S, _S), _S, "replace({0}, {1}, {2})"), Function((_S, _S), _S, "replace({0}, {1}, '')")],
+    "replace": [SqlFunction((_S, _S, _S), _S, "replace({0}, {1}, {2})"), SqlFunction((_S, _S), _S, "replace({0}, {1}, '')")],
     "substring": [
-        Function((_S, _I), _S, "spark_substring({0}, CAST({1} AS BIGINT), 2147483647)"),
-        Function((_S, _I, _I), _S, "spark_substring({0}, CAST({1} AS BIGINT), CAST({2} AS BIGINT))"),
-        Function((_B, _I), _B, "spark_bytes_part({0}, CAST({1} AS BIGINT), 2147483647)"),
-        Function((_B, _I, _I), _B, "spark_bytes_part({0}, CAST({1} AS BIGINT), CAST({2} AS BIGINT))"),
+        SqlFunction((_S, _I), _S, "spark_substring({0}, CAST({1} AS BIGINT), 2147483647)"),
+        SqlFunction((_S, _I, _I), _S, "spark_substring({0}, CAST({1} AS BIGINT), CAST({2} AS BIGINT))"),
+        SqlFunction((_B, _I), _B, "spark_bytes_part({0}, CAST({1} AS BIGINT), 2147483647)"),
+        SqlFunction((_B, _I, _I), _B, "spark_bytes_part({0}, CAST({1} AS BIGINT), CAST({2} AS BIGINT))"),
     ],
     "left": [
-        Function((_S, _I), _S, "spark_substring({0}, 1, {1})"),
-        Function((_B, _I), _B, "spark_bytes_part({0}, 1, CAST({1} AS BIGINT))"),
+        SqlFunction((_S, _I), _S, "spark_substring({0}, 1, {1})"),
+        SqlFunction((_B, _I), _B, "spark_bytes_part({0}, 1, CAST({1} AS BIGINT))"),
     ],
-    "right": [Function((_S, _I), _S, "CASE WHEN {1} <= 0 THEN '' || left({0}, 0) ELSE right({0}, {1}) END")],
+    "right": [SqlFunction((_S, _I), _S, "CASE WHEN {1} <= 0 THEN '' || left({0}, 0) ELSE right({0}, {1}) END")],
     "lpad": _padded("lpad"),
     "rpad": _padded("rpad"),
-    "repeat": [Function((_S, _I), _S, "repeat({0}, greatest({1}, 0))")],
-    "instr": [Function((_S, _S), _I, _int("instr({0}, {1})"))],
-    "locate": [Function((_S, _S), _I, _int("instr({1}, {0})"))],
+    "repeat": [SqlFunction((_S, _I), _S, "repeat({0}, greatest({1}, 0))")],
+    "instr": [SqlFunction((_S, _S), _I, _int("instr({0}, {1})"))],
+    "locate": [SqlFunction((_S, _S), _I, _int("instr({1}, {0})"))],
     "startswith": [
-        Function((_S, _S), BOOLEAN, "starts_with({0}, {1})"),
-        Function((_B, _B), BOOLEAN, "starts_with(hex({0}), hex({1}))"),
+        SqlFunction((_S, _S), BOOLEAN, "starts_with({0}, {1})"),
+        SqlFunction((_B, _B), BOOLEAN, "starts_with(hex({0}), hex({1}))"),
     ],
     "endswith": [
-        Function((_S, _S), BOOLEAN, "ends_with({0}, {1})"),
-        Function((_B, _B), BOOLEAN, "ends_with(hex({0}), hex({1}))"),
+        SqlFunction((_S, _S), BOOLEAN, "ends_with({0}, {1})"),
+        SqlFunction((_B, _B), BOOLEAN, "ends_with(hex({0}), hex({1}))"),
     ],
-    "contains": [Function((_S, _S), BOOLEAN, "contains({0}, {1})"), Function((_B, _B), BOOLEAN, "spark_bytes_contain({0}, {1})")],
-    "initcap": [Function((_S,), _S, "spark_initcap({0})")],
-    "translate": [Function((_S, _S, _S), _S, "translate({0}, {1}, {2})")],
-    "substring_index": [Function((_S, _S, _I), _S, "spark_substring_index({0}, {1}, {2})")],
-    "split_part": [Function((_S, _S, _I), _S, "spark_split_part({0}, {1}, {2})")],
-    "levenshtein": [Function((_S, _S), _I, _int("levenshtein({0}, {1})"))],
-    "btrim": [Function((_S,), _S, "trim({0}, ' ')"), Function((_S, _S), _S, "trim({0}, {1})")],
-    "space": [Function((_I,), _S, "repeat(' ', greatest({0}, 0))")],
-    "chr": [Function((_L,), _S, "spark_chr({0})")],
-    "char": [Function((_L,), _S, "spark_chr({0})")],
-    "base64": [Function((_B,), _S, "base64({0})")],
-    "unbase64": [Function((_S,), _B, "from_base64({0})")],
-    "sha1": [Function((_B,), _S, "sha1({0})")],
-    "sha": [Function((_B,), _S, "sha1({0})")],
-    "url_encode": [Function((_S,), _S, "replace(replace(replace(url_encode({0}), '%20', '+'), '~', '%7E'), '%2A', '*')")],
-    "url_decode": [Function((_S,), _S, _URL_DECODE)],
+    "contains": [
+        SqlFunction((_S, _S), BOOLEAN, "contains({0}, {1})"),
+        SqlFunction((_B, _B), BOOLEAN, "spark_bytes_contain({0}, {1})"),
+    ],
+    "initcap": [SqlFunction((_S,), _S, "spark_initcap({0})")],
+    "translate": [SqlFunction((_S, _S, _S), _S, "translate({0}, {1}, {2})")],
+    "substring_index": [SqlFunction((_S, _S, _I), _S, "spark_substring_index({0}, {1}, {2})")],
+    "split_part": [SqlFunction((_S, _S, _I), _S, "spark_split_part({0}, {1}, {2})")],
+    "levenshtein": [SqlFunction((_S, _S), _I, _int("levenshtein({0}, {1})"))],
+    "btrim": [SqlFunction((_S,), _S, "trim({0}, ' ')"), SqlFunction((_S, _S), _S, "trim({0}, {1})")],
+    "space": [SqlFunction((_I,), _S, "repeat(' ', greatest({0}, 0))")],
+    "chr": [SqlFunction((_L,), _S, "spark_chr({0})")],
+    "char": [SqlFunction((_L,), _S, "spark_chr({0})")],
+    "base64": [SqlFunction((_B,), _S, "base64({0})")],
+    "unbase64": [SqlFunction((_S,), _B, "from_base64({0})")],
+    "sha1": [SqlFunction((_B,), _S, "sha1({0})")],
+    "sha": [SqlFunction((_B,), _S, "sha1({0})")],
+    "url_encode": [SqlFunction((_S,), _S, "replace(replace(replace(url_encode({0}), '%20', '+'), '~', '%7E'), '%2A', '*')")],
+    "url_decode": [SqlFunction((_S,), _S, _URL_DECODE)],
     "find_in_set": [
-        Function(
+        SqlFunction(
             (_S, _S), _I, _int("CASE WHEN contains({0}, ',') THEN 0 ELSE coalesce(list_position(split({1}, ','), {0}), 0) END")
         )
     ],
     "bit_length": [
-        Function((_B,), _I, _int("octet_length({0}) * 8")),
-        Function((_S,), _I, _int("octet_length(encode({0})) * 8")),
+        SqlFunction((_B,), _I, _int("octet_length({0}) * 8")),
+        SqlFunction((_S,), _I, _int("octet_length(encode({0})) * 8")),
     ],
-    "md5": [Function((_B,), _S, "md5({0})")],
+    "md5": [SqlFunction((_B,), _S, "md5({0})")],
     "hex": [
-        Function((_L,), _S, "printf('%X', {0})"),
-        Function((_B,), _S, "hex({0})"),
-        Function((_S,), _S, "hex(encode({0}))"),
+        SqlFunction((_L,), _S, "printf('%X', {0})"),
+        SqlFunction((_B,), _S, "hex({0})"),
+        SqlFunction((_S,), _S, "hex(encode({0}))"),
     ],
-    "unhex": [Function((_S,), _B, "spark_unhex({0})")],
-    "quote": [Function((_S,), _S, r"chr(39) || replace({0}, chr(39), '\' || chr(39)) || chr(39)")],
-    "luhn_check": [Function((_S,), BOOLEAN, "spark_luhn_check({0})")],
-    "bin": [Function((_L,), _S, "CASE WHEN {0} = 0 THEN '0' ELSE bin({0}) END")],
-    "ascii": [Function((_S,), _I, "CASE WHEN {0} = '' THEN 0 ELSE ascii({0}) END")],
+    "unhex": [SqlFunction((_S,), _B, "spark_unhex({0})")],
+    "quote": [SqlFunction((_S,), _S, r"chr(39) || replace({0}, chr(39), '\' || chr(39)) || chr(39)")],
+    "luhn_check": [SqlFunction((_S,), BOOLEAN, "spark_luhn_check({0})")],
+    "bin": [SqlFunction((_L,), _S, "CASE WHEN {0} = 0 THEN '0' ELSE bin({0}) END")],
+    "ascii": [SqlFunction((_S,), _I, "CASE WHEN {0} = '' THEN 0 ELSE ascii({0}) END")],
     # numbers
-    "sqrt": [Function((_D,), _D, "CASE WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) ELSE sqrt({0}) END")],
+    "sqrt": [SqlFunction((_D,), _D, "CASE WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) ELSE sqrt({0}) END")],
     "exp": _double("exp({0})"),
     "ln": _double(_LOGARITHM.format("ln")),
     "log10": _double(_LOGARITHM.format("log10")),
     "log2": _double(_LOGARITHM.format("log2")),
-    "power": [Function((_D, _D), _D, _POWER)],
-    "pow": [Function((_D, _D), _D, _POWER)],
-    "e": [Function((), _D, "exp(1.0::DOUBLE)")],
+    "power": [SqlFunction((_D, _D), _D, _POWER)],
+    "pow": [SqlFunction((_D, _D), _D, _POWER)],
+    "e": [SqlFunction((), _D, "exp(1.0::DOUBLE)")],
     "degrees": _double("degrees({0})"),
     "radians": _double("radians({0})"),
     "log": [
-        Function((_D,), _D, _LOGARITHM.format("ln").format("{0}")),
-        Function((_D, _D), _D, "CASE WHEN {0} <= 0 OR {1} <= 0 THEN NULL ELSE ln({1}) / ln({0}) END"),
+        SqlFunction((_D,), _D, _LOGARITHM.format("ln").format("{0}")),
+        SqlFunction((_D, _D), _D, "CASE WHEN {0} <= 0 OR {1} <= 0 THEN NULL ELSE ln({1}) / ln({0}) END"),
     ],
     **{name: _double(f"{name}({{0}})") for name in ("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh")},
     **{name: _double(f"CASE WHEN abs({{0}}) > 1 THEN CAST('NaN' AS DOUBLE) ELSE {name}({{0}}) END") for name in ("asin", "acos")},
@@ -171,39 +177,39 @@ FUNCTIONS: dict[str, list[Function]] = {
     "expm1": _double("spark_expm1({0})"),
     "cbrt": _double("spark_cbrt({0})"),
     "rint": _double("round_even({0}, 0)"),
-    "atan2": [Function((_D, _D), _D, "atan2({0} + 0, {1} + 0)")],
-    "hypot": [Function((_D, _D), _D, "sqrt({0} * {0} + {1} * {1})")],
-    "factorial": [Function((_I,), _L, "CASE WHEN {0} BETWEEN 0 AND 20 THEN CAST(factorial({0}) AS BIGINT) END")],
+    "atan2": [SqlFunction((_D, _D), _D, "atan2({0} + 0, {1} + 0)")],
+    "hypot": [SqlFunction((_D, _D), _D, "sqrt({0} * {0} + {1} * {1})")],
+    "factorial": [SqlFunction((_I,), _L, "CASE WHEN {0} BETWEEN 0 AND 20 THEN CAST(factorial({0}) AS BIGINT) END")],
     "shiftleft": [
-        Function((_I, _I), _I, "spark_shift_left({0}, {1})"),
-        Function((_L, _I), _L, "spark_shift_left_long({0}, {1})"),
+        SqlFunction((_I, _I), _I, "spark_shift_left({0}, {1})"),
+        SqlFunction((_L, _I), _L, "spark_shift_left_long({0}, {1})"),
     ],
-    "shiftright": [Function((_I, _I), _I, "({0} >> ({1} & 31))"), Function((_L, _I), _L, "({0} >> ({1} & 63))")],
-    "pi": [Function((), _D, "pi()")],
-    "isnan": [Function((_D,), BOOLEAN, "coalesce(isnan({0}), false)")],
-    "nanvl": [Function((_D, _D), _D, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END")],
+    "shiftright": [SqlFunction((_I, _I), _I, "({0} >> ({1} & 31))"), SqlFunction((_L, _I), _L, "({0} >> ({1} & 63))")],
+    "pi": [SqlFunction((), _D, "pi()")],
+    "isnan": [SqlFunction((_D,), BOOLEAN, "coalesce(isnan({0}), false)")],
+    "nanvl": [SqlFunction((_D, _D), _D, "CASE WHEN isnan({0}) THEN {1} ELSE {0} END")],
     # dates and times
-    **{name: [Function((_DAY,), _I, _int(call)), Function((_T,), _I, _int(call))] for name, call in _DATE_PARTS.items()},
-    **{name: [Function((one,), _I, _int(call)) for one in (_T, TIME)] for name, call in _TIME_PARTS.items()},
-    "add_months": [Function((_DAY, _I), _DAY, "CAST({0} + to_months({1}) AS DATE)")],
-    "last_day": [Function((_DAY,), _DAY, "last_day({0})")],
-    "dayname": [Function((_DAY,), _S, "left(dayname({0}), 3)"), Function((_T,), _S, "left(dayname({0}), 3)")],
-    "monthname": [Function((_DAY,), _S, "left(monthname({0}), 3)"), Function((_T,), _S, "left(monthname({0}), 3)")],
-    "date_from_unix_date": [Function((_I,), _DAY, "(DATE '1970-01-01' + {0})")],
+    **{name: [SqlFunction((_DAY,), _I, _int(call)), SqlFunction((_T,), _I, _int(call))] for name, call in _DATE_PARTS.items()},
+    **{name: [SqlFunction((one,), _I, _int(call)) for one in (_T, TIME)] for name, call in _TIME_PARTS.items()},
+    "add_months": [SqlFunction((_DAY, _I), _DAY, "CAST({0} + to_months({1}) AS DATE)")],
+    "last_day": [SqlFunction((_DAY,), _DAY, "last_day({0})")],
+    "dayname": [SqlFunction((_DAY,), _S, "left(dayname({0}), 3)"), SqlFunction((_T,), _S, "left(dayname({0}), 3)")],
+    "monthname": [SqlFunction((_DAY,), _S, "left(monthname({0}), 3)"), SqlFunction((_T,), _S, "left(monthname({0}), 3)")],
+    "date_from_unix_date": [SqlFunction((_I,), _DAY, "(DATE '1970-01-01' + {0})")],
     "make_timestamp": [
-        Function(
+        SqlFunction(
             (_I, _I, _I, _I, _I, _D),
             _T,
             "spark_make_timestamp({0}, {1}, {2}, {3}, {4}, {5})",
         ),
     ],
-    "make_date": [Function((_I, _I, _I), _DAY, "make_date({0}, {1}, {2})")],
-    "unix_seconds": [Function((_T,), _L, "spark_floor_div(epoch_us({0}), 1000000)", strict=True)],
-    "unix_millis": [Function((_T,), _L, "spark_floor_div(epoch_us({0}), 1000)", strict=True)],
-    "unix_micros": [Function((_T,), _L, "epoch_us({0})", strict=True)],
-    "unix_date": [Function((_DAY,), _I, _int("{0} - DATE '1970-01-01'"), strict=True)],
-    "timestamp_millis": [Function((_L,), _T, "make_timestamptz({0} * 1000)", strict=True)],
-    "timestamp_micros": [Function((_L,), _T, "make_timestamptz({0})", strict=True)],
+    "make_date": [SqlFunction((_I, _I, _I), _DAY, "make_date({0}, {1}, {2})")],
+    "unix_seconds": [SqlFunction((_T,), _L, "spark_floor_div(epoch_us({0}), 1000000)", strict=True)],
+    "unix_millis": [SqlFunction((_T,), _L, "spark_floor_div(epoch_us({0}), 1000)", strict=True)],
+    "unix_micros": [SqlFunction((_T,), _L, "epoch_us({0})", strict=True)],
+    "unix_date": [SqlFunction((_DAY,), _I, _int("{0} - DATE '1970-01-01'"), strict=True)],
+    "timestamp_millis": [SqlFunction((_L,), _T, "make_timestamptz({0} * 1000)", strict=True)],
+    "timestamp_micros": [SqlFunction((_L,), _T, "make_timestamptz({0})", strict=True)],
 }
 FUNCTIONS["substr"] = FUNCTIONS["substring"]
 

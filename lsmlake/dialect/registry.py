@@ -35,7 +35,7 @@ from lsmlake.dialect import (
 )
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.functions import FUNCTIONS, Function
+from lsmlake.dialect.functions import FUNCTIONS, SqlFunction
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_dated, is_number
 from lsmlake.types.type_text import format_type
@@ -94,7 +94,7 @@ def function(context: Context, node: exp.Expression, name: str, arguments: Seque
     )
 
 
-def _cost(typed: Sequence[Typed], function: Function) -> int | None:
+def _cost(typed: Sequence[Typed], function: SqlFunction) -> int | None:
     """How many arguments Spark converts to call the function; None if it cannot."""
     if len(typed) != len(function.takes):
         return None

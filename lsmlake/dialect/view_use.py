@@ -19,7 +19,7 @@ from lsmlake.types.type_text import format_type
 
 
 @dataclass(frozen=True)
-class ViewColumn:
+class ViewUseColumn:
     """A column of a view: its name and type, and its place in the result of the query: the `place`th (from 0) named `source`.
     `declared`: the column, if it is declared with the length of a text."""
 
@@ -44,7 +44,7 @@ class ViewUse:
     name: str
     text: Text
     catalog: NamedTables
-    columns: tuple[ViewColumn, ...]
+    columns: tuple[ViewUseColumn, ...]
 
     def tree(self) -> exp.Expression:
         """The query, for looking at it."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lsmlake.kernels.value_hash import mix
-from lsmlake.types.json_shape import TEXT, Kind
+from lsmlake.types.json_shape import TEXT, JsonKind
 
 _PROBES_MAX = 64
 _BYTES_MAX = 1 << 28
@@ -20,8 +20,8 @@ _VALUES_AT_ONCE = 1 << 18
 _ASKED_AT_ONCE = 1 << 14
 FIELDS = {
     "family": TEXT,
-    "probes": Kind(f"1 to {_PROBES_MAX}", lambda v: type(v) is int and 1 <= v <= _PROBES_MAX),
-    "bits": Kind(f"1 to {_BYTES_MAX} bytes", lambda v: isinstance(v, bytes) and 1 <= len(v) <= _BYTES_MAX),
+    "probes": JsonKind(f"1 to {_PROBES_MAX}", lambda v: type(v) is int and 1 <= v <= _PROBES_MAX),
+    "bits": JsonKind(f"1 to {_BYTES_MAX} bytes", lambda v: isinstance(v, bytes) and 1 <= len(v) <= _BYTES_MAX),
 }
 """The fields of a filter and what they hold."""
 

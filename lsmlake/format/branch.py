@@ -14,14 +14,14 @@ from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.types.json_shape import NAME, TEXT, Kind, check, integer, mapping, one_of, optional
+from lsmlake.types.json_shape import NAME, TEXT, JsonKind, check, integer, mapping, one_of, optional
 
 _GIVE_UP = Wording(
     "restore the file from a copy, or give the branch up with delete_branch()",
     command="restore the file from a copy, or give the branch up: `lsmlake branch TABLE --delete NAME`",
 )
 FORWARD, RENAME, DELETE = "forward", "rename", "delete"
-_SNAPSHOT = optional(mapping(Kind("any value", lambda value: True)))
+_SNAPSHOT = optional(mapping(JsonKind("any value", lambda value: True)))
 KINDS = {
     "uuid": NAME,
     "table_uuid": TEXT,
@@ -97,7 +97,7 @@ class BranchWork:
         return BranchWork(**_decoded("branch-work", WORK_KINDS, "snapshot", data, where))
 
 
-def _decoded(kind: str, kinds: Mapping[str, Kind], snapshot: str, data: bytes, where: str) -> dict:
+def _decoded(kind: str, kinds: Mapping[str, JsonKind], snapshot: str, data: bytes, where: str) -> dict:
     """The fields of a file, with its snapshot decoded."""
     try:
         content = envelope.unwrap_json(kind, data, where)

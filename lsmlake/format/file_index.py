@@ -13,11 +13,11 @@ from lsmlake.format import bloom_filter, value_index
 from lsmlake.format.bloom_filter import BloomFilter
 from lsmlake.format.packed import pack, unpack
 from lsmlake.format.value_index import ValueIndex
-from lsmlake.types.json_shape import Kind, check, integer, listing
+from lsmlake.types.json_shape import JsonKind, check, integer, listing
 
 KIND = "FIDX"
 _RATIO_MAX = 1 << 15  # consecutive values nearly vanish; zstd does not reach more
-_OBJECTS = listing(Kind("an object", lambda value: isinstance(value, dict)))
+_OBJECTS = listing(JsonKind("an object", lambda value: isinstance(value, dict)))
 
 
 class FileIndex(NamedTuple):

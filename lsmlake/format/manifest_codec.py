@@ -13,13 +13,13 @@ from lsmlake.format.manifest_checks import check_entries, under
 from lsmlake.format.packed import loaded, pack, stored, unpack
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
-from lsmlake.types.json_shape import RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types.json_shape import RESTORE, TEXT, JsonKind, check, integer, listing, shown
 from lsmlake.types.types import type_name
 
 _COLUMN = {
     "name": TEXT,
-    "type": Kind("the name of a type", types.is_name_of_type),
-    "values": Kind("a list", lambda v: isinstance(v, list)),
+    "type": JsonKind("the name of a type", types.is_name_of_type),
+    "values": JsonKind("a list", lambda v: isinstance(v, list)),
 }
 
 
@@ -42,7 +42,7 @@ class Content(NamedTuple):
 def content(data: bytes, where: str) -> Content:
     """Unpacks a manifest. Raises Corrupt or UnsupportedFormat naming `where`."""
     found = unpack("MANF", data, where)
-    check("manifest", found, {"rows": integer(), "columns": listing(Kind("a column", lambda v: isinstance(v, dict)))}, where)
+    check("manifest", found, {"rows": integer(), "columns": listing(JsonKind("a column", lambda v: isinstance(v, dict)))}, where)
     for column in found["columns"]:
         check("manifest column", column, _COLUMN, where)
         if (rows := len(column["values"])) != found["rows"]:

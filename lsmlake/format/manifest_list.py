@@ -18,11 +18,11 @@ from lsmlake.format.packed import check_lengths, loaded, pack, stored, unpack
 from lsmlake.format.stats import bounds
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
-from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, Kind, check, integer, listing, optional, shown
+from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, JsonKind, check, integer, listing, optional, shown
 from lsmlake.types.types import type_name
 
 _BOUND_BYTES = 32  # of a text or binary bound
-_SCALAR = Kind("a value", lambda value: value is None or isinstance(value, (bool, int, float, str, bytes)))
+_SCALAR = JsonKind("a value", lambda value: value is None or isinstance(value, (bool, int, float, str, bytes)))
 _LIST_COLUMNS = {
     "name": listing(NAME),
     "bytes": listing(integer(1, BYTES_MAX)),

@@ -40,7 +40,7 @@ _WRITER_SHOWN = 36
 _MAY_LACK = ("restores", "last_rollback")
 
 
-class Named(NamedTuple):
+class NamedFile(NamedTuple):
     """A metadata file: its name and exact size."""
 
     name: str
@@ -70,19 +70,19 @@ class Snapshot(Shown):
     id: int
     table_uuid: str = field(repr=False)
     schema_id: int
-    base_manifest_list: Named = field(repr=False)
-    delta_manifest_list: Named = field(repr=False)
-    index_manifest: Named | None = field(repr=False)
+    base_manifest_list: NamedFile = field(repr=False)
+    delta_manifest_list: NamedFile = field(repr=False)
+    index_manifest: NamedFile | None = field(repr=False)
     writer_id: str
     commit_id: int | None
     kind: str
     time_ms: int
     total_rows: int
     delta_rows: int
-    changelog_manifest_list: Named | None = field(default=None, repr=False)
+    changelog_manifest_list: NamedFile | None = field(default=None, repr=False)
     changelog_rows: int = 0
     watermark: int | None = field(default=None, repr=False)
-    statistics: Named | None = field(default=None, repr=False)
+    statistics: NamedFile | None = field(default=None, repr=False)
     writers: Mapping[str, int] = field(default_factory=dict, repr=False)
     queries: Mapping[str, str] = field(default_factory=dict, repr=False)
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -114,5 +114,5 @@ class Snapshot(Shown):
         content = dict(content)
         for name, kind in _KINDS.items():
             if kind in (NAMED, _NAMED_OR_NONE):
-                content[name] = Named(*content[name]) if content[name] else None
+                content[name] = NamedFile(*content[name]) if content[name] else None
         return Snapshot(**content)

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 
 from lsmlake.errors import Corrupt, Wording
 from lsmlake.schema import envelope
-from lsmlake.types.json_shape import TEXT, Kind, check, integer, listing, optional
+from lsmlake.types.json_shape import TEXT, JsonKind, check, integer, listing, optional
 from lsmlake.types.types import FIELD_ID_MAX
 
 ANALYZE_AGAIN = Wording("analyze() makes new statistics", command="`lsmlake analyze TABLE` makes new statistics")
-_ANY = Kind("an object", lambda value: isinstance(value, dict))
+_ANY = JsonKind("an object", lambda value: isinstance(value, dict))
 KINDS = {
     "snapshot_id": integer(1),
     "schema_id": integer(0, 1 << 31),

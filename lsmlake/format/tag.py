@@ -8,14 +8,14 @@ from lsmlake.errors import Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.types.json_shape import TEXT, Kind, check, integer, mapping, optional
+from lsmlake.types.json_shape import TEXT, JsonKind, check, integer, mapping, optional
 
 _TIME_MAX = 1 << 53
 _KINDS = {
     "name": TEXT,
     "create_time_ms": integer(0, _TIME_MAX),
     "time_retained_ms": optional(integer(0, _TIME_MAX)),
-    "snapshot": mapping(Kind("any value", lambda value: True)),
+    "snapshot": mapping(JsonKind("any value", lambda value: True)),
 }
 REPLACE = Wording(
     "delete_tag() removes the tag, create_tag(..., replace=True) writes it anew",

@@ -19,16 +19,16 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
 from lsmlake.kernels.value_words import from_words, widest, words
-from lsmlake.types.json_shape import FLAG, RESTORE, Kind, is_text, shown
+from lsmlake.types.json_shape import FLAG, RESTORE, JsonKind, is_text, shown
 from lsmlake.types.table import BYTES as TEXT_FAMILY
 
 _Taken = TypeVar("_Taken")
 BITMAP, RANGE_BITMAP = "bitmap", "range-bitmap"
 _CODEC = pa.Codec("zstd", 3)
-_BYTES = Kind("binary", lambda value: isinstance(value, bytes))
+_BYTES = JsonKind("binary", lambda value: isinstance(value, bytes))
 FIELDS = {
-    "kind": Kind(f"{BITMAP} or {RANGE_BITMAP}", lambda value: value in (BITMAP, RANGE_BITMAP)),
-    "family": Kind("the name of a family of types", lambda value: is_text(value) and widest(value) is not None),
+    "kind": JsonKind(f"{BITMAP} or {RANGE_BITMAP}", lambda value: value in (BITMAP, RANGE_BITMAP)),
+    "family": JsonKind("the name of a family of types", lambda value: is_text(value) and widest(value) is not None),
     "values": _BYTES,
     "lengths": _BYTES,
     "nulls": FLAG,

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt
 from lsmlake.format.files import VectorRef
 from lsmlake.format.packed import check_lengths, pack, unpack
-from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, ROWS_MAX, Kind, check, integer, listing, one_of, optional
+from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, ROWS_MAX, JsonKind, check, integer, listing, one_of, optional
 
 _VECTORS = "deletion-vector-v1"
 _FILES_MAX = 1 << 26
-_PART = Kind(
+_PART = JsonKind(
     "the name, the size and the number of vectors of an index manifest",
     lambda part: (
         isinstance(part, list)

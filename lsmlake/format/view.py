@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from lsmlake.schema import envelope
-from lsmlake.types.json_shape import TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.types.json_shape import TEXT, JsonKind, check, integer, listing, mapping, optional
 
 _CURE = "create it anew: CREATE OR REPLACE VIEW"
 _COLUMN = {"name": TEXT, "type": TEXT, "comment": optional(TEXT), "source": TEXT, "place": integer()}
@@ -19,7 +19,7 @@ def _is_column(value: object) -> bool:
 
 _KINDS = {
     "text": TEXT,
-    "columns": listing(Kind("the facts of a column", _is_column)),
+    "columns": listing(JsonKind("the facts of a column", _is_column)),
     "database": optional(TEXT),
     "comment": optional(TEXT),
     "properties": mapping(TEXT),

@@ -23,7 +23,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg import metadata, published
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.iceberg.changes import IcebergView
-from lsmlake.iceberg.check_files import Placed, PublishedFiles, damage, guarded, read_vectors
+from lsmlake.iceberg.check_files import PlacedFile, PublishedFiles, damage, guarded, read_vectors
 from lsmlake.iceberg.entries import EntryKey, Point, key_of
 from lsmlake.iceberg.lineage import branches_of, id_on, tag_on, tags_of
 from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
@@ -180,7 +180,7 @@ class _Check:
 
     def _of_snapshot(self, one: Mapping) -> Iterator[Finding]:
         listed = path_of(self.meta, one["manifest-list"])
-        entries: dict[EntryKey, Placed] = {}
+        entries: dict[EntryKey, PlacedFile] = {}
         for record in self.files.listed(one["manifest-list"]):
             placed, found = self.files.manifest(record)
             yield from found
@@ -213,7 +213,7 @@ class _Check:
                     return Version.at(meta, snapshot)
         return None
 
-    def _row_ids(self, listed: str, one: Mapping, entries: Mapping[EntryKey, Placed]) -> Iterator[Finding]:
+    def _row_ids(self, listed: str, one: Mapping, entries: Mapping[EntryKey, PlacedFile]) -> Iterator[Finding]:
         files = [placed.entry["data_file"] for key, placed in entries.items() if key.content == DATA]
         ids = sorted((file["first_row_id"], file["record_count"]) for file in files)
         if any(first + rows > following for (first, rows), (following, _) in pairwise(ids)):
@@ -226,7 +226,7 @@ class _Check:
         if one["first-row-id"] + one["added-rows"] > next_row:
             yield damage(self.path, "a row id is not before the next row id", next_row, one["first-row-id"] + one["added-rows"])
 
-    def _missing(self, entries: Mapping[EntryKey, Placed]) -> Iterator[Finding]:
+    def _missing(self, entries: Mapping[EntryKey, PlacedFile]) -> Iterator[Finding]:
         for key, placed in entries.items():
             file = placed.entry["data_file"]["file_path"]
             if file not in self.missing:
@@ -257,7 +257,7 @@ class _Check:
 
     # -- the files of one snapshot ------------------------------------------------------------------------------------
 
-    def _compared(self, listed: str, view: IcebergView, entries: Mapping[EntryKey, Placed]) -> Iterator[Finding]:
+    def _compared(self, listed: str, view: IcebergView, entries: Mapping[EntryKey, PlacedFile]) -> Iterator[Finding]:
         version, left = view.version, dict(entries)
         refs, ids = version.vector_refs(), version.schema.field_ids()
         equality = tuple(ids[name] for name in version.schema.key)
@@ -278,7 +278,7 @@ class _Check:
             yield damage(placed.path, f"{_CONTENTS[key.content]} is published that the snapshot has not", "no entry", key.uri)
 
     def _entry(
-        self, listed: str, placed: Placed | None, key: EntryKey, expected: Facts, one: TableFile, version: Version
+        self, listed: str, placed: PlacedFile | None, key: EntryKey, expected: Facts, one: TableFile, version: Version
     ) -> Iterator[Finding]:
         if placed is None:
             yield damage(listed, f"{_CONTENTS[key.content]} of the snapshot is not published", key.uri, "no entry")
@@ -295,7 +295,7 @@ class _Check:
         if wrong := [*_wrong_bounds(file, one.file, schemas)]:
             yield damage(placed.path, f"statistics of {file['file_path']} are wrong", *wrong[0])
 
-    def _vector(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: IcebergView) -> Iterator[Finding]:
+    def _vector(self, listed: str, placed: PlacedFile | None, uri: str, one: TableFile, view: IcebergView) -> Iterator[Finding]:
         if placed is None and (one.vector is None and not one.hides_deletes):
             return
         entry = None if placed is None else placed.entry["data_file"]
@@ -308,7 +308,9 @@ class _Check:
             self.vectors[memo] = [*guarded(where, check)]
         yield from self.vectors[memo]
 
-    def _positions(self, listed: str, placed: Placed | None, uri: str, one: TableFile, view: IcebergView) -> Iterator[Finding]:
+    def _positions(
+        self, listed: str, placed: PlacedFile | None, uri: str, one: TableFile, view: IcebergView
+    ) -> Iterator[Finding]:
         refs = {} if one.vector is None else {one.file.name: one.vector}
         expected = view.vectors([(one.bucket, one.file)], refs).get(one.file.name)
         if placed is None:

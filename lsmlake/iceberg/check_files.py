@@ -27,7 +27,7 @@ _STATUSES = {"added_files_count": ADDED, "existing_files_count": EXISTING, "dele
 _HEADER = "content", "partition-spec-id", "format-version"
 
 
-class Placed(NamedTuple):
+class PlacedFile(NamedTuple):
     """An entry, the id of its partition spec, and the path of its manifest."""
 
     entry: Entry
@@ -41,7 +41,7 @@ class PublishedFiles:
     def __init__(self, meta: Metadata, progress: Callable[[str], None]) -> None:
         self.meta, self.progress = meta, progress
         self.lists: dict[str, list[Mapping]] = {}
-        self.manifests: dict[str, tuple[list[Placed], list[Finding]]] = {}
+        self.manifests: dict[str, tuple[list[PlacedFile], list[Finding]]] = {}
 
     def listed(self, uri: str) -> list[Mapping]:
         """The records of a manifest list. Raises Corrupt."""
@@ -54,17 +54,17 @@ class PublishedFiles:
                 self.lists[uri] = records
         return self.lists[uri]
 
-    def manifest(self, record: Mapping) -> tuple[list[Placed], list[Finding]]:
+    def manifest(self, record: Mapping) -> tuple[list[PlacedFile], list[Finding]]:
         """The live entries of a manifest, and what is wrong with it."""
         uri = record["manifest_path"]
         if uri not in self.manifests:
             path = path_of(self.meta, uri)
             self.progress(path)
-            placed: list[Placed] = []
+            placed: list[PlacedFile] = []
             self.manifests[uri] = placed, [*guarded(path, partial(self._read, record, path, placed))]
         return self.manifests[uri]
 
-    def _read(self, record: Mapping, path: str, placed: list[Placed]) -> Iterator[Finding]:
+    def _read(self, record: Mapping, path: str, placed: list[PlacedFile]) -> Iterator[Finding]:
         data = content_of(self.meta, path)
         if len(data) != record["manifest_length"]:
             yield damage(path, "a manifest has another length", record["manifest_length"], len(data))
@@ -74,7 +74,7 @@ class PublishedFiles:
         expected = ("deletes" if record["content"] else "data", str(spec), avro.VERSION)
         if (found := tuple(header[name] for name in _HEADER)) != expected:
             yield damage(path, "the header of a manifest is wrong", expected, found)
-        placed += [Placed(entry, spec, path) for entry in every if entry["status"] != DELETED]
+        placed += [PlacedFile(entry, spec, path) for entry in every if entry["status"] != DELETED]
         counted = {name: sum(one["status"] == status for one in every) for name, status in _STATUSES.items()}
         if counted != (listed := {name: record[name] for name in _STATUSES}):
             yield damage(path, "the manifest list has other numbers of files", listed, counted)

@@ -15,7 +15,7 @@ from typing import Any
 from lsmlake.format.paths import MAIN
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg.schemas import schema_json, sort_fields, spec_json
-from lsmlake.schema.by_name import Named, names_of
+from lsmlake.schema.by_name import NamedFields, names_of
 from lsmlake.schema.partitioning import FIRST_ID
 from lsmlake.schema.schema import Schema
 
@@ -121,7 +121,7 @@ def with_names(metadata: Metadata, schemas: Iterable[Schema]) -> Metadata:
     return {**metadata, "properties": {**metadata["properties"], "schema.name-mapping.default": mapping}}
 
 
-def _collect(names: dict[int, dict], fields: Iterable[Named]) -> None:
+def _collect(names: dict[int, dict], fields: Iterable[NamedFields]) -> None:
     for field in fields:
         known = names.setdefault(field.id, {"names": {}, "inner": {}})
         taken = {name for id, one in names.items() if id != field.id for name in one["names"]}

@@ -24,7 +24,7 @@ from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import Named
+from lsmlake.schema.by_name import NamedFields
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.schema.years import check_years
@@ -200,7 +200,7 @@ class _DeltaColumns:
         self.where = where
         self.next_id = count(1)
 
-    def of(self, schema: Mapping) -> tuple[pa.Schema, tuple[Named, ...]]:
+    def of(self, schema: Mapping) -> tuple[pa.Schema, tuple[NamedFields, ...]]:
         self.next_id = count(1 + max(self._given(schema), default=0))
         fields, names = self._fields(schema, "")
         return pa.schema(fields), names
@@ -217,11 +217,11 @@ class _DeltaColumns:
             for inner in content:
                 yield from self._given(inner)
 
-    def _fields(self, struct: Mapping, path: str) -> tuple[list[pa.Field], tuple[Named, ...]]:
+    def _fields(self, struct: Mapping, path: str) -> tuple[list[pa.Field], tuple[NamedFields, ...]]:
         made = [self._field(field, f"{path}{field['name']}") for field in struct["fields"] if path or field["type"] != _VOID]
         return [field for field, _ in made], tuple(named for _, named in made)
 
-    def _field(self, content: Mapping, path: str) -> tuple[pa.Field, Named]:
+    def _field(self, content: Mapping, path: str) -> tuple[pa.Field, NamedFields]:
         about = content["metadata"]
         id = about.get(_ID) or next(self.next_id)
         type_, inner = self._type(content["type"], path)
@@ -229,9 +229,9 @@ class _DeltaColumns:
         if about.get("comment"):
             metadata[types.COMMENT] = about["comment"].encode()
         field = pa.field(content["name"], type_, content["nullable"], metadata)
-        return field, Named(id, (about.get(_PHYSICAL, content["name"]),), inner)
+        return field, NamedFields(id, (about.get(_PHYSICAL, content["name"]),), inner)
 
-    def _type(self, content: object, path: str) -> tuple[pa.DataType, tuple[Named, ...]]:
+    def _type(self, content: object, path: str) -> tuple[pa.DataType, tuple[NamedFields, ...]]:
         if isinstance(content, str):
             if (found := named(content, BY_DELTA)) is not None:
                 return found.arrow, ()
@@ -247,10 +247,10 @@ class _DeltaColumns:
             return pa.map_(key, value), (of_keys, of_values)
         raise unknown_type(content, f"{self.where}, column {path!r}", f"{', '.join(BY_DELTA)}, decimal, struct, array or map")
 
-    def _inner(self, name: str, content: object, nullable: bool, path: str) -> tuple[pa.Field, Named]:
+    def _inner(self, name: str, content: object, nullable: bool, path: str) -> tuple[pa.Field, NamedFields]:
         id = next(self.next_id)
         type_, inner = self._type(content, f"{path}.{name}")
-        return pa.field(name, type_, nullable, {types.FIELD_ID: str(id).encode()}), Named(id, (name,), inner)
+        return pa.field(name, type_, nullable, {types.FIELD_ID: str(id).encode()}), NamedFields(id, (name,), inner)
 
 
 def _files(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.schema.by_name import Named
+from lsmlake.schema.by_name import NamedFields
 from lsmlake.schema.checks import check_are_columns
 from lsmlake.schema.partitioning import Partitioning, Term
 from lsmlake.types.types import field_id
@@ -109,7 +109,7 @@ class ForeignTable:
     equality_deletes: Sequence[EqualityDeletes] = ()
     dropped: Sequence[pa.Field] = ()
     comment: str | None = None
-    names: Sequence[Named] = ()
+    names: Sequence[NamedFields] = ()
     by_name: bool = False
     by_folder: bool = False
     next_row_id: int = 0

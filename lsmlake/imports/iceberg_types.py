@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import Named
+from lsmlake.schema.by_name import NamedFields
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.schema import UNPARTITIONED
@@ -122,6 +122,6 @@ def _partition_field(content: Mapping, columns: pa.Schema, where: str) -> Partit
     return PartitionField(content["field-id"], source, content["name"], transform)
 
 
-def names_of(content: Iterable[Mapping]) -> tuple[Named, ...]:
+def names_of(content: Iterable[Mapping]) -> tuple[NamedFields, ...]:
     """A name mapping."""
-    return tuple(Named(one.get("field-id"), tuple(one["names"]), names_of(one.get("fields") or ())) for one in content)
+    return tuple(NamedFields(one.get("field-id"), tuple(one["names"]), names_of(one.get("fields") or ())) for one in content)

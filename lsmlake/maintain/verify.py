@@ -29,7 +29,7 @@ from lsmlake.format.file_index import NOTHING
 from lsmlake.format.files import DELETES, Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.manifest_list import ManifestMeta
 from lsmlake.format.paths import bucket_directory
-from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.iceberg.check import iceberg_findings
 from lsmlake.kernels.bucket_hash import bucket_of
@@ -170,7 +170,7 @@ class _Checker:
         if index is not None:
             yield from self._guard(paths.manifest(index.name), partial(self._index, index))
 
-    def _listed(self, snapshot: Snapshot, named: Named) -> Iterator[Finding]:
+    def _listed(self, snapshot: Snapshot, named: NamedFile) -> Iterator[Finding]:
         schema = self.meta.schemas.of(snapshot)
         for one in self.meta.manifests.listed(named):
             yield from self._guard(self.meta.paths.manifest(one.name), partial(self._added, schema, one))
@@ -185,9 +185,9 @@ class _Checker:
                 else:
                     yield from self._once(file.name, partial(self._file, schema, state, file, repeats=True))
 
-    def _index(self, named: Named) -> Iterator[Finding]:
+    def _index(self, named: NamedFile) -> Iterator[Finding]:
         for part in self.meta.manifests.index(named).parts:
-            yield from self._guard(self.meta.paths.manifest(part.name), partial(self._index, Named(part.name, part.bytes)))
+            yield from self._guard(self.meta.paths.manifest(part.name), partial(self._index, NamedFile(part.name, part.bytes)))
 
     def _snapshot(self, where: str, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
         live = sum(f.rows for s in states.values() for f in s.files) - sum(

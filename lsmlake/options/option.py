@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from lsmlake.options.types import Type
+from lsmlake.options.types import OptionType
 
 Values = Mapping[str, Any]
 """Option name -> its value in effect, of all options of a table."""
@@ -67,7 +67,7 @@ class Option:
     """
 
     name: str
-    type: Type[Any]
+    type: OptionType[Any]
     default: Any
     meaning: str
     own: bool = False
@@ -80,7 +80,7 @@ class Option:
 
 def option(
     name: str,
-    type: Type[Any],
+    type: OptionType[Any],
     default: Any,
     meaning: str,
     *,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsmlake.options.option import When, option
-from lsmlake.options.types import Type, duration, integer, one_of, only_true, text
+from lsmlake.options.types import OptionType, duration, integer, one_of, only_true, text
 
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 _DIRECTIVES = {
@@ -65,8 +65,8 @@ def _formatter(value: object) -> str:
     return found
 
 
-pattern = Type("pattern", "text with names of partition columns, such as '$day $hour:00:00'", _pattern)
-formatter = Type("pattern", "a pattern of yyyy, yy, MM, dd, HH, mm, ss and SSS, such as 'yyyyMMdd'", _formatter)
+pattern = OptionType("pattern", "text with names of partition columns, such as '$day $hour:00:00'", _pattern)
+formatter = OptionType("pattern", "a pattern of yyyy, yy, MM, dd, HH, mm, ss and SSS, such as 'yyyyMMdd'", _formatter)
 
 
 @dataclass(frozen=True)

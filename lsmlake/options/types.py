@@ -16,7 +16,7 @@ CURE = "correct the value or leave the option out"
 
 
 @dataclass(frozen=True)
-class Type(Generic[T]):
+class OptionType(Generic[T]):
     """`takes` describes the accepted values; `read` raises ValueError for others. `units` of a quantity: name -> factor."""
 
     name: str
@@ -57,27 +57,27 @@ def _fraction(value: object) -> float:
     return number
 
 
-fraction = Type("fraction", "a number greater than 0, at most 1", _fraction)
+fraction = OptionType("fraction", "a number greater than 0, at most 1", _fraction)
 
 
-def integer(low: int, high: int = _MOST) -> Type[int]:
+def integer(low: int, high: int = _MOST) -> OptionType[int]:
     def read(value: object) -> int:
         number = int(str(value))
         if not low <= number <= high:
             raise ValueError
         return number
 
-    return Type("integer", f"an integer from {low} to {high}" if high < _MOST else f"an integer of at least {low}", read)
+    return OptionType("integer", f"an integer from {low} to {high}" if high < _MOST else f"an integer of at least {low}", read)
 
 
-def one_of(*names: str) -> Type[str]:
+def one_of(*names: str) -> OptionType[str]:
     def read(value: object) -> str:
         name = str(value).strip().lower()
         if name not in names:
             raise ValueError
         return name
 
-    return Type("enum", " or ".join(map(repr, names)), read)
+    return OptionType("enum", " or ".join(map(repr, names)), read)
 
 
 def _boolean(value: object) -> bool:
@@ -126,7 +126,7 @@ def _names(value: object) -> tuple[str, ...]:
     return found
 
 
-def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[int, str]) -> Type[int]:
+def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[int, str]) -> OptionType[int]:
     """`units`: largest first; `aliases`: (factor, other names). 0 needs no unit."""
     factors = {**units, **{alias: factor for factor, names in aliases for alias in names.split(",")}}
 
@@ -138,13 +138,13 @@ def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[i
             raise ValueError
         return int(match[1]) * factors[match[2].lower()]
 
-    return Type(name, takes, read, units)
+    return OptionType(name, takes, read, units)
 
 
 _ISO = re.compile(r"P(?!$)(?:(\d+)D)?(?:T(?!$)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?", re.ASCII | re.IGNORECASE)
 
 
-def _or_iso(of: Type[int]) -> Type[int]:
+def _or_iso(of: OptionType[int]) -> OptionType[int]:
     """Also takes durations as ISO 8601 writes them, such as PT1H."""
 
     def read(value: object) -> int:
@@ -166,15 +166,15 @@ def _positive(value: object) -> int:
 
 
 _HOUR = integer(-1, 23)
-boolean = Type("boolean", "true or false", _boolean)
-only_true = Type("boolean", "true", _true)
-hour = Type("integer", "an hour from 0 to 23, or -1 to disable", _hour)
-text = Type("text", "a name", _text)
-qualified_name = Type("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)
-any_text = Type("text", "any text", str)
-directory_name = Type("text", r"a name without /, \ or control characters", _directory_name)
-names = Type("columns", "column names separated by commas", _names)
-column = Type("column", "a column name", _text)
+boolean = OptionType("boolean", "true or false", _boolean)
+only_true = OptionType("boolean", "true", _true)
+hour = OptionType("integer", "an hour from 0 to 23, or -1 to disable", _hour)
+text = OptionType("text", "a name", _text)
+qualified_name = OptionType("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)
+any_text = OptionType("text", "any text", str)
+directory_name = OptionType("text", r"a name without /, \ or control characters", _directory_name)
+names = OptionType("columns", "column names separated by commas", _names)
+column = OptionType("column", "a column name", _text)
 size = _quantity(
     "size",
     "a size such as '128 mb'; without a unit: bytes",

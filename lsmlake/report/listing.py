@@ -24,7 +24,7 @@ from lsmlake.report.units import human_bytes, human_count
 QUIET = Style(dim=True)
 
 
-class Kind(Enum):
+class CellKind(Enum):
     """The kind of values in a column, which determines their format."""
 
     TEXT = "text"  # a name; shortened after words and paths
@@ -39,24 +39,24 @@ class Kind(Enum):
     VALUE_NUMBER = "number value"  # a number in a user's column, never rounded
 
 
-_RIGHT = (Kind.NUMBER, Kind.COUNT, Kind.BYTES, Kind.VALUE_NUMBER)
-_SHRINKING = ((Kind.PROSE, 24), (Kind.PATH, 13), (Kind.WORD, 13), (Kind.TEXT, 12), (Kind.VALUE, 8))
+_RIGHT = (CellKind.NUMBER, CellKind.COUNT, CellKind.BYTES, CellKind.VALUE_NUMBER)
+_SHRINKING = ((CellKind.PROSE, 24), (CellKind.PATH, 13), (CellKind.WORD, 13), (CellKind.TEXT, 12), (CellKind.VALUE, 8))
 """The kinds of columns that shrink in a narrow window, in this order, and their minimum widths."""
 _VALUE_MOST = 32
 GAP = 2
-_SHORT: dict[Kind, Callable[..., str]] = {
-    Kind.PATH: lambda path: printable(path.rpartition("/")[2].removesuffix(".parquet")),
-    Kind.COUNT: human_count,
-    Kind.BYTES: human_bytes,
-    Kind.TIME: utc_time,
+_SHORT: dict[CellKind, Callable[..., str]] = {
+    CellKind.PATH: lambda path: printable(path.rpartition("/")[2].removesuffix(".parquet")),
+    CellKind.COUNT: human_count,
+    CellKind.BYTES: human_bytes,
+    CellKind.TIME: utc_time,
 }
 
 
-class Column(NamedTuple):
+class ListingColumn(NamedTuple):
     """`values`: str, int, datetime with a zone, or None. Omitted in a window narrower than `from_width`."""
 
     title: str
-    kind: Kind
+    kind: CellKind
     values: Sequence[str | int | datetime.datetime | None]
     from_width: int = 0
     none: str = "-"
@@ -65,7 +65,7 @@ class Column(NamedTuple):
 class Listing(NamedTuple):
     """Columns of equal length. `caption` follows the table on a terminal; without rows it is shown alone."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ListingColumn, ...]
     caption: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -99,23 +99,23 @@ def _padded(text: str, width: int, right: bool) -> str:
     return blanks + text if right else text + blanks
 
 
-def drawn_width(column: Column) -> int:
+def drawn_width(column: ListingColumn) -> int:
     """Returns the width of the column on a terminal without shortening, in cells."""
     return max(cell_len(_title(column)), *(cell_len(_short(column, value).plain) for value in column.values), 1)
 
 
-def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
+def _fitting(columns: Sequence[ListingColumn], width: int) -> list[tuple[ListingColumn, int]]:
     """Returns the columns that fit in `width` after texts were shortened, with their widths; always includes the first column.
     Identifiers are omitted first, then columns for wide windows, then the last column."""
     shown, needs = list(columns), [drawn_width(column) for column in columns]
     while len(shown) > 1 and _excess(_widths(shown, needs, width), width) > 0:
         places = range(1, len(shown))
-        place = max(places, key=lambda place: (shown[place].kind is Kind.WORD, shown[place].from_width, place))
+        place = max(places, key=lambda place: (shown[place].kind is CellKind.WORD, shown[place].from_width, place))
         del shown[place], needs[place]
     return [(column, min(room, width)) for column, room in zip(shown, _widths(shown, needs, width), strict=True)]
 
 
-def _table(columns: Sequence[tuple[Column, int]]) -> Table:
+def _table(columns: Sequence[tuple[ListingColumn, int]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column, room in columns:
         table.add_column(
@@ -123,7 +123,7 @@ def _table(columns: Sequence[tuple[Column, int]]) -> Table:
             justify="right" if column.kind in _RIGHT else "left",
             width=room,
             overflow="fold",
-            no_wrap=column.kind is not Kind.PROSE,
+            no_wrap=column.kind is not CellKind.PROSE,
         )
     cells = [[_fitted(column, value, room) for value in column.values] for column, room in columns]
     for row in zip(*cells, strict=True):
@@ -131,12 +131,12 @@ def _table(columns: Sequence[tuple[Column, int]]) -> Table:
     return table
 
 
-def _fitted(column: Column, value: object, room: int) -> Text:
+def _fitted(column: ListingColumn, value: object, room: int) -> Text:
     text = _short(column, value)
-    return text if column.kind is Kind.PROSE else Text(middle_elided(text.plain, room), text.style)
+    return text if column.kind is CellKind.PROSE else Text(middle_elided(text.plain, room), text.style)
 
 
-def _widths(columns: Sequence[Column], needs: Sequence[int], width: int) -> list[int]:
+def _widths(columns: Sequence[ListingColumn], needs: Sequence[int], width: int) -> list[int]:
     """Returns the widths of the columns: their `needs`, reduced in the order of `_SHRINKING` if they exceed `width`. Numbers are
     never shortened."""
     widths = list(needs)
@@ -149,23 +149,23 @@ def _widths(columns: Sequence[Column], needs: Sequence[int], width: int) -> list
     return widths
 
 
-def _title(column: Column) -> str:
+def _title(column: ListingColumn) -> str:
     """Returns the title on a terminal; it names the zone of times."""
-    return f"{column.title} (UTC)" if column.kind is Kind.TIME else column.title
+    return f"{column.title} (UTC)" if column.kind is CellKind.TIME else column.title
 
 
 def _excess(widths: Sequence[int], width: int) -> int:
     return sum(widths) + GAP * (len(widths) - 1) - width
 
 
-def _short(column: Column, value: object) -> Text:
+def _short(column: ListingColumn, value: object) -> Text:
     if value is None:
         return Text(column.none, QUIET)
     text = _SHORT.get(column.kind, lambda other: printable(str(other)))(value)
-    return Text(end_elided(text, _VALUE_MOST) if column.kind is Kind.VALUE else text)
+    return Text(end_elided(text, _VALUE_MOST) if column.kind is CellKind.VALUE else text)
 
 
-def _exact(column: Column, value: object) -> str:
+def _exact(column: ListingColumn, value: object) -> str:
     if value is None:
         return column.none
     return utc_stamp(value) if isinstance(value, datetime.datetime) else printable(str(value))

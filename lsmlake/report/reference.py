@@ -13,7 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from lsmlake.report.listing import GAP, QUIET, Column, Kind, Listing
+from lsmlake.report.listing import GAP, QUIET, CellKind, Listing, ListingColumn
 from lsmlake.report.text import counted
 
 _INDENT = 4
@@ -55,7 +55,9 @@ class Reference(NamedTuple):
             yield Text(note, QUIET)
 
     def lines(self) -> Iterator[str]:
-        return Listing(tuple(Column(title, Kind.TEXT, self.options[name].to_pylist()) for title, name in _LINES)).lines()
+        return Listing(
+            tuple(ListingColumn(title, CellKind.TEXT, self.options[name].to_pylist()) for title, name in _LINES)
+        ).lines()
 
 
 def _head(option: dict[str, str]) -> Table:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from lsmlake.report.listing import GAP, QUIET, Column, Kind, Listing, drawn_width
+from lsmlake.report.listing import GAP, QUIET, CellKind, Listing, ListingColumn, drawn_width
 from lsmlake.report.text import counted
 from lsmlake.schema.values import is_number, texts
 
@@ -27,10 +27,12 @@ class Rows:
         self.table, self.noun, self.first, self.cure = table, noun, first, cure
 
     @cached_property
-    def _columns(self) -> tuple[Column, ...]:
+    def _columns(self) -> tuple[ListingColumn, ...]:
         fields = zip(self.table.schema, self.table.columns, strict=True)
         return tuple(
-            Column(field.name, Kind.VALUE_NUMBER if is_number(field.type) else Kind.VALUE, texts(column), none="NULL")
+            ListingColumn(
+                field.name, CellKind.VALUE_NUMBER if is_number(field.type) else CellKind.VALUE, texts(column), none="NULL"
+            )
             for field, column in fields
         )
 
@@ -45,7 +47,7 @@ class Rows:
         else:
             yield Text(f"no {self.noun}s", QUIET)
 
-    def _fitting(self, width: int) -> tuple[Column, ...]:
+    def _fitting(self, width: int) -> tuple[ListingColumn, ...]:
         """Returns the first columns that fit in `width`, at least one."""
         used = -GAP
         for number, column in enumerate(self._columns):

@@ -16,7 +16,7 @@ from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.maintain.listings import key_text, partition_text
-from lsmlake.report.listing import Column, Kind, Listing
+from lsmlake.report.listing import CellKind, Listing, ListingColumn
 from lsmlake.report.text import printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
 from lsmlake.report.units import human_bytes, human_count, human_share
@@ -182,7 +182,9 @@ def _moment(snapshot: Snapshot) -> datetime.datetime:
 def _runs_listing(runs: list[TreeRow]) -> Listing:
     text = ("min_key", "max_key")
     values = {name: [getattr(run, name) for run in runs] for name in TreeRow._fields}
-    return Listing(tuple(Column(name, Kind.TEXT if name in text else Kind.NUMBER, values[name]) for name in values))
+    return Listing(
+        tuple(ListingColumn(name, CellKind.TEXT if name in text else CellKind.NUMBER, values[name]) for name in values)
+    )
 
 
 def tree_rows(state: BucketState) -> list[TreeRow]:

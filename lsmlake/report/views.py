@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.report.listing import Column, Kind, Listing
+from lsmlake.report.listing import CellKind, Listing, ListingColumn
 from lsmlake.report.text import counted
 from lsmlake.report.units import human_bytes, human_count, human_share
 
@@ -19,7 +19,7 @@ class _Shown(NamedTuple):
     """A column: its title, and the column of the listing that it shows, or a function that returns its values."""
 
     title: str
-    kind: Kind
+    kind: CellKind
     values: str | Callable[[pa.Table], Sequence[object]]
     from_width: int = 0
 
@@ -58,28 +58,28 @@ _PAGES: Mapping[str, _Page] = {
         "snapshot",
         "no snapshot: nothing was written yet",
         (
-            _Shown("snapshot", Kind.NUMBER, "snapshot_id"),
-            _Shown("time", Kind.TIME, "commit_time"),
-            _Shown("kind", Kind.TEXT, "commit_kind", _USUAL),
-            _Shown("rows", Kind.COUNT, "total_record_count"),
-            _Shown("new rows", Kind.COUNT, "delta_record_count"),
-            _Shown("writer id", Kind.WORD, "writer_id"),
-            _Shown("commit id", Kind.NUMBER, "commit_id", _USUAL),
+            _Shown("snapshot", CellKind.NUMBER, "snapshot_id"),
+            _Shown("time", CellKind.TIME, "commit_time"),
+            _Shown("kind", CellKind.TEXT, "commit_kind", _USUAL),
+            _Shown("rows", CellKind.COUNT, "total_record_count"),
+            _Shown("new rows", CellKind.COUNT, "delta_record_count"),
+            _Shown("writer id", CellKind.WORD, "writer_id"),
+            _Shown("commit id", CellKind.NUMBER, "commit_id", _USUAL),
         ),
     ),
     "files": _Page(
         "file",
         "no files",
         (
-            _Shown("partition", Kind.TEXT, "partition"),
-            _Shown("bucket", Kind.NUMBER, "bucket"),
-            _Shown("level", Kind.NUMBER, "level"),
-            _Shown("rows", Kind.COUNT, "record_count"),
-            _Shown("dead", Kind.COUNT, "deleted_record_count", _USUAL),
-            _Shown("size", Kind.BYTES, "file_size_in_bytes"),
-            _Shown("keys", Kind.WORD, _keys, _ROOMY),
-            _Shown("created", Kind.TIME, "creation_time", _ROOMY),
-            _Shown("file", Kind.PATH, "file_path"),
+            _Shown("partition", CellKind.TEXT, "partition"),
+            _Shown("bucket", CellKind.NUMBER, "bucket"),
+            _Shown("level", CellKind.NUMBER, "level"),
+            _Shown("rows", CellKind.COUNT, "record_count"),
+            _Shown("dead", CellKind.COUNT, "deleted_record_count", _USUAL),
+            _Shown("size", CellKind.BYTES, "file_size_in_bytes"),
+            _Shown("keys", CellKind.WORD, _keys, _ROOMY),
+            _Shown("created", CellKind.TIME, "creation_time", _ROOMY),
+            _Shown("file", CellKind.PATH, "file_path"),
         ),
         _of_files,
     ),
@@ -87,12 +87,12 @@ _PAGES: Mapping[str, _Page] = {
         "partition",
         "no partition: nothing was written yet",
         (
-            _Shown("partition", Kind.TEXT, "partition"),
-            _Shown("live rows", Kind.COUNT, "record_count"),
-            _Shown("dead", Kind.COUNT, "deleted_record_count"),
-            _Shown("files", Kind.COUNT, "file_count"),
-            _Shown("size", Kind.BYTES, "file_size_in_bytes"),
-            _Shown("newest file", Kind.TIME, "last_update_time"),
+            _Shown("partition", CellKind.TEXT, "partition"),
+            _Shown("live rows", CellKind.COUNT, "record_count"),
+            _Shown("dead", CellKind.COUNT, "deleted_record_count"),
+            _Shown("files", CellKind.COUNT, "file_count"),
+            _Shown("size", CellKind.BYTES, "file_size_in_bytes"),
+            _Shown("newest file", CellKind.TIME, "last_update_time"),
         ),
         _of_partitions,
     ),
@@ -100,10 +100,10 @@ _PAGES: Mapping[str, _Page] = {
         "branch",
         "no branches",
         (
-            _Shown("branch", Kind.TEXT, "branch_name"),
-            _Shown("begins at", Kind.NUMBER, "created_from_snapshot"),
-            _Shown("tag", Kind.TEXT, "created_from_tag"),
-            _Shown("created", Kind.TIME, "create_time"),
+            _Shown("branch", CellKind.TEXT, "branch_name"),
+            _Shown("begins at", CellKind.NUMBER, "created_from_snapshot"),
+            _Shown("tag", CellKind.TEXT, "created_from_tag"),
+            _Shown("created", CellKind.TIME, "create_time"),
         ),
         plural="branches",
     ),
@@ -111,31 +111,31 @@ _PAGES: Mapping[str, _Page] = {
         "tag",
         "no tags",
         (
-            _Shown("tag", Kind.TEXT, "tag_name"),
-            _Shown("snapshot", Kind.NUMBER, "snapshot_id"),
-            _Shown("commit time", Kind.TIME, "commit_time", _USUAL),
-            _Shown("rows", Kind.COUNT, "record_count"),
-            _Shown("created", Kind.TIME, "create_time"),
-            _Shown("kept for", Kind.TEXT, "time_retained"),
+            _Shown("tag", CellKind.TEXT, "tag_name"),
+            _Shown("snapshot", CellKind.NUMBER, "snapshot_id"),
+            _Shown("commit time", CellKind.TIME, "commit_time", _USUAL),
+            _Shown("rows", CellKind.COUNT, "record_count"),
+            _Shown("created", CellKind.TIME, "create_time"),
+            _Shown("kept for", CellKind.TEXT, "time_retained"),
         ),
     ),
     "consumers": _Page(
         "consumer",
         "no consumers",
         (
-            _Shown("consumer", Kind.TEXT, "consumer_id"),
-            _Shown("next snapshot", Kind.NUMBER, "next_snapshot_id"),
-            _Shown("last progress", Kind.TIME, "last_progress"),
+            _Shown("consumer", CellKind.TEXT, "consumer_id"),
+            _Shown("next snapshot", CellKind.NUMBER, "next_snapshot_id"),
+            _Shown("last progress", CellKind.TIME, "last_progress"),
         ),
     ),
     "options": _Page(
         "option",
         "0 options",
         (
-            _Shown("option", Kind.TEXT, "name"),
-            _Shown("value", Kind.TEXT, "value"),
-            _Shown("default", Kind.TEXT, "default"),
-            _Shown("meaning", Kind.PROSE, "description", _ROOMY),
+            _Shown("option", CellKind.TEXT, "name"),
+            _Shown("value", CellKind.TEXT, "value"),
+            _Shown("default", CellKind.TEXT, "default"),
+            _Shown("meaning", CellKind.PROSE, "description", _ROOMY),
         ),
     ),
 }
@@ -147,12 +147,12 @@ def view_of(name: str, table: pa.Table, more: str = "") -> Listing:
     """The listing `name` as people see it. `more`: ends the caption."""
     page, values = _PAGES[name], _values(table)
     columns = [
-        Column(title, kind, values(source) if isinstance(source, str) else source(table), width)
+        ListingColumn(title, kind, values(source) if isinstance(source, str) else source(table), width)
         for title, kind, source, width in page.columns
         if source not in _ONLY_IF_ANY.get(name, ()) or table[source].null_count < table.num_rows
     ]
     if "error" in table.column_names and table["error"].null_count < table.num_rows:  # of files that cannot be read
-        columns.append(Column("error", Kind.PROSE, values("error")))
+        columns.append(ListingColumn("error", CellKind.PROSE, values("error")))
     caption = counted(table.num_rows, page.noun, page.plural) + page.more(table) if table.num_rows else page.none
     return Listing(tuple(columns), caption + more)
 
@@ -160,11 +160,13 @@ def view_of(name: str, table: pa.Table, more: str = "") -> Listing:
 def tables_view(tables: Sequence[Mapping[str, object]], where: str) -> Listing:
     """Lists records {name, rows, files, bytes, commit_time, primary_key}; a database without tables has a name only."""
     names = ("table", "name"), ("rows", "rows"), ("files", "files"), ("size", "bytes"), ("last commit", "commit_time")
-    kinds = Kind.TEXT, Kind.COUNT, Kind.COUNT, Kind.BYTES, Kind.TIME
-    columns = [Column(title, kind, [one.get(name) for one in tables]) for (title, name), kind in zip(names, kinds, strict=True)]
+    kinds = CellKind.TEXT, CellKind.COUNT, CellKind.COUNT, CellKind.BYTES, CellKind.TIME
+    columns = [
+        ListingColumn(title, kind, [one.get(name) for one in tables]) for (title, name), kind in zip(names, kinds, strict=True)
+    ]
     keys = [", ".join(one["primary_key"]) if one.get("primary_key") else None for one in tables]
     count = counted(sum(one["table"] is not None for one in tables), "table")
-    return Listing((*columns, Column("key", Kind.TEXT, keys, _ROOMY)), f"{count} in {where}")
+    return Listing((*columns, ListingColumn("key", CellKind.TEXT, keys, _ROOMY)), f"{count} in {where}")
 
 
 def statistics_view(statistics: pa.Table) -> Listing:
@@ -172,19 +174,19 @@ def statistics_view(statistics: pa.Table) -> Listing:
     (row,) = statistics.to_pylist(maps_as_pydicts="strict")
     columns = row["colstat"]
 
-    def shown(title: str, kind: Kind, name: str, from_width: int = 0) -> Column:
-        return Column(title, kind, [values[name] for values in columns.values()], from_width)
+    def shown(title: str, kind: CellKind, name: str, from_width: int = 0) -> ListingColumn:
+        return ListingColumn(title, kind, [values[name] for values in columns.values()], from_width)
 
     size = f"{human_count(row['mergedRecordCount'])} rows in {human_bytes(row['mergedRecordSize'])}"
     return Listing(
         (
-            Column("column", Kind.TEXT, list(columns)),
-            shown("distinct", Kind.COUNT, "distinctCount"),
-            shown("nulls", Kind.COUNT, "nullCount"),
-            shown("min", Kind.VALUE, "min"),
-            shown("max", Kind.VALUE, "max"),
-            shown("mean length", Kind.COUNT, "avgLen", _USUAL),
-            shown("max length", Kind.COUNT, "maxLen", _USUAL),
+            ListingColumn("column", CellKind.TEXT, list(columns)),
+            shown("distinct", CellKind.COUNT, "distinctCount"),
+            shown("nulls", CellKind.COUNT, "nullCount"),
+            shown("min", CellKind.VALUE, "min"),
+            shown("max", CellKind.VALUE, "max"),
+            shown("mean length", CellKind.COUNT, "avgLen", _USUAL),
+            shown("max length", CellKind.COUNT, "maxLen", _USUAL),
         ),
         f"{size} at snapshot {row['snapshot_id']}",
     )

@@ -14,21 +14,21 @@ import pyarrow as pa
 from lsmlake.types.types import FIELD_ID, field_id, has_field_id
 
 
-class Named(NamedTuple):
+class NamedFields(NamedTuple):
     """What a field is called in files. `id`: None for a field that is no column. `inner`: the fields inside it; those of lists
     are called `element`, those of maps `key` and `value`."""
 
     id: int | None
     names: tuple[str, ...]
-    inner: tuple[Named, ...] = ()
+    inner: tuple[NamedFields, ...] = ()
 
 
-_UNKNOWN = Named(None, ())
+_UNKNOWN = NamedFields(None, ())
 
 
-def names_of(fields: Iterable[pa.Field]) -> tuple[Named, ...]:
+def names_of(fields: Iterable[pa.Field]) -> tuple[NamedFields, ...]:
     """The names of the fields of a schema, which have ids."""
-    return tuple(Named(field_id(field), (field.name,), names_of(_inner(field.type))) for field in fields)
+    return tuple(NamedFields(field_id(field), (field.name,), names_of(_inner(field.type))) for field in fields)
 
 
 def lacks_ids(stored: pa.Schema) -> bool:
@@ -36,7 +36,7 @@ def lacks_ids(stored: pa.Schema) -> bool:
     return not any(map(has_field_id, stored))
 
 
-def with_ids(stored: pa.Schema, names: Sequence[Named]) -> pa.Schema:
+def with_ids(stored: pa.Schema, names: Sequence[NamedFields]) -> pa.Schema:
     """The columns of a file, with the ids of their names; those without such a name have none."""
     return pa.schema([_identified(field, field.name, names) for field in stored])
 
@@ -54,13 +54,13 @@ def _own_id(field: pa.Field, ids: Collection[int]) -> int | None:
     return field_id(field) if has_field_id(field) and field_id(field) in ids else None
 
 
-def _identified(field: pa.Field, name: str, names: Sequence[Named]) -> pa.Field:
+def _identified(field: pa.Field, name: str, names: Sequence[NamedFields]) -> pa.Field:
     found = next((one for one in names if name in one.names), _UNKNOWN)
     metadata = {} if found.id is None else {FIELD_ID: str(found.id).encode()}
     return pa.field(field.name, _type(field.type, found.inner), field.nullable, metadata)
 
 
-def _type(type_: pa.DataType, names: Sequence[Named]) -> pa.DataType:
+def _type(type_: pa.DataType, names: Sequence[NamedFields]) -> pa.DataType:
     t = pa.types
     if t.is_struct(type_):
         return pa.struct([_identified(field, field.name, names) for field in type_])

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.schema.transform import BUCKET, IDENTITY, TRUNCATE, Transform
-from lsmlake.types.json_shape import RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types.json_shape import RESTORE, TEXT, JsonKind, check, integer, listing, shown
 from lsmlake.types.type_text import PLAIN_NAME, backticked
 
 FIRST_ID = 1000
@@ -28,7 +28,7 @@ _TIMES = {"year": "year", "month": "month", "day": "day", "date": "day", "hour":
 _TIMES |= {f"{name}s": name for name in ("year", "month", "day", "hour")}
 _TERMS = "a column, years(c), months(c), days(c), hours(c), bucket(N, c) or truncate(W, c)"
 
-OBJECT = Kind("an object", lambda value: isinstance(value, dict) and all(map(TEXT.fits, value)))
+OBJECT = JsonKind("an object", lambda value: isinstance(value, dict) and all(map(TEXT.fits, value)))
 _ID = integer(0, _ID_MAX)
 _FIELD = {"id": integer(FIRST_ID, _ID_MAX), "source": _ID, "name": TEXT, "transform": TEXT}
 _SPEC = {"id": _ID, "fields": listing(OBJECT)}

@@ -29,7 +29,7 @@ from lsmlake.schema.partitioning import (
 from lsmlake.schema.row_text import value_text
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.types import types
-from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, Kind, check, integer, listing, mapping, optional
+from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
 from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.table import TABLE
 
@@ -53,7 +53,7 @@ ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"21474831
 _KINDS = {
     "id": integer(0, 1 << 31),
     "table_uuid": NAME,
-    "fields": listing(Kind("a field", lambda value: isinstance(value, dict)), 1 << 16),
+    "fields": listing(JsonKind("a field", lambda value: isinstance(value, dict)), 1 << 16),
     "highest_field_id": integer(0, types.FIELD_ID_MAX),
     "primary_key": listing(TEXT),
     "partition_by": listing(TEXT),

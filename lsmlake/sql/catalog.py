@@ -16,7 +16,7 @@ from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import declared
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
-from lsmlake.dialect.view_use import ViewColumn, ViewUse
+from lsmlake.dialect.view_use import ViewUse, ViewUseColumn
 from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed
@@ -226,7 +226,7 @@ class Catalog:
         text = Text(view.text)
         within = replace(self, text=text, given={}, temporary="." not in name, database=view.database, trail=(*self.trail, name))
         columns = tuple(
-            ViewColumn(field.name, types.plain(field.type), column.source, column.place, declared(types.with_lengths(field)))
+            ViewUseColumn(field.name, types.plain(field.type), column.source, column.place, declared(types.with_lengths(field)))
             for field, column in zip(columns_of(view), view.columns, strict=True)
         )
         return ViewUse(name, text, within, columns)

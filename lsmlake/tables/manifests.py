@@ -16,7 +16,7 @@ from lsmlake.format import manifest, manifest_list, vector_index
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.manifest_codec import Content, content, decode_under, encode
 from lsmlake.format.manifest_list import ManifestMeta, in_groups
-from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.format.vector_index import IndexManifest, VectorIndex
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
@@ -36,7 +36,7 @@ class Manifests:
         found = side_by_side([partial(self.listed, one) for one in named], self.files.env.storage.at_once)
         return tuple(chain.from_iterable(found))
 
-    def listed(self, named: Named | None) -> tuple[ManifestMeta, ...]:
+    def listed(self, named: NamedFile | None) -> tuple[ManifestMeta, ...]:
         """The manifests of a manifest list."""
         if named is None:
             return ()
@@ -166,7 +166,7 @@ class Manifests:
         self.files.cache.put(self._key(name, schema), table)
         return manifest_list.describe(name, data, table, schema, sequence)
 
-    def put_list(self, metas: Sequence[ManifestMeta]) -> Named:
+    def put_list(self, metas: Sequence[ManifestMeta]) -> NamedFile:
         named = self.files.write_new("manifest-list", manifest_list.encode_list(metas))
         self.files.cache.put(self.files.paths.manifest(named.name), tuple(metas))
         return named
@@ -183,21 +183,21 @@ class Manifests:
         if index is None or index.name != named.name:
             parts = [*((part.name, part.bytes) for part in self.index(named).parts), (named.name, named.bytes)]
             known = {} if index is None else index.layers
-            missing = [Named(name, size) for name, size in parts if name not in known]
+            missing = [NamedFile(name, size) for name, size in parts if name not in known]
             read = side_by_side([partial(self.index, part) for part in missing], self.files.env.storage.at_once)
             known = {**known, **{part.name: found.changes for part, found in zip(missing, read, strict=True)}}
             layers = {name: known[name] for name, _ in parts}
             cache.index = index = Index(named.name, layers, VectorIndex(list(layers.values())))
         return index.vectors
 
-    def index(self, named: Named) -> IndexManifest:
+    def index(self, named: NamedFile) -> IndexManifest:
         """One index manifest, without those that it adds to."""
         path = self.files.paths.manifest(named.name)
         return self.files.cache.get(
             path, lambda: vector_index.decode_index(self.files.read(path, named.bytes), path), _index_bytes
         )
 
-    def put_index(self, index: IndexManifest) -> Named:
+    def put_index(self, index: IndexManifest) -> NamedFile:
         named = self.files.write_new("index-manifest", vector_index.encode_index(index))
         self.files.cache.put(self.files.paths.manifest(named.name), index, _index_bytes)
         return named

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.format.statistics import ANALYZE_AGAIN, TableStatistics
 from lsmlake.tables.metadata import Metadata
 
 
-def put_statistics(meta: Metadata, statistics: TableStatistics) -> Named:
+def put_statistics(meta: Metadata, statistics: TableStatistics) -> NamedFile:
     """Store statistics, which no snapshot names yet."""
     return meta.files.write_new("statistics", statistics.encode())
 

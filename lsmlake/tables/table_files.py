@@ -15,7 +15,7 @@ from lsmlake.errors import Corrupt, TableNotFound, Wording
 from lsmlake.format.branch import BranchInfo
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.paths import Branch, TablePaths
-from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
@@ -140,9 +140,9 @@ class TableFiles:
         undo.made(self.env.storage.delete_all, [path])
         self.write(path, data)
 
-    def write_new(self, prefix: str, data: bytes) -> Named:
+    def write_new(self, prefix: str, data: bytes) -> NamedFile:
         """`write_unnamed` of a file beside the manifests."""
-        named = Named(f"{prefix}-{self.env.ids()}", len(data))
+        named = NamedFile(f"{prefix}-{self.env.ids()}", len(data))
         self.write_unnamed(self.paths.manifest(named.name), data)
         return named
 

@@ -1,7 +1,7 @@
 """Validates metadata files: the type and range of each field is checked before a value is used.
 
-A checksum detects damage, but not a faulty writer. So each kind of file declares its fields as a mapping of names to `Kind`s, and
-`check` compares a decoded file with it.
+A checksum detects damage, but not a faulty writer. So each kind of file declares its fields as a mapping of names to `JsonKind`s,
+and `check` compares a decoded file with it.
 """
 
 from __future__ import annotations
@@ -23,49 +23,49 @@ NAME_LENGTH_MAX = 251
 _NAME = re.compile(NAME_CHARACTERS)
 
 
-class Kind(NamedTuple):
+class JsonKind(NamedTuple):
     """The valid values of a field: a description and a test."""
 
     words: str
     fits: Callable[[object], bool]
 
 
-def integer(least: int = 0, most: int = NUMBER_MAX) -> Kind:
+def integer(least: int = 0, most: int = NUMBER_MAX) -> JsonKind:
     def fits(value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    return Kind(f"an integer from {least} to {most}", fits)
+    return JsonKind(f"an integer from {least} to {most}", fits)
 
 
-def one_of(*values: str) -> Kind:
-    return Kind(" or ".join(values), lambda value: isinstance(value, str) and value in values)
+def one_of(*values: str) -> JsonKind:
+    return JsonKind(" or ".join(values), lambda value: isinstance(value, str) and value in values)
 
 
-def optional(kind: Kind) -> Kind:
-    return Kind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
+def optional(kind: JsonKind) -> JsonKind:
+    return JsonKind(f"{kind.words}, or null", lambda value: value is None or kind.fits(value))
 
 
-def listing(kind: Kind, most: int = 1 << 20) -> Kind:
+def listing(kind: JsonKind, most: int = 1 << 20) -> JsonKind:
     """A list of at most `most` items of a kind."""
 
     def fits(value: object) -> bool:
         return isinstance(value, list) and len(value) <= most and all(map(kind.fits, value))
 
-    return Kind(f"a list, each item {kind.words}", fits)
+    return JsonKind(f"a list, each item {kind.words}", fits)
 
 
-def mapping(kind: Kind) -> Kind:
+def mapping(kind: JsonKind) -> JsonKind:
     def fits(value: object) -> bool:
         return isinstance(value, dict) and all(map(TEXT.fits, value)) and all(map(kind.fits, value.values()))
 
-    return Kind(f"an object, each value {kind.words}", fits)
+    return JsonKind(f"an object, each value {kind.words}", fits)
 
 
-def pair(first: Kind, second: Kind) -> Kind:
+def pair(first: JsonKind, second: JsonKind) -> JsonKind:
     def fits(value: object) -> bool:
         return isinstance(value, list) and len(value) == 2 and first.fits(value[0]) and second.fits(value[1])
 
-    return Kind(f"a list of two: {first.words}; {second.words}", fits)
+    return JsonKind(f"a list of two: {first.words}; {second.words}", fits)
 
 
 def is_name(value: object) -> bool:
@@ -86,14 +86,14 @@ def is_text(value: object) -> bool:
         return False
 
 
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-TEXT = Kind("text", is_text)
-NAME = Kind("the name of a file", is_name)
+FLAG = JsonKind("true or false", lambda value: isinstance(value, bool))
+TEXT = JsonKind("text", is_text)
+NAME = JsonKind("the name of a file", is_name)
 NAMED = pair(NAME, integer(1, BYTES_MAX))
 
 
 def check(
-    what: str, content: object, kinds: Mapping[str, Kind], where: str, may_lack: Iterable[str] = (), cure: str = RESTORE
+    what: str, content: object, kinds: Mapping[str, JsonKind], where: str, may_lack: Iterable[str] = (), cure: str = RESTORE
 ) -> None:
     """Raises Corrupt, naming the field and `where`, unless `content` has exactly these fields and each is of its kind."""
     if not isinstance(content, dict):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidSchema
-from lsmlake.types.json_shape import FLAG, RESTORE, TEXT, Kind, check, integer, listing, shown
+from lsmlake.types.json_shape import FLAG, RESTORE, TEXT, JsonKind, check, integer, listing, shown
 from lsmlake.types.sized_text import TEXT_TYPE, SizedText, sized_text, with_sized_text
 from lsmlake.types.table import BY_NAME, column_type, holding, is_time, named
 
@@ -253,12 +253,12 @@ def _is_described(value: object) -> bool:
     return is_name_of_type(value) or isinstance(value, dict) or (isinstance(value, str) and SizedText.parse(value) is not None)
 
 
-_TYPE = Kind("the name of a type, or an object", _is_described)
-_VALUE = Kind("a value", lambda value: value is None or isinstance(value, (bool, int, str)))
+_TYPE = JsonKind("the name of a type, or an object", _is_described)
+_VALUE = JsonKind("a value", lambda value: value is None or isinstance(value, (bool, int, str)))
 _FIELD = {"id": integer(1, FIELD_ID_MAX), "name": TEXT, "type": _TYPE, "nullable": FLAG, "comment": TEXT} | {
     name.decode(): _VALUE for name in DEFAULTS
 }
-_INNER = Kind("a field", lambda value: isinstance(value, dict))
+_INNER = JsonKind("a field", lambda value: isinstance(value, dict))
 _NESTED = {
     "struct": {"fields": listing(_INNER)},
     "map": {"key": _INNER, "value": _INNER},

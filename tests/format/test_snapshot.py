@@ -18,12 +18,12 @@ from strategies import START_MS, UTC, Ticks, contents, lake_on, new_lake
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, UnsupportedFormat
-from lsmlake.format.snapshot import Named, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema import envelope
 from lsmlake.storage.memory import MemoryStorage
 
 QUICK = examples(60)
-NAMED = st.builds(Named, st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), st.integers(1, 2**40))
+NAMED = st.builds(NamedFile, st.from_regex(r"[a-z][a-z0-9-]{0,9}", fullmatch=True), st.integers(1, 2**40))
 NUMBERS = st.integers(0, 2**62)
 SNAPSHOTS = st.builds(
     Snapshot,

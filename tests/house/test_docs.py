@@ -54,7 +54,7 @@ from lsmlake.storage.env import Limits
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.tables import consumers
 from lsmlake.types import types
-from lsmlake.types.json_shape import Kind
+from lsmlake.types.json_shape import JsonKind
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
 
@@ -109,7 +109,7 @@ SAMPLES: dict[str, object] = {
         ("Manifests", 2, vector_index._INDEX_COLUMNS),
     ],
 )
-def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, Kind]):
+def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, JsonKind]):
     documented = section_tables(document_of(section), section)[number]
     first = next(iter(documented[0]))
     assert [row[first].strip("`") for row in documented] == list(declared)

@@ -286,6 +286,11 @@ def test_every_module_is_used():
         assert entry or module in used, f"{name_of(path)} is imported by nobody"
 
 
+def test_a_name_of_a_class_means_one_thing():
+    named = [node.name for path in SOURCES for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    assert [name for name in dict.fromkeys(named) if named.count(name) > 1] == []
+
+
 def test_modules_say_what_they_are():
     for path in SOURCES:
         text = path.read_text()

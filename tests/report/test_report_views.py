@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from lsmlake.maintain.listings import option_reference
-from lsmlake.report.listing import Column, Kind, Listing
+from lsmlake.report.listing import CellKind, Listing, ListingColumn
 from lsmlake.report.reference import Reference
 from lsmlake.report.rows import Rows
 from lsmlake.report.views import tables_view, view_of
@@ -212,14 +212,20 @@ def test_no_line_is_wider_than_the_terminal(width: int):
 @examples(60)
 def test_numbers_stay_whole_and_every_row_is_one_line(width: int, rows: list[tuple[str, str, int]]):
     names, words, numbers = (list(values) for values in zip(*rows, strict=True))
-    view = Listing((Column("text", Kind.TEXT, names), Column("number", Kind.NUMBER, numbers), Column("word", Kind.WORD, words)))
+    view = Listing(
+        (
+            ListingColumn("text", CellKind.TEXT, names),
+            ListingColumn("number", CellKind.NUMBER, numbers),
+            ListingColumn("word", CellKind.WORD, words),
+        )
+    )
     lines = drawn(view, width).split("\n")
     assert len(lines) == 1 + len(rows) and max(map(cell_len, lines)) <= width
     assert all(str(number) in line.split() for number, line in zip(numbers, lines[1:], strict=True))
 
 
 def test_a_value_cannot_break_its_line():
-    view = Listing((Column("text", Kind.TEXT, ["a\nb\x1b[31m", "日本"]), Column("n", Kind.NUMBER, [1, 22])))
+    view = Listing((ListingColumn("text", CellKind.TEXT, ["a\nb\x1b[31m", "日本"]), ListingColumn("n", CellKind.NUMBER, [1, 22])))
     assert list(view.lines()) == ["text           n", r"a\nb\x1b[31m   1", "日本          22"]
     assert drawn(view, 80).split("\n")[1] == r"a\nb\x1b[31m   1"
 

@@ -36,7 +36,7 @@ _NOT_EMPTY = Wording("drop them or pass cascade=True", command="drop its tables 
 
 @verbs_of("Lake")
 @dataclass(frozen=True)
-class Catalog:
+class CatalogVerbs:
     """The databases and tables of a warehouse, by their names."""
 
     env: Env

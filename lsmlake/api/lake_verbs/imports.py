@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
-from lsmlake.api.lake_verbs.catalog import Catalog
+from lsmlake.api.lake_verbs.catalog import CatalogVerbs
 from lsmlake.api.types import OptionValue
 from lsmlake.border import verbs_of
 from lsmlake.imports.adopt import ImportReport, adopt
@@ -20,7 +20,7 @@ _REQUESTS_AT_ONCE = 8
 
 
 @verbs_of("Lake")
-class Imports(Catalog):
+class Imports(CatalogVerbs):
     """The verbs that make a table of a table or of files of another format."""
 
     def import_iceberg(

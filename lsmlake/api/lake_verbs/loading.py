@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lsmlake.api.inferred import with_columns
-from lsmlake.api.lake_verbs.catalog import Catalog
+from lsmlake.api.lake_verbs.catalog import CatalogVerbs
 from lsmlake.api.table import Table
 from lsmlake.api.table_verbs.handle import check_keyed
 from lsmlake.api.types import Data, OptionValue, RowKinds
@@ -18,7 +18,7 @@ from lsmlake.schema import rowkind
 
 
 @verbs_of("Lake")
-class Loading(Catalog):
+class Loading(CatalogVerbs):
     """The verb that makes a table of rows."""
 
     def create_table_from(
@@ -84,7 +84,7 @@ class Loading(Catalog):
 
 
 def created_from(
-    lake: Catalog,
+    lake: CatalogVerbs,
     name: str,
     data: Data | Input,
     *,

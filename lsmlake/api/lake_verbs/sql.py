@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lsmlake.api.lake_verbs.catalog import Catalog
+from lsmlake.api.lake_verbs.catalog import CatalogVerbs
 from lsmlake.api.result import Result
 from lsmlake.api.types import Data, SparkDataFrame, SparkSession
 from lsmlake.border import verbs_of
@@ -12,7 +12,7 @@ from lsmlake.errors import LakeError
 
 
 @verbs_of("Lake")
-class Sql(Catalog):
+class Sql(CatalogVerbs):
     """The verbs of SQL: a statement, and the names of the tables in the SQL of a Spark session."""
 
     def sql(

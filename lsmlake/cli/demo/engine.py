@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.source import Source
+from lsmlake.cli.demo.source import DemoSource
 from lsmlake.errors import InvalidOption
 
 
@@ -31,7 +31,7 @@ class EngineName(str, Enum):
         return None if given is None else known[given]
 
 
-class Engine(Protocol):
+class DemoEngine(Protocol):
     """`title`: of the stream. `intake`: a clause that says how the events reach the table. `reader`, `writer`: the names, in the
     report, of what reads the table and of what writes plain files."""
 
@@ -43,7 +43,7 @@ class Engine(Protocol):
     def lake(self, warehouse: Path) -> Lake:
         """The warehouse, opened."""
 
-    def stream(self, table: Table, source: Source) -> Iterator[int]:
+    def stream(self, table: Table, source: DemoSource) -> Iterator[int]:
         """Write the events to the table beside the caller. Yields the number of micro-batches done, in ascending order, until all
         are; left early, it stops. Raises LakeError."""
 

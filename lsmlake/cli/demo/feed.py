@@ -17,9 +17,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.engine import Engine
+from lsmlake.cli.demo.engine import DemoEngine
 from lsmlake.cli.demo.screen import Screen
-from lsmlake.cli.demo.source import Source
+from lsmlake.cli.demo.source import DemoSource
 from lsmlake.compact.job import CompactionReport
 from lsmlake.errors import CommitConflict
 from lsmlake.format.files import APPEND, Bucket, BucketState
@@ -37,7 +37,7 @@ class Middle(NamedTuple):
     batches: int
 
 
-def feed(engine: Engine, table: Table, source: Source, screen: Screen) -> Middle:
+def feed(engine: DemoEngine, table: Table, source: DemoSource, screen: Screen) -> Middle:
     """Stream all events. Raises LakeError."""
     batches, middle = len(source.ends), None
     due = [(max(1, batches * quarter // 4), quarter) for quarter in (1, 2, 3)]
@@ -55,7 +55,7 @@ def feed(engine: Engine, table: Table, source: Source, screen: Screen) -> Middle
     return middle
 
 
-def _half_way(engine: Engine, table: Table, screen: Screen) -> Middle:
+def _half_way(engine: DemoEngine, table: Table, screen: Screen) -> Middle:
     written = [commit for commit in table.snapshots().to_pylist() if commit["commit_kind"] == APPEND][-1]
     middle = Middle(written["snapshot_id"], written["commit_id"] + 1)
     bucket = fullest(table)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.source import Source
+from lsmlake.cli.demo.source import DemoSource
 from lsmlake.warehouse import connect
 
 _WRITER = "demo"
@@ -30,7 +30,7 @@ class InProcess:
         self._lake = connect(warehouse)
         return self._lake
 
-    def stream(self, table: Table, source: Source) -> Iterator[int]:
+    def stream(self, table: Table, source: DemoSource) -> Iterator[int]:
         done: SimpleQueue[int | None] = SimpleQueue()
         stop = Event()
 

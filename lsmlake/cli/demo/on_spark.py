@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.source import Source
+from lsmlake.cli.demo.source import DemoSource
 from lsmlake.cli.session import local_session
 from lsmlake.errors import LakeError
 from lsmlake.warehouse import connect
@@ -44,7 +44,7 @@ class OnSpark:
     def lake(self, warehouse: Path) -> Lake:
         return connect(warehouse, spark=self._spark)
 
-    def stream(self, table: Table, source: Source) -> Iterator[int]:
+    def stream(self, table: Table, source: DemoSource) -> Iterator[int]:
         files = str(source.directory)
         schema = self._spark.read.parquet(files).schema
         stream = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(files)

@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.cli.demo.cost import race, written
-from lsmlake.cli.demo.engine import Engine, EngineName
+from lsmlake.cli.demo.engine import DemoEngine, EngineName
 from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, events, final_state, load_flights
 from lsmlake.cli.demo.feed import DELAYS, Middle, answers, draw, feed, fullest
 from lsmlake.cli.demo.proof import last_events, prove
 from lsmlake.cli.demo.screen import Screen
-from lsmlake.cli.demo.source import Source
+from lsmlake.cli.demo.source import DemoSource
 from lsmlake.cli.java import require_java
 from lsmlake.errors import Corrupt, InvalidOption, MissingDependency
 from lsmlake.extras import need, need_spark
@@ -74,7 +74,7 @@ def run_demo(
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="lsmlake-demo-")))
         with phases("events"):
             flights = _until(load_flights(), until)
-            source = Source.write(events(flights), scratch / "events", batches)
+            source = DemoSource.write(events(flights), scratch / "events", batches)
         with phases("start"):
             run = _started(engine, scratch, stack)
             take_over()
@@ -114,7 +114,7 @@ def _chosen(engine: EngineName | None) -> tuple[EngineName, str | None]:
     return EngineName.PYTHON, why
 
 
-def _started(engine: EngineName, scratch: Path, stack: ExitStack) -> Engine:
+def _started(engine: EngineName, scratch: Path, stack: ExitStack) -> DemoEngine:
     if engine is EngineName.PYTHON:
         from lsmlake.cli.demo.in_process import InProcess
 
@@ -140,7 +140,7 @@ def _until(flights: pa.Table, day: datetime.date | None) -> pa.Table:
     return flights.filter(pc.less_equal(days, day.month * 100 + day.day))
 
 
-def _introduce(screen: Screen, run: Engine, flights: pa.Table, source: Source) -> None:
+def _introduce(screen: Screen, run: DemoEngine, flights: pa.Table, source: DemoSource) -> None:
     screen.title("A year of flights through one table")
     screen.say(
         f"{flights.num_rows:,} flights left New York in 2013. Each is announced a day ahead, departs, and arrives or is "
@@ -158,7 +158,7 @@ def _create(lake: Lake) -> Table:
     return lake.create_table(NAME, SCHEMA, primary_key=PRIMARY_KEY, partition_by=PARTITION_BY, options={"bucket": 1})
 
 
-def _prove(screen: Screen, run: Engine, table: Table, flights: pa.Table, source: Source, middle: Middle) -> None:
+def _prove(screen: Screen, run: DemoEngine, table: Table, flights: pa.Table, source: DemoSource, middle: Middle) -> None:
     screen.title("The proof: each table beside a batch computation over the source")
     expected = final_state(flights)
     prove(f"the table, read by {run.reader}", run.rows(table), expected, screen)
@@ -170,7 +170,7 @@ def _prove(screen: Screen, run: Engine, table: Table, flights: pa.Table, source:
     screen.labelled("sound", f"every invariant and checksum of {table.snapshots().num_rows} snapshots", "bold green")
 
 
-def _count_costs(screen: Screen, run: Engine, table: Table, source: Source, plain: Path) -> None:
+def _count_costs(screen: Screen, run: DemoEngine, table: Table, source: DemoSource, plain: Path) -> None:
     screen.title("What it cost")
     kinds = table.snapshots()["commit_kind"].to_pylist()
     compactions = kinds.count(COMPACT)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from lsmlake.cli.demo.events import SEQUENCE_FIELD, write_batches
 
 
-class Source(NamedTuple):
+class DemoSource(NamedTuple):
     """`events` in Parquet files, each a micro-batch; `ends` counts the events up to the end of every file."""
 
     events: pa.Table
@@ -21,11 +21,11 @@ class Source(NamedTuple):
     bytes: int
 
     @staticmethod
-    def write(events: pa.Table, directory: Path, batches: int) -> Source:
+    def write(events: pa.Table, directory: Path, batches: int) -> DemoSource:
         """In `batches` files of equal row count."""
         files = write_batches(events, directory, batches)
         ends = tuple(accumulate(pq.read_metadata(file).num_rows for file in files))
-        return Source(events, directory, ends, sum(file.stat().st_size for file in files))
+        return DemoSource(events, directory, ends, sum(file.stat().st_size for file in files))
 
     def until(self, batches: int) -> pa.Table:
         """The events of the first `batches` files."""
