@@ -44,8 +44,7 @@ def write(version: Version, runtime: Runtime, name: str, data: object, request: 
     given = as_input(data, version.schema.plain_columns, options=request.files)
     tables = given.tables
     if given.text:
-        order_by = request.order_by and replace(request.order_by, untyped=True)
-        request = replace(request, cast=Cast(runtime.zone), order_by=order_by)
+        request = replace(request, cast=Cast(runtime.zone))
     if given.files is not None:
         request = replace(request, properties=partial(_properties, given))
     try:

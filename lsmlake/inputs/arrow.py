@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData, Wording
+from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.kernels import nested
 from lsmlake.types import types
 
@@ -113,7 +113,7 @@ def _from_rows(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:
         if not isinstance(row, Mapping):
             raise InvalidData(
                 "a row is not a dict",
-                where=f"row {number}",
+                where=RowPlace("", number),
                 expected="a dict",
                 found=type(row).__name__,
                 cure="make every row a dict of column names and values",
@@ -257,7 +257,7 @@ def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: 
         value = values.iloc[row] if hasattr(values, "iloc") else values[row]
         raise InvalidData(
             "a number would be rounded",
-            where=f"column {name!r}, row {row}",
+            where=RowPlace(f"column {name!r}", row),
             expected=types.type_name(wanted),
             found=repr(value),
             cure="correct the value, or round it first",
@@ -295,7 +295,7 @@ def _bad_value(
     value = values.iloc[low] if hasattr(values, "iloc") else values[low]
     return InvalidData(
         "a value does not fit",
-        where=f"column {name!r}, row {low}",
+        where=RowPlace(f"column {name!r}", low),
         expected=types.type_name(wanted) if wanted is not None else "values of one type",
         found=f"{value!r}: {refused}",
         cure="correct the value",

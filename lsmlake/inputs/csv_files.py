@@ -55,6 +55,8 @@ _NULL_WORDS = (
 )
 """Words that an error suggests as `null_values`."""
 _SUGGESTED_LENGTH = 20
+_TOLD, _TOLD_BYTES = re.compile(rb"\s*(\"?sep=[^\r\n]{1,2})[\r\n]", re.IGNORECASE), 64
+"""The line with which Excel is told the delimiter."""
 _ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 
 
@@ -193,16 +195,7 @@ class CsvFile:
         return names
 
     def _check_header(self, guessed: pa.Schema) -> None:
-        """Refuses a first line that looks like a row: each of its fields is a value of the type that its column has; and the line
-        with which Excel is told the delimiter."""
-        if guessed.names[0].lower() == "sep=":
-            raise InvalidData(
-                "the first line of the file tells Excel the delimiter",
-                where=f"{self.path}, line 1",
-                expected="the names of the columns",
-                found=f"sep={self.delimiter}",
-                cure="take the line out of the file",
-            )
+        """Refuses a first line that looks like a row: each of its fields is a value of the type that its column has."""
         typed = [field for field in guessed if not (pa.types.is_null(field.type) or pa.types.is_string(field.type))]
         named = all(name.strip() for name in guessed.names)
         if not (typed and named and all(map(_is_value, typed)) and any(map(_is_telling, typed))):
@@ -330,6 +323,7 @@ class _Raw(io.RawIOBase):
 def opened(path: str, default: str, options: FileOptions) -> CsvFile:
     """A CSV file, with its encoding and delimiter. `default`: the delimiter of files with its suffix. Raises InvalidData."""
     text = text_files.opened(path, options.encoding)
+    _check_first_line(text)
     recognised = [f"{text.encoding.upper()} by its byte order mark"] if text.marked else []
     delimiter = options.delimiter
     if delimiter is None:
@@ -339,6 +333,23 @@ def opened(path: str, default: str, options: FileOptions) -> CsvFile:
     nameless = _made_up(file.header())
     recognised += [f"columns without a name: {', '.join(nameless)}"] if nameless else []
     return replace(file, recognised=tuple(recognised))
+
+
+def _check_first_line(text: TextFile) -> None:
+    """Refuses the line with which Excel is told the delimiter."""
+    try:
+        with text.open() as stream:
+            found = _TOLD.match(stream.read(_TOLD_BYTES))
+    except UnicodeDecodeError:  # reading the file names the line
+        return
+    if found:
+        raise InvalidData(
+            "the first line of the file tells Excel the delimiter",
+            where=f"{text.path}, line 1",
+            expected="the names of the columns",
+            found=found[1].decode(errors="replace"),
+            cure="take the line out of the file",
+        )
 
 
 def _made_up(names: list[str]) -> list[str]:

@@ -6,14 +6,14 @@ by blocks; a JSON or Excel file is read whole. `arrow` converts data that is in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import PurePath
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData, LakeError
+from lsmlake.errors import InvalidData, LakeError, RowPlace
 from lsmlake.inputs import input_files
 from lsmlake.inputs.arrow import as_table, is_pandas, is_spark, unknown, without_index
 from lsmlake.inputs.file_options import FileOptions
@@ -68,11 +68,11 @@ def as_input(
     if names:
         return _of_files([path for name in names for path in input_files.find(name)], schema, inferred, options)
     if isinstance(data, (list, tuple)) and data and hasattr(data[0], "__arrow_c_array__"):
-        return Input(as_table(part, schema) for part in data)
+        return Input(_tables(data, schema))
     if isinstance(data, (pa.Table, pa.RecordBatch, dict, list, tuple)) or is_pandas(data) or _is_polars(data, "DataFrame"):
         return Input(iter([as_table(data, schema)]))
     if _is_polars(data, "LazyFrame"):
-        return Input(as_table(part, schema) for part in data.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True))
+        return Input(_tables(data.collect_batches(chunk_size=_BATCH_ROWS, maintain_order=True), schema))
     if _is_of_dataset(data, "Dataset"):
         data = data.scanner()
     if _is_of_dataset(data, "Scanner"):
@@ -85,7 +85,7 @@ def as_input(
             what, cure = "the data cannot be read as an Arrow stream", "pass a pyarrow.Table"
             raise told(broken) or InvalidData(what, found=broken, cure=cure) from broken
     if hasattr(data, "__next__"):
-        return Input(as_table(part, schema) for part in _of_rows(_of_iterator(data)))
+        return Input(_tables(_of_rows(_of_iterator(data)), schema))
     if hasattr(data, "__arrow_c_array__") or hasattr(data, "keys"):
         return Input(iter([as_table(data, schema)]))
     raise unknown(data)
@@ -115,6 +115,24 @@ def _of_files(paths: list[str], schema: pa.Schema | None, inferred: bool, option
     files.schema = schema_from(first.schema)
     files.guessed = guessed = not input_files.is_typed(paths[0])
     return Input(chain([files.schema.empty_table()], _without_index(files, files.schema)), text, guessed, files)
+
+
+def _tables(parts: Iterable[object], schema: pa.Schema | None) -> Iterator[pa.Table]:
+    """The parts as tables; an error counts the rows through all of them."""
+    first = 0
+    for part in parts:
+        try:
+            table = as_table(part, schema)
+        except InvalidData as error:
+            where = error.where
+            if first and isinstance(where, RowPlace):
+                where = RowPlace(where.column, first + where.row)
+                raise InvalidData(
+                    error.what, where=where, expected=error.expected, found=error.found, cure=error.cure
+                ) from error.__cause__
+            raise
+        yield table
+        first += table.num_rows
 
 
 def _of_rows(parts: Iterator[object]) -> Iterator[object]:

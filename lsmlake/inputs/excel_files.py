@@ -62,6 +62,13 @@ class ExcelFile:
         arrays = [_array(self.cells[number], self.names[number] in texts) for number in kept]
         return pa.table(arrays, names=[self.names[number] for number in kept])
 
+    def cure(self, value: str) -> Wording:
+        """What to do about a cell that does not fit the type of its column. `value`: what to do about its value."""
+        return Wording(
+            f"{value}, or pass null_values=[...] with its text if it stands for no value",
+            command=f"{value}, or give --null-value with its text if it stands for no value",
+        )
+
     def line_of(self, row: int) -> int | None:
         """The row of the sheet, counted from 1."""
         return self.rows[row]
@@ -76,14 +83,19 @@ def opened(path: str, null_values: tuple[str, ...]) -> ExcelFile:
     except (calamine.CalamineError, OSError) as broken:
         raise InvalidData("the workbook cannot be read", where=path, found=broken, cure="save it as .xlsx or .csv") from broken
     there = {name: rows for name, rows in sheets.items() if rows}
-    if len(there) != 1:
+    if not there:
         raise InvalidData(
-            "the workbook has several sheets with rows" if there else "the workbook has no row",
+            "the workbook has no row", where=path, cure="write the names of the columns into its first row, or leave it out"
+        )
+    if len(there) > 1:
+        raise InvalidData(
+            "the workbook has several sheets with rows",
             where=path,
             expected="one sheet with rows",
             found=list(there),
             cure=Wording(
-                "pass pandas.read_excel(path, sheet_name=...), or save the sheet as a file of its own",
+                f"pass pandas.read_excel(path, sheet_name={next(iter(there))!r}, engine='calamine'), or save the sheet as a file "
+                "of its own",
                 command="save the sheet as a file of its own",
             ),
         )

@@ -45,7 +45,8 @@ _OPTIONS = {
 }
 """Format -> its files, and the options that apply to them."""
 _TEXTS = _CSV, _TSV, _JSON
-_HIDDEN = "_", "."
+_HIDDEN = "_", ".", "~$"
+"""Begins of names that a folder or glob leaves out; Excel marks an open workbook by a file "~$" and its name."""
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata/*.metadata.json"
 """What the folder of a table of another format has."""
 _BATCH_ROWS = 1 << 16
@@ -56,7 +57,8 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
     """The files that match a path or a glob; for a folder, all files of a known format inside it, recursively. The file that was
     modified last comes last, as its rows are the newest; files of one millisecond are in the order of their paths.
 
-    As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them. Raises InvalidData
+    As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them, and those of "~$", by
+    which Excel marks open workbooks. Raises InvalidData
     if no file matches, or if one has an unknown format or belongs to a table. `expected`: what could match, for the message.
     """
     path = local_path(name)
@@ -65,7 +67,12 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
         raise InvalidData("no input file found", where=name, expected=expected, cure="correct the path or the glob")
     for file in found:
         if _kind(Path(file)) is None:
-            raise InvalidData("the file format is not supported", where=file, expected=_EXPECTED, cure="convert the file")
+            raise InvalidData(
+                "the file format is not supported",
+                where=file,
+                expected=_EXPECTED,
+                cure="give the file the suffix of its format, or convert it",
+            )
     _check_no_table(found)
     return sorted(found, key=_modified)
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, Wording
 from lsmlake.inputs.json_text import JsonFile
 from lsmlake.types.table import is_text
 
@@ -71,18 +71,44 @@ def _errors(file: JsonFile) -> Iterator[None]:
 def _exact(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
     wanted = {field.name: field.type for field in schema or ()}
     texts = {name: type_ for name, type_ in wanted.items() if is_text(type_)}
-    found = file.rows(texts)
+    found = _without_absent(file.rows(texts), texts, file)
+    _check_maps(found, wanted, file.path)
     _check_integers(found, wanted, file)
     again = _exact_types(found, wanted, _is_integer_or_decimal)
     if not again:
         return found
     try:
-        exact = file.rows(texts | again)
+        exact = file.rows(texts | again).select(found.column_names)
     except pa.ArrowInvalid as refused:
         raise _does_not_fit(file.path, list(again), str(refused)) from refused
     for name in again:
         _check_exponents(found[name], exact[name], file.path, name)
     return exact
+
+
+def _without_absent(found: pa.Table, texts: dict[str, pa.DataType], file: JsonFile) -> pa.Table:
+    """Without the columns of `texts` that no row of the file has: PyArrow adds each column that has an explicit type."""
+    empty = [name for name in texts if found.num_rows and found[name].null_count == found.num_rows]
+    if not empty:
+        return found
+    there = file.rows({name: type_ for name, type_ in texts.items() if name not in empty}).column_names
+    return found.drop_columns([name for name in empty if name not in there])
+
+
+def _check_maps(found: pa.Table, wanted: dict[str, pa.DataType], path: str) -> None:
+    """Raises InvalidData for an object in a MAP column: PyArrow reads it as a struct, in which a key without a value is null."""
+    for field in found.schema:
+        if field.name in wanted and pa.types.is_map(wanted[field.name]) and not pa.types.is_null(field.type):
+            raise InvalidData(
+                "a MAP cannot be read from a JSON file",
+                where=f"{path}, column {field.name!r}",
+                expected="a dict in a list of dicts",
+                found=field.type,
+                cure=Wording(
+                    "json.load the file, and pass the list of dicts: the dict of a row becomes the MAP",
+                    command="load the file in a program: json.load the file, and pass the list of dicts to upsert",
+                ),
+            )
 
 
 def _inferred(file: JsonFile) -> pa.Schema:

@@ -59,7 +59,7 @@ class JsonFile:
             return InvalidData(
                 "values of one column have different types",
                 where=f"{where}, column {column.split('/')[0]!r}",
-                expected=f"{before}, as in rows before",
+                expected=f"{before}, as in the table or in rows before",
                 found=f"{now} in {column}",
                 cure="write the values with one type; in Python, json.load the file, make the values of the column text, and "
                 "pass the list of dicts",

@@ -9,6 +9,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.inputs import input_files
 from lsmlake.inputs.csv_files import CsvFile
+from lsmlake.inputs.excel_files import ExcelFile
 from lsmlake.inputs.file_options import FileOptions
 
 
@@ -64,6 +65,8 @@ class PlacedTables:
         if isinstance(file, CsvFile):
             names = {f"column {name!r}": name for name in self._last.column_names}
             cure = file.cure(self._last, row, names[where.column], self.schema) or cure
+        elif isinstance(file, ExcelFile):
+            cure = file.cure(error.cure)
         if not self.guessed:
             return cure
         further = "; the type was inferred from the rows before, so you may also create the table with a schema"

@@ -24,6 +24,15 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GUESSES = "cp1252", "latin-1"
+_NO_TEXT = (
+    (b"PK\x03\x04", "a zip file or an Excel workbook", "such as .xlsx, or unpack it"),
+    (b"PAR1", "a Parquet file", "which is .parquet"),
+    (b"\x1f\x8b", "a file compressed by gzip", "which ends in .gz, such as .csv.gz"),
+    (b"BZh", "a file compressed by bzip2", "which ends in .bz2, such as .csv.bz2"),
+    (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "which ends in .zst, such as .csv.zst"),
+)
+"""The first bytes of files that are no text, what they are, and the suffix that they need."""
+_NAME_IT = "name the encoding that the file was written in"
 _CHUNK = 1 << 20
 _SHOWN = 60
 """Bytes of a line in an error."""
@@ -56,12 +65,24 @@ class TextFile(NamedTuple):
                 except UnicodeDecodeError as error:
                     ahead = error.object[: error.start]
                     line = lines + ahead.count(b"\n")
+                    if not chunk:
+                        return self._cut(line, error.object[error.start :])
                     return self._not_of(
                         line, (before + error.object)[: len(before) + error.end + _SHOWN], len(before) + error.start
                     )
                 if not chunk:
                     return None
                 lines, before = lines + made.count("\n"), chunk[chunk.rfind(b"\n") + 1 :][-_SHOWN:]
+
+    def _cut(self, line: int, rest: bytes) -> InvalidData:
+        return InvalidData(
+            "the file ends inside of a character",
+            where=f"{self.path}, line {line}",
+            expected=f"text in {self.encoding.upper()}",
+            found=repr(rest)[1:],
+            cure="write the file again: it may be cut"
+            + ("" if self.marked else "; or name the encoding that it was written in, if this is another one"),
+        )
 
     def _not_of(self, line: int, data: bytes, place: int) -> InvalidData:
         start = max(data.rfind(b"\n", 0, place) + 1, place - _SHOWN // 2)
@@ -80,7 +101,13 @@ class TextFile(NamedTuple):
             where=f"{self.path}, line {line}",
             expected=f"text in {self.encoding.upper()}",
             found=repr(shown)[1:],
-            cure=cure if self.encoding == UTF_8 else "name the encoding that the file was written in",
+            cure=self._cure_of_mark() if self.marked else cure if self.encoding == UTF_8 else _NAME_IT,
+        )
+
+    def _cure_of_mark(self) -> str:
+        return (
+            f"write the file again in {self.encoding.upper()}, as its byte order mark says: text of another encoding was "
+            "added to it; or take the mark out of the file and name its encoding"
         )
 
 
@@ -88,6 +115,15 @@ def opened(path: str, encoding: str | None) -> TextFile:
     """A text file; `encoding`: None: recognised. Raises InvalidData, OSError."""
     with _decompressed(path) as stream:
         begin = stream.read(1024)
+    for mark, what, suffix in _NO_TEXT:
+        if begin.startswith(mark):
+            raise InvalidData(
+                "the file is no text",
+                where=path,
+                expected="text, as the name of the file says",
+                found=what,
+                cure=f"give the file the suffix of its format, {suffix}",
+            )
     mark = next(((mark, name) for mark, name in _MARKS if begin.startswith(mark)), None)
     if mark is None:
         if encoding is None and begin.count(b"\0") * 4 > len(begin):

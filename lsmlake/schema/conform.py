@@ -106,10 +106,23 @@ def check_names(found: Sequence[str], wanted: Sequence[str], schema: Schema) -> 
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     if missing or extra:
+        if respelled := _respelled(missing, extra):
+            raise InvalidData(
+                "the data has columns whose names differ from those of the table in case or blanks",
+                expected=list(wanted),
+                found=list(found),
+                cure="rename " + ", ".join(f"{name!r} to {wanted!r}" for name, wanted in respelled.items()),
+            )
         faults = [missing and f"lacks the columns {few(missing)}", extra and f"has extra columns {few(extra)}"]
         cures = [missing and _cure_of_missing(wanted, schema), extra and "drop the extra ones"]
         what, cure = (" and ".join(filter(None, parts)) for parts in (faults, cures))
         raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=cure)
+
+
+def _respelled(missing: Sequence[str], extra: Sequence[str]) -> dict[str, str]:
+    """The names of `extra` that are those of `missing`, except for case and blanks around them."""
+    known = {name.strip().casefold(): name for name in missing}
+    return {name: known[name.strip().casefold()] for name in extra if name.strip().casefold() in known}
 
 
 def _cure_of_missing(wanted: Sequence[str], schema: Schema) -> str:

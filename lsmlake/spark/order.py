@@ -17,7 +17,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark.types import is_connect
 from lsmlake.types.type_text import backticked
 from lsmlake.undo import pass_interruption
-from lsmlake.write.order import OrderBy, commit_columns_in, order_in
+from lsmlake.write.order import OrderBy, check_typed, commit_columns_in, order_in
 from lsmlake.write.prepare import row_kind_source
 from lsmlake.write.request import WriteRequest
 
@@ -38,7 +38,7 @@ class FrameOrder:
 
     @staticmethod
     def of(found: pa.Schema, schema: Schema, request: WriteRequest) -> FrameOrder:
-        """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery."""
+        """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery, InvalidData."""
         if request.deletes:
             return FrameOrder(any=True)  # the deletes of a key are equal
         commit, order_by = commit_columns_in(found, schema), order_in(request.order_by, found, schema)
@@ -48,6 +48,8 @@ class FrameOrder:
         kept = {name.lower() for name in (*schema.columns.names, *([source.column] if source else []))}
         read = _read(order_by)
         own = {name for name in found.names if name.lower() in read and name.lower() not in kept}
+        if request.cast is not None and order_by.names:
+            check_typed([field for field in found if field.name in own])
         texts = [backticked(text) if order_by.names else text for text in order_by.expressions]
         return FrameOrder(tuple(texts), frozenset({*own, *commit}))
 

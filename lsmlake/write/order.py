@@ -38,7 +38,7 @@ class Order:
     keys: object | None = None
 
     @staticmethod
-    def of(order_by: OrderBy | None, found: pa.Schema, schema: Schema, row_kind: str | None) -> Order:
+    def of(order_by: OrderBy | None, found: pa.Schema, schema: Schema, row_kind: str | None, *, untyped: bool = False) -> Order:
         """The order of data with the columns `found` for a table.
 
         Args:
@@ -46,9 +46,11 @@ class Order:
             found: the columns of the data.
             schema: of the table.
             row_kind: the column with the row kinds, if there is one.
+            untyped: texts in the data may stand for values of other types, see `check_typed`.
 
         Raises:
             InvalidQuery: an expression is not SQL, reads an unknown column, or has values without an order.
+            InvalidData: see `check_typed`.
         """
         commit, order_by = commit_columns_in(found, schema), order_in(order_by, found, schema)
         if order_by is None or order_by.any:
@@ -65,8 +67,8 @@ class Order:
             made, names = sort_keys(order_by.expressions, columns, order_by.zone), ()
             read = list(made.needs)
         given = tuple(others.field(name) for name in read if name in others.names)
-        if order_by.untyped and made is None:
-            _check_typed(given)
+        if untyped and made is None:
+            check_typed(given)
         own = {name for name in (*(field.name for field in given), *commit) if name != row_kind}
         return Order(frozenset(own), given, names, made)
 
@@ -143,16 +145,24 @@ def _orderable(name: str, columns: pa.Schema) -> str:
     return name
 
 
-def _check_typed(given: Sequence[pa.Field]) -> None:
-    """Raises InvalidData for text of a file without types: the text 10 is before the text 9."""
+def check_typed(given: Sequence[pa.Field]) -> None:
+    """Refuses to order by texts of data whose texts are converted (files without types, `cast=True`), if the table does not tell
+    the type: the text 10 is before the text 9.
+
+    Args:
+        given: the columns that `order_by` names and the table lacks.
+
+    Raises:
+        InvalidData: one of them is text.
+    """
     for field in given:
         if is_text(field.type):
             raise InvalidData(
-                "order_by names a column of a file without types, and the table has no such column",
+                "order_by names a column of text, and the table has no such column that tells its type",
                 where=f"column {field.name!r}",
                 expected="a column of the table, or an expression that converts the text",
                 found="text, of which 10 is before 9",
-                cure=f"order by {field.name} :: BIGINT, or by the type that it has",
+                cure=f"order by {field.name} :: BIGINT, or by the type that it has; if it is text, by {field.name} :: STRING",
             )
 
 
@@ -181,13 +191,11 @@ class OrderBy:
         expressions: the texts, the most significant first; a greater value is newer, a null is older than any value.
         any: any order of the rows of a key will do.
         zone: the time zone of the session.
-        untyped: the data comes from files without types.
     """
 
     expressions: tuple[str, ...] = ()
     any: bool = False
     zone: str = "UTC"
-    untyped: bool = False
 
     @staticmethod
     def of(given: str | Sequence[str] | Literal[AnyOrder.ANY] | None, zone: str) -> OrderBy | None:

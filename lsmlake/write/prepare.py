@@ -77,7 +77,9 @@ def row_kind_source(schema: Schema, request: WriteRequest) -> rowkind.Source | N
 def order_of(found: pa.Schema, schema: Schema, request: WriteRequest) -> Order:
     """The order of the rows of a write from data with the columns `found`."""
     source = row_kind_source(schema, request)
-    return Order() if request.deletes else Order.of(request.order_by, found, schema, source and source.column)
+    if request.deletes:
+        return Order()
+    return Order.of(request.order_by, found, schema, source and source.column, untyped=request.cast is not None)
 
 
 def unstored(found: pa.Schema, schema: Schema, request: WriteRequest) -> tuple[str, ...]:

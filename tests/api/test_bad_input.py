@@ -327,7 +327,8 @@ def test_a_null_row_kind_is_refused_with_its_row(lake, row_kind):
 BAD_SHAPES = {
     "missing column": (lambda t: t.drop_columns(["s"]), ["lacks the columns ['s']", "add the missing"]),
     "extra column": (lambda t: t.append_column("more", pa.array([1])), ["extra columns ['more']", "drop the extra"]),
-    "both": (lambda t: t.rename_columns(["S" if name == "s" else name for name in t.column_names]), ["['s']", "['S']"]),
+    "both": (lambda t: t.rename_columns(["other" if name == "s" else name for name in t.column_names]), ["['s']", "['other']"]),
+    "other case": (lambda t: t.rename_columns(["S" if name == "s" else name for name in t.column_names]), ["rename 'S' to 's'"]),
     "missing key": (lambda t: t.drop_columns(["k"]), ["lacks the columns ['k']"]),
     "a column twice": (lambda t: t.append_column("s", pa.array(["y"])), ["twice", "['s']"]),
     "the row kind in the data unasked": (lambda t: t.append_column("_row_kind", pa.array([0])), ["_row_kind"]),

@@ -7,6 +7,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -126,6 +127,16 @@ NOT_RECOGNISED = {
     "cut.json": ('[{"k":1,"s":"a"},{"k":2', "cut.json", "ends inside of", "it may be cut"),
     "cut-between.json": ('[{"k":1,"s":"a"},', "cut-between.json", "ends inside of"),
     "mixed.json": ('[{"k":1,"v":1},\n{"k":2,"v":"x"}]', "mixed.json, line 2, column 'v'", "different types"),
+    "excel-line.csv": ("sep=;\nk;s;v\n1;a;2\n", "excel-line.csv, line 1", "tells Excel the delimiter", "take the line out"),
+    "mark-and-latin-1.csv": (b"\xef\xbb\xbf" + PLAIN.encode("latin-1"), "line 2", "not UTF-8", "take the mark out of the file"),
+    "cut-utf-16.csv": (PLAIN.encode("utf-16")[:-1], "ends inside of a character", "it may be cut"),
+    "parquet.csv": (b"PAR1\x15\x04,", "the file is no text", "a Parquet file", "the suffix of its format, which is .parquet"),
+    "workbook.csv": (b"PK\x03\x04,", "the file is no text", "an Excel workbook", "such as .xlsx"),
+    "gzip.json": (b"\x1f\x8b{", "the file is no text", "compressed by gzip", "ends in .gz"),
+    "upper-case.csv": ("K,S,V\n1,a,2\n", "in case or blanks", "rename 'K' to 'k', 'S' to 's', 'V' to 'v'"),
+    "blanks.csv": ("k, s,v\n1,a,2\n", "in case or blanks", "rename ' s' to 's'"),
+    "text-column-absent.json": ('{"k":1,"v":2}\n', "lacks the columns ['s']", "add the missing ones"),
+    "number-for-text.json": ('{"k":1,"s":7,"v":2}\n', "line 1, column 's'", "as in the table or in rows before"),
     "broken.json": ('{"k":1}\n{"k":}\n', "broken.json, line 2", "cannot be read"),
 }  # fmt: skip
 
@@ -142,6 +153,23 @@ def test_a_quote_in_a_later_block_is_named_by_its_line(tmp_path, monkeypatch):
     text = "k,s,v\n" + "".join(f"{number},text of a row,{number}.5\n" for number in range(lines))
     put(tmp_path / "a.csv", text + '1,"open,2\n2,x,3\n')
     refused(table_of(), tmp_path / "a.csv", f"a.csv, line {lines + 2}:", "a quote is not closed")
+
+
+def test_a_text_column_of_nulls_is_not_absent(tmp_path):
+    table = table_of()
+    table.upsert(put(tmp_path / "a.json", '{"k":1,"s":null,"v":2}\n{"k":2,"v":3}\n'))
+    assert rows(table) == [(1, None, 2.0), (2, None, 3.0)]
+
+
+def test_an_object_for_a_map_column_names_the_way_that_works(tmp_path):
+    table, path = table_of("k BIGINT NOT NULL, m MAP<STRING, INT>"), put(tmp_path / "a.json", '[{"k":1,"m":{"a":1,"b":2}}]')
+    refused(table, path, "a.json, column 'm'", "json.load the file, and pass the list of dicts")
+    table.upsert(json.loads(path.read_text()))
+    assert rows(table) == [(1, [("a", 1), ("b", 2)])]
+
+
+def test_the_rows_of_a_generator_are_counted_through_all_its_batches():
+    refused(table_of(), ({"k": k, "s": 7 if k == 40_000 else "a", "v": 1.0} for k in range(40_001)), "column 's', row 40000")
 
 
 # --- options ---
@@ -400,9 +428,15 @@ def test_a_workbook_is_converted_to_the_types_of_the_table(tmp_path):
         (8, "1.5", "3.00", None),
     ]
     bad = workbook(tmp_path / "b.xlsx", [["k", "s", "v", "at"], [], [1, "a", "x", None]])
-    refused(table, bad, "b.xlsx, line 3, column 'v', row 0", "'x'")
+    refused(table, bad, "b.xlsx, line 3, column 'v', row 0", "'x'", "null_values=")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    put(folder / "~$g.xlsx", b"\x05user")  # Excel has the workbook open
+    table.upsert(workbook(folder / "g.xlsx", [["k", "s", "v", "at"], [9, "a", 1, None]]).parent)
     two = workbook(tmp_path / "c.xlsx", [["k"], [1]], [["x"]])
-    refused(table, two, "several sheets with rows", "['S1', 'S2']", "save the sheet")
+    found = refused(table, two, "several sheets with rows", "['S1', 'S2']", "save the sheet")
+    assert "sheet_name='S1', engine='calamine'" in str(found)  # the engine of the extra; pandas' own is another package
+    table.upsert(pandas.read_excel(two, sheet_name="S1", engine="calamine").assign(s="", v=1, at=None), cast=True)
     refused(table, workbook(tmp_path / "d.xlsx", []), "no row")
     refused(table, put(tmp_path / "e.xlsx", "k\n1\n"), "e.xlsx", "cannot be read")
     refused(table, tmp_path / "a.xlsx", "delimiter does not apply to Excel files", delimiter=";")

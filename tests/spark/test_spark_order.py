@@ -13,7 +13,7 @@ from spark_support import on_connect, same
 from strategies import UTC
 
 import lsmlake
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.spark.order import shuffled
 
 pytestmark = pytest.mark.spark
@@ -129,6 +129,11 @@ def test_the_order_is_that_of_the_converted_values(spark, spark_lake):
         rows = spark.sql(f"SELECT * FROM VALUES ('{number}', '10'), ('{number}', '9') AS t(id, v)")
         table.upsert(rows, cast=True, order_by="v")
         assert table.get({"id": number}) == {"id": number, "v": 10}
+    rows = spark.sql("SELECT * FROM VALUES ('3', '10', '10'), ('3', '9', '9') AS t(id, v, lsn)")
+    with pytest.raises(InvalidData, match=r"column 'lsn'.*10 is before 9"):
+        table.upsert(rows, cast=True, order_by="lsn")
+    table.upsert(rows, cast=True, order_by="CAST(lsn AS BIGINT)")
+    assert table.get({"id": 3}) == {"id": 3, "v": 10}
 
 
 def test_names_that_are_no_words_of_spark_order_rows(spark, spark_lake):

@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -145,6 +146,23 @@ def test_text_of_a_file_without_types_orders_nothing(tmp_path):
     assert rows_of(table) == [(1, "a", 1)]
     table.upsert(str(tmp_path / "rows.csv"), order_by="n, lsn :: BIGINT")
     assert rows_of(table) == [(1, "b", 2)]
+
+
+@pytest.mark.parametrize("verb", [Table.upsert, partial(Table.overwrite, truncate=True)])
+def test_text_that_is_converted_orders_nothing_if_no_column_tells_its_type(tmp_path, verb):
+    (tmp_path / "rows.csv").write_text("k,v,n,lsn\n1,a,1,10\n1,b,2,9\n")
+    texts = {"k": ["1", "1"], "v": ["a", "b"], "n": ["1", "2"], "lsn": ["10", "9"]}
+    for data, how in ((str(tmp_path / "rows.csv"), {}), (texts, {"cast": True})):
+        table = made()
+        with pytest.raises(InvalidData, match=r"column 'lsn'.*10 is before 9; order by lsn :: BIGINT"):
+            verb(table, data, order_by="lsn", **how)
+        assert rows_of(table) == []
+        for order, last in (("lsn :: BIGINT", "a"), ("lsn :: STRING", "b")):
+            verb(table, data, order_by=order, **how)
+            assert rows_of(table) == [(1, last, 1 if last == "a" else 2)]
+    typed = {"k": [1, 1], "v": ["a", "b"], "n": [1, 2], "at": ["2026-02", "2026-01"]}
+    table.upsert(typed, order_by="at")  # without a conversion text is text
+    assert rows_of(table) == [(1, "a", 1)]
 
 
 def test_of_the_files_of_a_folder_the_youngest_applies_last(tmp_path):

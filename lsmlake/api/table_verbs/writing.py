@@ -127,10 +127,12 @@ class Writing(Handle):
             order_by: the order in which rows of one key in this batch apply, whatever tasks they come from: a column or an
                 expression of SQL, or a list of them, the most significant first, over the columns of the data. The row with the
                 greatest value applies last; a null is older than any value; of equal values the order of the data counts. A
-                column that the table lacks is only read for the order. It is not stored: rows of other commits are ordered by
-                commit, or by the option `sequence.field`, which comes before `order_by`. Default: the order of the data; of a
-                change feed with `commit_columns`, theirs. Between the partitions of a Spark DataFrame the data has no order:
-                rows of one key that differ there are refused. `lsmlake.ANY`: any of them will do.
+                column that the table lacks is only read for the order; a column of text is refused there under `cast=True` and
+                for CSV and JSON files, whose texts may be numbers (10 before 9): write `n :: BIGINT`. It is not stored: rows
+                of other commits are ordered by commit, or by the option `sequence.field`, which comes before `order_by`.
+                Default: the order of the data; of a change feed with `commit_columns`, theirs. Between the partitions of a
+                Spark DataFrame the data has no order: rows of one key that differ there are refused. `lsmlake.ANY`: any of
+                them will do.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.
