@@ -143,8 +143,8 @@ class Retained:
         return self._files.schema.row_columns.empty_table()
 
     def _find(self, keys: pa.Table) -> tuple[pa.Table, np.ndarray, bool]:
-        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` that have one, of equal keys the first; and
-        whether all keys are distinct."""
+        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` that have one, of equal keys the first;
+        and whether all keys are distinct."""
         small = {file.name: self._kept(file) for file in self.held if file.rows <= _KEPT_ROWS}
         wanted, *stored = comparable([keys, *(rows.select(keys.column_names) for rows in small.values())])
         starts = of_sorted(wanted)
