@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from lsmlake.files.bucket_files import BucketFiles, Hits
 from lsmlake.files.data_writer import RETAINED, Origin, float_columns, write_run
 from lsmlake.format.files import DELETES, DataFile
-from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.lookup import find
+from lsmlake.kernels.keys import comparable, filter_of
+from lsmlake.kernels.segments import of_sorted
+from lsmlake.lsm.lookup import common, find
 from lsmlake.lsm.merge.retained import settle
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.runs import distinct, grouped
@@ -87,25 +88,27 @@ class Retained:
         if not self.rule.retains or not (self.held or any(file.delete_rows for file in level0)):
             return Settlement()
         key = self.bucket_files.schema.key
-        deleted, found, rows, unique = [], [self._empty], self._empty, True
+        deleted, found, rows, unique, own = [], [self._empty], self._empty, True, np.zeros(0, np.int64)
         for file in level0:
             rows = rows_of(file)
             kinds, keys = kinds_of(rows), rows.select(key)
-            if kinds is not None and (gone := kinds != INSERT).any():
-                deleted.append(keys.filter(pa.array(gone)))
-            own, alone = _unique(keys)
+            gone = np.zeros(rows.num_rows, bool) if kinds is None else kinds != INSERT
+            deleted += [keys.filter(pa.array(gone))] if gone.any() else []
+            held, at, alone = self._find(keys)
+            found.append(held)
             unique &= alone
-            if self.held:
-                found.append(self._find(own))
+            gone[at] = True
+            own = np.flatnonzero(gone)
         held = pa.concat_tables(found)
         if not deleted and not held.num_rows:
             return Settlement()
-        if len(level0) == 1 and unique and not held.num_rows:
-            return self._of_single(level0[0], rows)
+        if len(level0) == 1 and unique:
+            return self._settled(level0, held, [(rows, own)]) if held.num_rows else self._of_single(level0[0], rows)
         if len(found) > 2:  # a key of several level-0 files is found for each
             held = held.take(pa.array(grouped(comparable([held.select(key)])[0]).first))
         wanted = distinct([*deleted, held.select(key)])
-        return self._settled(level0, rows_of if len(level0) > 1 else lambda _: rows, held, wanted, unique)
+        again = (rows_of(file) for file in level0) if len(level0) > 1 else (rows,)
+        return self._settled(level0, held, ((rows, find(wanted, rows.select(key), repeats=not unique)[1]) for rows in again))
 
     def _of_single(self, file: DataFile, rows: pa.Table) -> Settlement:
         """The settlement of a file with one row per key and without retained deletes of these keys."""
@@ -114,15 +117,13 @@ class Retained:
         times = pa.array(np.full(deletes.num_rows, file.created_ms), pa.int64())
         return Settlement(changed=deletes.append_column(DELETED_MS, times))
 
-    def _settled(self, level0: Sequence[DataFile], rows_of: RowsOf, held: pa.Table, wanted: pa.Table, unique: bool) -> Settlement:
-        """`held`: the retained deletes of keys at level 0. `wanted`: these keys, and those with deletes at level 0. `unique`: no
-        file has two rows of a key."""
+    def _settled(self, level0: Sequence[DataFile], held: pa.Table, chosen: Iterable[tuple[pa.Table, np.ndarray]]) -> Settlement:
+        """`held`: the retained deletes of keys at level 0. `chosen`: of each level-0 file its rows, and the positions of those
+        with one of these keys or with a key that has deletes at level 0."""
         schema, columns = self.bucket_files.schema, list(self.columns)
         tables, places = [held.select(columns)], []
         kinds, times = [np.full(held.num_rows, DELETE, np.int8)], [held[DELETED_MS].to_numpy()]
-        for file in level0:
-            rows = rows_of(file)
-            _, positions = find(wanted, rows.select(schema.key), repeats=not unique)
+        for file, (rows, positions) in zip(level0, chosen, strict=True):
             own = kinds_of(rows)
             tables.append(rows.select(columns).take(pa.array(positions)))
             places.append(positions)
@@ -137,27 +138,40 @@ class Retained:
         deleted_ms = pa.array(times_ms[last], pa.int64(), mask=settled.deleted[changed] < 0)
         return Settlement(ignored, rows.take(pa.array(last)).append_column(DELETED_MS, deleted_ms))
 
-    @property
+    @cached_property
     def _empty(self) -> pa.Table:
         return self._files.schema.row_columns.empty_table()
 
-    def _find(self, keys: pa.Table) -> pa.Table:
-        """The retained deletes of `keys` (ascending, unique), in any order."""
-        large = [file for file in self.held if file.rows > _KEPT_ROWS]
+    def _find(self, keys: pa.Table) -> tuple[pa.Table, np.ndarray, bool]:
+        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` that have one, of equal keys the first;
+        and whether all keys are distinct."""
+        small = {file.name: self._kept(file) for file in self.held if file.rows <= _KEPT_ROWS}
+        wanted, *stored = comparable([keys, *(rows.select(keys.column_names) for rows in small.values())])
+        starts = of_sorted(wanted)
+        unique = len(starts) == len(wanted)
+        if not unique:
+            keys, wanted = keys.take(pa.array(starts)), wanted[starts]
+        large = [file for file in self.held if file.name not in small]
         hits = self._files.find(keys, large) if large else {}
-        newest, found = np.full(keys.num_rows, -1), [self._empty]
+        may_be_wanted = filter_of(wanted)
+        for name, codes in zip(small, stored, strict=True):
+            places = np.flatnonzero(may_be_wanted(codes))
+            keys_of, those = common(wanted, codes[places], repeats=True)
+            hits[name] = Hits(keys_of, places[those])
+        newest, found, at = np.full(len(wanted), -1), [self._empty], [np.zeros(0, np.int64)]
         for number, file in enumerate(self.held):
-            if file.rows <= _KEPT_ROWS:
-                stored = self._kept(file)
-                hits[file.name] = Hits(*find(keys, stored.select(keys.column_names), repeats=stored.num_rows < keys.num_rows))
             if file.name in hits:
                 newest[hits[file.name].keys] = number
         for number, file in enumerate(self.held):
-            if file.name in hits:
-                deciding = hits[file.name].where(newest[hits[file.name].keys] == number).positions
-                found += [self._rows(file, deciding)] if len(deciding) else []
-        rows = pa.concat_tables(found)
-        return rows.filter(rows[DELETED_MS].is_valid())
+            if file.name not in hits:
+                continue
+            deciding = hits[file.name].where(newest[hits[file.name].keys] == number)
+            if len(deciding.positions):
+                found.append(self._rows(file, deciding.positions))
+                at.append(deciding.keys)
+        rows, at = pa.concat_tables(found), np.concatenate(at)
+        deleted = rows[DELETED_MS].is_valid()
+        return rows.filter(deleted), starts[at[np.asarray(deleted)]], unique
 
     def _rows(self, file: DataFile, positions: np.ndarray) -> pa.Table:
         if file.rows <= _KEPT_ROWS:
@@ -203,13 +217,6 @@ class Retained:
     def keys(self, file: DataFile) -> pa.Table:
         """The keys of a file, all of whose columns are read. Raises Corrupt."""
         return self._all_rows(file).select(self.bucket_files.schema.key)
-
-
-def _unique(keys: pa.Table) -> tuple[pa.Table, bool]:
-    """The distinct keys of an ascending table, and whether all are."""
-    (own,) = comparable([keys])
-    unique = bool((own[1:] > own[:-1]).all())
-    return keys if unique else distinct([keys]), unique
 
 
 def _table_bytes(table: pa.Table) -> int:

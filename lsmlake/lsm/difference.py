@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.kernels.codes import identity
+from lsmlake.kernels import segments
+from lsmlake.kernels.codes import identity, same
 from lsmlake.kernels.gather import gather, joined
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
@@ -42,8 +43,8 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
     kinds[places], kinds[places + 1] = UPDATE_BEFORE, UPDATE_AFTER
     keep = np.ones(len(kinds), bool)
     if len(places) and compared is not None:
-        same = equal_rows(rows.select(list(compared)), groups.rows[places], groups.rows[places + 1])
-        keep[places[same]] = keep[places[same] + 1] = False
+        alike = places[equal_rows(rows.select(list(compared)), groups.rows[places], groups.rows[places + 1])]
+        keep[alike] = keep[alike + 1] = False
     return with_kind(gather(rows, groups.rows[keep]), kinds[keep])
 
 
@@ -84,8 +85,7 @@ def as_changes(rows: pa.Table) -> pa.Table:
 def equal_rows(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Flags the pairs of rows, by position, that are equal in all columns, as in `difference`."""
     equal = np.ones(len(left), bool)
-    pairs = gather(rows, np.concatenate([left, right]))
-    for column in pairs.columns:
-        numbers = identity(joined(column))
-        equal &= numbers[: len(left)] == numbers[len(left) :]
+    for column in rows.columns:
+        values = joined(column)
+        equal &= same(segments.take(values, left), segments.take(values, right))
     return equal

@@ -65,6 +65,14 @@ def find(keys: pa.Table, stored: pa.Table, *, repeats: bool = False) -> tuple[np
     if not keys.num_rows or not stored.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     wanted, there = comparable([keys, stored])
+    return common(wanted, there, repeats=repeats)
+
+
+def common(wanted: np.ndarray, there: np.ndarray, *, repeats: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """As `find`, of scalars from one call of `comparable`. With `repeats`, each of `there` is searched in `wanted`: O(there log
+    wanted)."""
+    if not len(wanted) or not len(there):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if repeats:
         at = np.searchsorted(wanted, there)
         at[at == len(wanted)] = 0

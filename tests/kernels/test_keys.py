@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.kernels.keys import check_orderable, comparable
+from lsmlake.kernels.keys import check_orderable, comparable, filter_of
 
 thorough = examples(150)
 
@@ -246,3 +246,20 @@ def test_types_without_an_order_are_refused_by_name(type):
         check_orderable(type, "payload")
     for part in ("payload", str(type), "int64", "choose another"):
         assert part in str(refused.value)
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=50), st.lists(st.integers(0, 1 << 40), max_size=50))
+def test_a_filter_flags_every_scalar_that_it_was_made_of(some, others):
+    for type in (pa.int64(), pa.string()):
+        one, two = (pa.table([pa.array(map(str, values)).cast(type)], names=["k"]) for values in (some, some + others))
+        known, asked = comparable([one, two])
+        flags = filter_of(known)(asked)
+        assert flags.dtype == bool and len(flags) == len(asked)
+        assert flags[np.isin(asked, known)].all()
+
+
+def test_a_filter_leaves_few_others():
+    known, others = comparable(
+        [pa.table([pa.array(range(0, 20_000, 2))], names=["k"]), pa.table([pa.array(range(1, 20_000, 2))], names=["k"])]
+    )
+    assert filter_of(known)(others).mean() < 0.1

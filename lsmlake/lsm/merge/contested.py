@@ -64,28 +64,32 @@ def contested(
     count = len(groups.rows)
     if groups.unique or not contests:
         return None
-    of_rows = parts[groups.rows]
-    several = np.minimum.reduceat(of_rows, groups.starts) != np.maximum.reduceat(of_rows, groups.starts)
-    if not several.any():
+    of_rows, numbers = parts[groups.rows], segments.numbers(groups.starts, count)
+    differs = of_rows[1:] != of_rows[:-1]
+    differs[groups.starts[1:] - 1] = False
+    if not differs.any():
         return None
-    places = np.flatnonzero(np.repeat(several, segments.lengths(groups.starts, count)))
-    numbers, chosen = segments.numbers(groups.starts, count)[places], groups.rows[places]
+    several = np.zeros(len(groups.starts), bool)
+    several[numbers[1:][differs]] = True
+    places = np.flatnonzero(several[numbers])
+    numbers, chosen = numbers[places], groups.rows[places]
     given = np.zeros(len(chosen), np.int64) if ranks is None else ranks[chosen]
     unordered = _of_unordered_keys(numbers, given, of_rows[places])
-    few = RankedRows(gather(rows, chosen[unordered]), numbers[unordered], given[unordered], of_rows[places][unordered])
-    for contest in contests:
-        if (pair := _pair(few, contest)) is not None:
-            return int(chosen[unordered][pair[0]]), int(chosen[unordered][pair[1]])
-    return None
+    few = RankedRows(rows, chosen[unordered], numbers[unordered], given[unordered], of_rows[places][unordered])
+    return next((pair for contest in contests if (pair := _pair(few, contest)) is not None), None)
 
 
 class RankedRows(NamedTuple):
-    """Rows ascending by the number of their key, with their ranks and parts."""
+    """Some of the rows of a table, by their numbers, ascending by the number of their key; with their ranks and parts."""
 
     table: pa.Table
+    numbers: np.ndarray
     keys: np.ndarray
     ranks: np.ndarray
     parts: np.ndarray
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        return gather(self.table.select(list(names)), self.numbers)
 
 
 def _of_unordered_keys(keys: np.ndarray, ranks: np.ndarray, parts: np.ndarray) -> np.ndarray:
@@ -104,15 +108,16 @@ def _several(parts: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def _pair(rows: RankedRows, contest: Contest) -> tuple[int, int] | None:
-    """Two of the rows that this contest cannot order."""
-    counted = contest.sequence.any_valid(rows.table) if contest.only_sequenced else np.ones(len(rows.keys), bool)
-    valid = segments.valid(joined(rows.table[contest.columns[0]])) if contest.skips_nulls else None
+    """The numbers of two of the rows that this contest cannot order."""
+    sequenced = rows.columns(contest.sequence.columns) if contest.sequence else None
+    counted = contest.sequence.any_valid(sequenced) if contest.only_sequenced else np.ones(len(rows.keys), bool)
+    valid = segments.valid(joined(rows.columns(contest.columns)[0])) if contest.skips_nulls else None
     taken = counted if valid is None else counted & valid
     if contest.decisive is Decisive.ALL:
         # a row that is late by its sequence changes the order of those before it
         tiers = [] if contest.sequence else [rows.ranks]
         return _differing(rows, np.flatnonzero(taken), tiers, contest, of_key=bool(contest.sequence))
-    tiers = [contest.sequence.ranks(rows.table, every=True), rows.ranks] if contest.sequence else [rows.ranks]
+    tiers = [contest.sequence.ranks(sequenced, every=True), rows.ranks] if contest.sequence else [rows.ranks]
     of_tier = _decisive(rows.keys, np.flatnonzero(counted if contest.sequence else taken), tiers, contest.decisive)
     if contest.sequence and not taken[of_tier].all():  # a null of the newest rows gives way to one of the others, by arrival
         undecided = np.isin(rows.keys, rows.keys[of_tier[~taken[of_tier]]])
@@ -140,15 +145,16 @@ def _differing(
     that is enough."""
     order = places[np.lexsort((*(tier[places] for tier in reversed(tiers)), rows.keys[places]))]
     starts = np.flatnonzero(_changes([rows.keys[order], *(tier[order] for tier in tiers)]))
-    lengths = segments.lengths(starts, len(order))
-    leaders = np.repeat(order[starts], lengths)
-    bad = ~_equal(rows.table, leaders, order, contest)
+    followers = segments.lengths(starts, len(order)) - 1
+    leaders, others = np.repeat(order[starts], followers), np.delete(order, starts)
     if not of_key:
-        bad &= np.repeat(_several(rows.parts[order], starts), lengths)
+        counted = np.repeat(_several(rows.parts[order], starts), followers)
+        leaders, others = leaders[counted], others[counted]
+    bad = ~_equal(rows, leaders, others, contest)
     if not bad.any():
         return None
     place = int(np.argmax(bad))
-    return int(leaders[place]), int(order[place])
+    return int(rows.numbers[leaders[place]]), int(rows.numbers[others[place]])
 
 
 def _changes(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -159,9 +165,10 @@ def _changes(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def _equal(rows: pa.Table, one: np.ndarray, other: np.ndarray, contest: Contest) -> np.ndarray:
-    same = equal_rows(rows.select(list(contest.columns)), one, other)
-    kinds = kinds_of(rows)
+def _equal(rows: RankedRows, one: np.ndarray, other: np.ndarray, contest: Contest) -> np.ndarray:
+    one, other = rows.numbers[one], rows.numbers[other]
+    same = equal_rows(rows.table.select(list(contest.columns)), one, other)
+    kinds = kinds_of(rows.table)
     if kinds is None:
         return same
     alike = kinds[one] == kinds[other]
