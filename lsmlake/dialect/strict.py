@@ -34,8 +34,10 @@ NO_NAMES -= {TokenType.IDENTIFIER}
 
 def misplaced(text: str, tokens: list[Token]) -> tuple[str, int] | None:
     """What no token of Spark's grammar can be, and its place: a dot without a name before it, or with a number behind it; an AS
-    without a value; a hint that is not behind SELECT; a parenthesis without the other."""
+    without a value; a `;` at the begin; a hint that is not behind SELECT; a parenthesis without the other."""
     opened: list[Token] = []
+    if tokens and tokens[0].token_type is TokenType.SEMICOLON:
+        return "nothing stands before this ;", tokens[0].start
     if tokens and (first := _hint(text, 0, tokens[0].start)) is not None:
         return _HINT, first
     for place, token in enumerate(tokens):

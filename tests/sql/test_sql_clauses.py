@@ -415,3 +415,34 @@ def test_an_error_about_a_version_shows_what_was_written(lake):
             lake.sql(text)
         assert found in str(raised.value.found)
         assert "${" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "a + 2147483647 > 0",
+        "2147483647 + a = 3",
+        "a * 2147483647 <> 1",
+        "-2147483648 - a < 0",
+        "a + 2147483647 IN (3)",
+        "a + 2147483647 BETWEEN 1 AND 4",
+        "CAST(a + 2147483647 AS BIGINT) > 3",
+        "CASE a + 2147483647 WHEN 3 THEN true END",
+        "m > 0",
+    ],
+)
+def test_a_comparison_does_not_hide_an_overflow(lake, condition):
+    with pytest.raises(InvalidQuery, match="overflow"):
+        lake.sql(f"SELECT * FROM (SELECT a, a + 2147483647 AS m FROM t) WHERE {condition}").to_arrow()
+    if "m" not in condition.split():
+        with pytest.raises(InvalidQuery, match="overflow"):
+            lake.table("d.t").scan(where=condition).to_arrow()
+    assert lake.sql("SELECT a FROM t WHERE a + 1 > 1 AND 2 * a = 4").to_arrow()["a"].to_pylist() == [2]
+
+
+def test_a_query_in_the_on_of_a_merge_names_columns_of_one_side(lake):
+    merge = "MERGE INTO t USING u ON t.a = u.a AND {} WHEN MATCHED THEN DELETE"
+    for condition in ("(t.a, u.w) IN (SELECT a, w FROM u)", "EXISTS (SELECT 1 FROM u AS x WHERE x.a = t.b AND x.w = u.w)"):
+        with pytest.raises(InvalidQuery, match="one side"):
+            lake.sql(merge.format(condition))
+    assert lake.sql("EXPLAIN " + merge.format("u.w IN (SELECT w FROM u)")).to_arrow().num_rows
