@@ -345,7 +345,7 @@ CASES = (
     ("SELECT x FROM t PIVOT (sum(b) FOR k IN ('a' AS x)) WHERE a = 1", [(10,)]),
     *(
         (f"SELECT EXTRACT({one} DATE '2026-01-02')", None)
-        for one in ("'DAY' FROM", "1 FROM", "FROM", "DAY,", "NULL FROM", ":x FROM")
+        for one in ("'DAY' FROM", "1 FROM", "FROM", "DAY,", "NULL FROM", ":x FROM", "? FROM")
     ),
     *((f"SELECT EXTRACT({one} DATE '2026-01-02')", [(2,)]) for one in ("DAY FROM", "d FROM", "`day` FROM", "'DAY',", "'d',")),
     *((f"SELECT EXTRACT({one})", None) for one in ("", "DAY", "'DAY', DATE '2026-01-02', 1")),
