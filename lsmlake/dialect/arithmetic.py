@@ -106,7 +106,10 @@ def _numbers(context: Context, node: exp.Expression, left: Typed, right: Typed) 
     if op in "/%":
         macro = "divide" if op == "/" else "whole_mod" if t.is_integer(kind) else "mod"
         return Typed(f"spark_{macro}({a}, {b})", kind)
-    return Typed(f"CAST({a} {op} {b} AS {duck_name(kind)})", kind)
+    made = f"CAST({a} {op} {b} AS {duck_name(kind)})"
+    if t.is_integer(kind):
+        made = f"greatest({made})"  # DuckDB would make n > 1 - 2147483647 of n + 2147483647 > 1, where nothing overflows
+    return Typed(made, kind)
 
 
 def _decimals(context: Context, node: exp.Expression, op: str, left: Typed, right: Typed) -> Typed:

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -56,6 +56,11 @@ class Grouped(Protocol):
 
     def grouping(self, node: exp.Anonymous, name: str) -> Typed:
         """`grouping` and `grouping_id`: which expressions of GROUP BY are not in the grouping set of a group."""
+
+
+def refuse_query(text: Text, node: exp.Expression) -> NoReturn:
+    """Refuses a query where none is allowed, as in the argument `where` of a method."""
+    text.refuse(node, "a query is not supported here", cure="write the statement in lake.sql, whose conditions can hold queries")
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,7 @@ class Context(ABC):
     def query(self, node: exp.Expression, query: exp.Expression) -> tuple[str, list[pa.DataType]]:
         """A query inside the expression `node`, and the types of its columns. Refuses it where none is allowed."""
         if self.subquery is None:
-            self.text.refuse(
-                node, "a query is not supported here", cure="join it: in a MERGE, make it part of the source after USING"
-            )
+            refuse_query(self.text, node)
         scope = replace(self.scope, outer=None)  # Spark knows one level of correlation
         if self.groups is not None and not self.late:  # Spark has no such queries beside aggregates
             scope = replace(scope, relations=(), plain=())

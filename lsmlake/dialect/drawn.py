@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from lsmlake.dialect.text import Text
+
 NAMES = frozenset(
     ("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id")
 ) | {"input_file_name", "input_file_block_start", "input_file_block_length"}
@@ -33,6 +35,12 @@ def calls(node: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
         name = call.name.lower() if isinstance(call, exp.Anonymous) else "rand"
         if name in NAMES:
             yield call, name
+
+
+def check_condition(node: exp.Expression, text: Text) -> None:
+    """Refuses functions that draw values in what chooses rows."""
+    for call, name in calls(node):
+        text.refuse(call, f"{name} {CHOOSES_NO_ROWS}", cure=CURE)
 
 
 def once(sql: str, variable: str, made: str) -> str | None:

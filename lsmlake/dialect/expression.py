@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from lsmlake.dialect import arithmetic, calls, comparisons, intervals, names, patterns, pipes, time_fields
 from lsmlake.dialect.aggregates import AGGREGATES
-from lsmlake.dialect.context import Context, Subquery
+from lsmlake.dialect.context import Context, Subquery, refuse_query
 from lsmlake.dialect.drawn import calls as drawing
 from lsmlake.dialect.drawn import is_drawn, once, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
@@ -121,6 +121,8 @@ class Translator(Context):
                 return function(self, node, "exists", [node.this, node.expression])
             case exp.Subquery() | exp.Exists():
                 return _subquery(self, node)
+            case exp.Query():
+                refuse_query(self.text, node)
         return _literal(self, node)
 
     def _names_output(self, node: exp.Expression) -> bool:
@@ -163,7 +165,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
         case exp.HexString():
             return Typed(f"unhex('{'0' * (len(node.this) % 2) + node.this}')", BINARY)
         case exp.Placeholder():
-            context.text.refuse(node, "a parameter has no value", cure="pass its value in args")
+            context.text.refuse(node, "a parameter has no value", cure="write the value; lake.sql takes it in args")
         case exp.Interval():
             return intervals.literal(context, node)
         case exp.Array():

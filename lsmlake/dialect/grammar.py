@@ -30,7 +30,7 @@ if not isinstance(Spark.Parser.__init__, FunctionType):  # a class of compiled c
 
 PLACE, SPAN = "start", "span"
 """What nodes of the tree have in `meta`: where they start in the text; where they start and end."""
-_CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM")
+_CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "TRIM")
 _BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
 _AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
 _CLAUSES = ("WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT", "OFFSET")
@@ -92,6 +92,7 @@ class PlainSpark(SparkTypes):
         SUPPORTS_TABLE_QUERY: ClassVar[bool] = True
         FUNCTION_PARSERS: ClassVar[Any] = {
             **{name: read for name, read in Spark.Parser.FUNCTION_PARSERS.items() if name in _CALLS_WITH_WORDS},
+            "EXTRACT": lambda self: self._extract(),
             "SUBSTRING": lambda self: self._call_with_words("substring", "FROM", "FOR"),
             "SUBSTR": lambda self: self._call_with_words("substr", "FROM", "FOR"),
             "OVERLAY": lambda self: self._call_with_words("overlay", "PLACING", "FROM", "FOR"),
@@ -104,6 +105,16 @@ class PlainSpark(SparkTypes):
                 for _ in takewhile(self._match_text_seq, words):
                     arguments.append(self._parse_bitwise())
             return exp.Anonymous(this=name, expressions=arguments)
+
+        def _extract(self) -> exp.Expression:
+            """`field FROM time`, or with a comma a call as any other, in which the field is a text."""
+            if self._next is None or self._next.token_type is not TokenType.FROM:
+                return exp.Anonymous(this="extract", expressions=self._parse_csv(self._parse_disjunction))
+            field = self._parse_id_var()
+            if not isinstance(field, exp.Identifier):
+                self.raise_error("a field is a word, such as EXTRACT(YEAR FROM time)", self._curr)
+            self._match(TokenType.FROM)
+            return self.expression(exp.Extract(this=field, expression=self._parse_bitwise()))
 
         def _parse_bracket(self, this: Any = None) -> Any:
             """`array(1, 2)[0]`: an element of the call; the parser would take `array[0]` for an array of 0."""

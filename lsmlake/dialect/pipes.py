@@ -67,6 +67,8 @@ class Pipes(Spark.Parser):
     def named(self, query: exp.Query) -> exp.Query:
         """The rows of a query under the name that comes next."""
         alias = self._parse_table_alias()
+        if alias is None:
+            self.raise_error("|> AS needs a name", self._curr or self._prev)
         made = self._build_pipe_cte(query, [exp.Star()], alias)
         made.args["from_"].set("this", exp.Table(this=alias.this.copy()))
         return made

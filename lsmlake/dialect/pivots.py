@@ -90,10 +90,18 @@ def _value(queries: Queries, value: exp.Expression, width: int) -> tuple[str, li
             value, "the number of values does not fit FOR", expected=width, found=len(parts), cure="give as many values"
         )
     if isinstance(value, exp.PivotAlias):
-        return value.args.get("alias").name, parts
+        return _name(queries, value), parts
     if not isinstance(inner, exp.Literal):
         queries.text.refuse(value, "this value needs a name", cure="write value AS name")
     return inner.this, parts
+
+
+def _name(queries: Queries, item: exp.PivotAlias) -> str:
+    """The name behind AS, which the parser reads as an expression."""
+    alias = item.args.get("alias")
+    if not isinstance(alias, exp.Identifier):
+        queries.text.wrong(item, "this is no name", cure="write AS and a word, or anything in `backquotes`")
+    return alias.name
 
 
 def _count() -> exp.Expression:
@@ -124,8 +132,8 @@ def _unpivoted(
     """For each row one row per listed column: the other columns, the name of the column, its value."""
     before, inner = queries.translator(Scope((relation,)), ctes), queries.fresh()
     (values,) = node.expressions
-    names = [one.name for one in (values.expressions if isinstance(values, exp.Tuple) else [values])]
-    label = field.this.name
+    names = [_column(queries, one) for one in (values.expressions if isinstance(values, exp.Tuple) else [values])]
+    label = _column(queries, field.this)
     rows = list(_rows(queries, field, len(names)))
     used = {column.name.lower() for _, parts in rows for column in parts}
     kept = [replace(one, field=None) for one in relation.columns if one.name.lower() not in used]
@@ -164,5 +172,11 @@ def _rows(queries: Queries, field: exp.In, width: int) -> Iterator[tuple[str, li
                 expected=width,
                 cure="list as many columns as there are names of values",
             )
-        alias = item.args.get("alias") if isinstance(item, exp.PivotAlias) else None
-        yield alias.name if alias is not None else "_".join(part.name for part in parts), parts
+        yield _name(queries, item) if isinstance(item, exp.PivotAlias) else "_".join(part.name for part in parts), parts
+
+
+def _column(queries: Queries, item: exp.Expression) -> str:
+    """The name of a column that UNPIVOT makes."""
+    if not isinstance(item, (exp.Column, exp.Identifier)):
+        queries.text.wrong(item, "this is no name", cure="write a word, or anything in `backquotes`")
+    return item.name

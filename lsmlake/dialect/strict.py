@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import Token, TokenType
 
 from lsmlake.dialect.pipes import Pipes
@@ -22,12 +23,21 @@ _TYPED_LITERALS = (
 )  # fmt: skip
 _CLOSING = {TokenType.R_PAREN: TokenType.L_PAREN, TokenType.R_BRACKET: TokenType.L_BRACKET}
 _ANY = TokenType.ANY, TokenType.ALL, TokenType.SOME
+_ENDS_VALUE = (
+    TokenType.VAR, TokenType.IDENTIFIER, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.NUMBER, TokenType.STRING,
+)  # fmt: skip
+_OPERATORS = {kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if not word[0].isalpha()}
+NO_NAMES = frozenset({*Spark.Tokenizer.SINGLE_TOKENS.values(), *Pipes.TEXT_MATCH_EXCLUDED_TOKENS, *_OPERATORS, TokenType.NUMBER})
+NO_NAMES -= {TokenType.IDENTIFIER}
+"""Tokens that are no name, not even behind AS, where each word is one."""
 
 
 def misplaced(text: str, tokens: list[Token]) -> tuple[str, int] | None:
-    """What no token of Spark's grammar can be, and its place: a dot without a name before it, a hint that is not behind SELECT,
-    a parenthesis without the other."""
+    """What no token of Spark's grammar can be, and its place: a dot without a name before it, or with a number behind it; an AS
+    without a value; a `;` at the begin; a hint that is not behind SELECT; a parenthesis without the other."""
     opened: list[Token] = []
+    if tokens and tokens[0].token_type is TokenType.SEMICOLON:
+        return "nothing stands before this ;", tokens[0].start
     if tokens and (first := _hint(text, 0, tokens[0].start)) is not None:
         return _HINT, first
     for place, token in enumerate(tokens):
@@ -37,6 +47,10 @@ def misplaced(text: str, tokens: list[Token]) -> tuple[str, int] | None:
             return f"nothing is open that this {token.text} closes", token.start
         if token.token_type is TokenType.DOT and _is_nameless([one.token_type for one in tokens[max(0, place - 2) : place]]):
             return "a name must stand before the dot", token.start
+        if token.token_type is TokenType.NUMBER and _is_field([one.token_type for one in tokens[max(0, place - 2) : place]]):
+            return "a number is no name; a name of digits stands in `backquotes`", token.start
+        if token.token_type is TokenType.ALIAS and _is_first([one.token_type for one in tokens[max(0, place - 2) : place]]):
+            return "a value must stand before AS", token.start
         stop = tokens[place + 1].start if place + 1 < len(tokens) else len(text)
         if token.token_type is not TokenType.SELECT and (first := _hint(text, token.end + 1, stop)) is not None:
             return _HINT, first
@@ -51,6 +65,16 @@ def _hint(text: str, start: int, stop: int) -> int | None:
 def _is_nameless(before: list[TokenType]) -> bool:
     """Whether no name stands before a dot, given the two tokens there. `st.from` has one."""
     return not before or before[-1] is TokenType.DOT or (before[-1] in _WORDS and before[0] is not TokenType.DOT)
+
+
+def _is_field(before: list[TokenType]) -> bool:
+    """Whether a number stands where a field of a value has its name, given the two tokens before it."""
+    return len(before) == 2 and before[-1] is TokenType.DOT and before[0] in _ENDS_VALUE
+
+
+def _is_first(before: list[TokenType]) -> bool:
+    """Whether AS is the first word of a query's columns, given the two tokens before it. ALL may be a column."""
+    return before[-1:] == [TokenType.SELECT] or before == [TokenType.SELECT, TokenType.DISTINCT]
 
 
 def _quantified(read: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -71,7 +95,7 @@ class Strict(Pipes):
         kind: _quantified(read) if kind in (TokenType.LIKE, TokenType.ILIKE) else read
         for kind, read in Pipes.RANGE_PARSERS.items()
     }
-    RESERVED_TOKENS: ClassVar[Any] = {*Pipes.RESERVED_TOKENS, TokenType.STRING}
+    RESERVED_TOKENS: ClassVar[Any] = {*Pipes.RESERVED_TOKENS, *NO_NAMES}
 
     def _need(self, kind: TokenType, word: str) -> None:
         """Takes a word that must come next."""
@@ -81,8 +105,37 @@ class Strict(Pipes):
     def _warn_unsupported(self) -> None:
         """A statement that sqlglot does not know is refused, not logged."""
 
+    # -- names --------------------------------------------------------------------------------------------------------
+
     def _parse_string_as_identifier(self) -> None:
         """Text in quotes is no name."""
+
+    def _parse_alias(self, this: exp.Expression | None, explicit: bool = False) -> exp.Expression | None:
+        """As sqlglot's, but a parameter is no name: not one of `args`, and not `@x`."""
+        found = super()._parse_alias(this, explicit)
+        if type(found) is exp.Alias and found is not this and not isinstance(found.args["alias"], exp.Identifier):
+            self._refuse_name()
+        return found
+
+    def _parse_table_alias(self, *given: Any, **named: Any) -> exp.TableAlias | None:
+        """As `_parse_alias`, but the version of `orders@v12` is read as an alias."""
+        begins = self._curr
+        found = super()._parse_table_alias(*given, **named)
+        name = found.this if found is not None else None
+        version = isinstance(name, exp.Parameter) and begins.token_type is not TokenType.ALIAS
+        if name is not None and not isinstance(name, exp.Identifier) and not version:
+            self._refuse_name()
+        return found
+
+    def _parse_field_def(self) -> exp.Expression | None:
+        begins = self._curr
+        found = super()._parse_field_def()
+        if isinstance(found, exp.ColumnDef) and not isinstance(found.this, exp.Identifier):
+            self._refuse_name(begins)
+        return found
+
+    def _refuse_name(self, token: Token | None = None) -> None:
+        self.raise_error("a name is a word, or anything in `backquotes`", token or self._prev)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import TokenType
 
 from lsmlake.dialect import reading
 from lsmlake.dialect.grammar import PLACE, SPAN, PlainSpark
@@ -86,6 +87,14 @@ class Text:
         word = value.upper() if isinstance(value, str) else _CLAUSES.get(key) or key.strip("_").replace("_", " ").upper()
         self.refuse(parts[0] if parts else node, f"{word} is not supported here", cure=_CURES.get(key, "leave it out"))
 
+    def expression(self) -> exp.Expression:
+        """The one expression of the text, as `parsed`, for an engine that may read the text itself. It ends without a name and
+        without a `;`."""
+        node = self.parsed(alone=True)
+        if isinstance(node, exp.Alias):
+            self.wrong(node.args["alias"], "an expression has no name here", cure="leave the name out")
+        return node
+
     def word(self, node: exp.Expression, key: str, *known: str) -> str:
         """The text of an argument, such as the kind of a join, in upper case; "" if it is not set. Refuses a word that is not one
         of `known`."""
@@ -95,14 +104,18 @@ class Text:
             self.refuse(node, f"{found} is not supported here", expected=expected, cure=_CURES.get(found.lower(), ""))
         return found
 
-    def parsed(self) -> exp.Expression:
-        """The one statement or expression of the text; nothing notes what is read of it. Raises InvalidQuery."""
+    def parsed(self, *, alone: bool = False) -> exp.Expression:
+        """The one statement or expression of the text; nothing notes what is read of it. `alone`: no `;` ends it. Raises
+        InvalidQuery."""
         where = shown(self._written)
         try:
             tokens = sqlglot.tokenize(self.text, dialect=PlainSpark)
             if (wrong := misplaced(self.text, tokens)) is not None:
                 what, start = wrong
                 raise InvalidQuery(f"the text is not SQL: {what}", where=self._at(start), cure="correct the text")
+            if alone and tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+                what, place = "an expression has no ; at its end", self._at(tokens[-1].start)
+                raise InvalidQuery(what, where=place, found="';'", cure="leave the ; out")
             found = [part for part in PlainSpark().parser().parse(tokens, self.text) if part is not None]
         except ParseError as error:
             first = error.errors[0] if error.errors else {}

@@ -73,4 +73,4 @@ def _date_part(context: Context, node: exp.Expression, arguments: Arguments) -> 
     return extracted(context, arguments[0], literal_text(context, arguments[0], "the field").upper(), arguments[1])
 
 
-FUNCTIONS: dict[str, Function] = {"date_part": _date_part, "datepart": _date_part}
+FUNCTIONS: dict[str, Function] = {"date_part": _date_part, "datepart": _date_part, "extract": _date_part}

@@ -123,10 +123,12 @@ def counted_only(context: Context, node: exp.Expression, arguments: Arguments, *
 
 
 def _unit(context: Context, node: exp.Expression) -> str:
-    name = node.name.upper() if isinstance(node, (exp.Column, exp.Var)) else ""
-    if name.removesuffix("S") not in _UNITS:
+    """A unit, which is a word: in backquotes it is a column."""
+    plain = isinstance(node, exp.Var) or (isinstance(node, exp.Column) and not node.this.args.get("quoted"))
+    name = node.name.upper() if plain else ""
+    if name not in _UNITS:
         context.text.refuse(node, "unknown unit", expected=f"one of {', '.join(_UNITS)}", cure="write one of these units")
-    return name.removesuffix("S")
+    return name
 
 
 def _shift(sign: int) -> Function:

@@ -54,7 +54,7 @@ def bound_text(where: str, columns: pa.Schema, zone: str) -> tuple[Text, exp.Exp
     """A text, its tree, and the predicate that it is; None if it is none, or nothing at all. Raises InvalidQuery for a text that
     is not SQL."""
     text = Text(where)
-    node = text.parsed()
+    node = text.expression()
     return text, node, bound(node, Scope.of(columns), zone)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.drawn import check_condition
 from lsmlake.dialect.evaluate import Condition, condition_sql
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Scope
@@ -25,6 +26,7 @@ def computed_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: st
     """A condition that DuckDB evaluates. The predicates among its parts choose the files to read. Arguments and errors as of
     `where.predicate_of`."""
     scope = Scope.of(columns)
+    check_condition(node, text)
     sql = condition_sql(Translator.at(text, scope, now), node)
     condition, known = Condition.of(sql, node, scope, zone), implied(node, scope, zone)
     reads = tuple(Column((name,), types.canonical(columns.field(name).type, name)) for name in condition.needs)

@@ -236,8 +236,9 @@ class Catalog:
         if alias is not None and isinstance(alias.this, exp.Parameter):  # orders@v12
             number = alias.this.name
             if version is not None or not _VERSION.fullmatch(number):
+                found, expected = f"@{number}", "a name such as orders@v12"
                 self.text.refuse(
-                    node, "@ takes the number of a version", expected="a name such as orders@v12", cure="write @v and a number"
+                    node, "@ takes the number of a version", expected=expected, found=found, cure="write @v and a number"
                 )
             return Moment(snapshot=int(number[1:]))
         if version is None:

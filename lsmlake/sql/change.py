@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.merging import Merging, OwnRows, SourceRows
+from lsmlake.dialect.drawn import check_condition
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.query import Query, QueryTranslator
 from lsmlake.dialect.reading import passed_on, peek
@@ -25,7 +26,7 @@ from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.part import ExpressionPart, Replacement
-from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries, check_condition
+from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries
 from lsmlake.tables.version import Version
 
 Report = Callable[[], pa.Table]

@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import Token, TokenType
 
 from lsmlake.dialect.grammar import PlainSpark
+from lsmlake.dialect.strict import NO_NAMES
 from lsmlake.dialect.text import shown
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.ddl import requoted
@@ -120,8 +121,8 @@ class Words:
     def identifier(self, what: str = "a name") -> str:
         """Takes the name of a table, column or the like, plain or in backquotes."""
         token = self._token
-        named = token is not None and (token.token_type is TokenType.IDENTIFIER or re.fullmatch(r"[\w$]+", token.text))
-        if not named or token.token_type is TokenType.STRING:
+        plain = token is not None and token.token_type not in NO_NAMES and re.fullmatch(r"[\w$]+", token.text)
+        if not plain and (token is None or token.token_type is not TokenType.IDENTIFIER):
             self.refuse(f"expected {what}")
         return self.one(what)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.context import ON
 from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
 from lsmlake.dialect.scope import Scope, ScopeColumn
 from lsmlake.errors import InvalidQuery
@@ -85,7 +86,8 @@ def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, re
         made.append(
             Checked(clause.when, clause.action, columns, None if clause.condition is None else condition(clause.condition, scope))
         )
-    on = condition(statement.on, scopes[MATCHED])
+    joined = replace(reader.translator(statement.on.text, scopes[MATCHED]), place=ON)
+    on = condition_from(joined, statement.on.node, zone)
     return Bound(on, equal_columns(statement.on.node, scopes[MATCHED]), tuple(made), reader)
 
 

@@ -12,7 +12,8 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.drawn import CHOOSES_NO_ROWS, CURE, calls
+from lsmlake.dialect.context import refuse_query
+from lsmlake.dialect.drawn import check_condition
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Relation, Scope
 from lsmlake.dialect.text import Text
@@ -146,12 +147,6 @@ class Statement:
         return Scope.of(columns, *names, side, prefix=prefix).relations[0]
 
 
-def check_condition(node: exp.Expression, text: Text) -> None:
-    """Refuses functions that draw values in what chooses rows."""
-    for call, name in calls(node):
-        text.refuse(call, f"{name} {CHOOSES_NO_ROWS}", cure=CURE)
-
-
 @contextmanager
 def given(
     clauses: Iterable[Clause[str]],
@@ -166,9 +161,10 @@ def given(
 
         def part(words: str) -> ExpressionPart:
             text = Text(words)
-            node = stack.enter_context(text.read())
+            node = text.expression()
+            stack.enter_context(text.reading(node))
             if isinstance(node, exp.Query):
-                text.refuse(node, "a query is no expression", cure="put it in parentheses, in lake.sql")
+                refuse_query(text, node)
             return ExpressionPart(node, text)
 
         yield Statement(

@@ -35,3 +35,7 @@ class SparkTypes(Spark):
         TYPE_MAPPING: ClassVar = {  # sqlglot writes TIMESTAMP for TIME
             kind: name for kind, name in Spark.Generator.TYPE_MAPPING.items() if kind is not exp.DataType.Type.TIME
         }
+
+        def parameter_sql(self, expression: exp.Parameter) -> str:
+            """As the text has it; Spark's own form is a variable."""
+            return f"@{self.sql(expression, 'this')}"

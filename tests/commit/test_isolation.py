@@ -88,6 +88,62 @@ def in_order(table: Table) -> None:
     assert table.verify() == [] and unreferenced(table) == []
 
 
+# --- drawn values ---
+
+DRAWN: dict[str, Callable[[Table], object]] = {
+    "update": lambda table: table.update({"s": "uuid()", "k": "v", "v": "CAST(rand() * 1000000 AS BIGINT)"}, "k = 1"),
+    "sql update": lambda table: lake_of(table).sql("UPDATE d.t SET s = uuid(), v = CAST(rand() * 1000000 AS BIGINT) WHERE k = 1"),
+    "merge": lambda table: lake_of(table).sql(
+        "MERGE INTO d.t USING (SELECT 1 AS k, uuid() AS u) s ON t.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET s = s.u, v = CAST(substring(s.u, 1, 1) IS NOT NULL AS BIGINT)"
+    ),
+    "merge of its own rows": lambda table: lake_of(table).sql(
+        "MERGE INTO d.t USING (SELECT id, uuid() AS u FROM d.t WHERE k = 1) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET s = s.u"
+    ),
+    "insert": lambda table: lake_of(table).sql("INSERT INTO d.t SELECT id + 100, k, v, uuid() FROM d.t WHERE k = 1"),
+}
+
+
+def lake_of(table: Table) -> Lake:
+    return Lake(table.meta.env, EmbeddedRuntime(attach=lambda spark: Runtime()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verb", DRAWN)
+def test_a_statement_that_lost_a_race_draws_one_value_for_each_row(verb, kind):
+    inner = MemoryStorage()
+    created(inner, kind, [(number, 1, 0, "-") for number in range(6)] + [(9, 2, 0, "other")])
+    meanwhile = Meanwhile(inner, lambda table: table.update({"v": "7"}, "id = 2"))
+    DRAWN[verb](opened(meanwhile, "own"))
+    assert meanwhile.left == 0
+    table = opened(inner, "reader")
+    found = table.scan().to_arrow().to_pylist()
+    drawn = [row["s"] for row in found if len(row["s"]) == 36]
+    assert len(drawn) == 6
+    assert len({*drawn}) == (1 if verb == "merge" else 6)  # its source has one row
+    assert sorted(row["id"] for row in found) == [*range(6), 9, *(range(100, 106) if verb == "insert" else ())]
+    assert [row["s"] for row in found if row["id"] == 9] == ["other"]
+    in_order(table)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_columns_show_the_same_drawn_value_after_a_lost_race(kind):
+    inner = MemoryStorage()
+    created(inner, kind, [(number, 1, 0, "-") for number in range(6)])
+    statement = (
+        "MERGE INTO d.t USING (SELECT id, rand() AS r FROM d.t) s ON t.id = s.id WHEN MATCHED AND t.id < 3 THEN "
+        "UPDATE SET v = CAST(s.r * 1000000 AS BIGINT), s = CAST(CAST(s.r * 1000000 AS BIGINT) AS STRING) "
+        "WHEN MATCHED THEN UPDATE SET v = CAST(s.r * 1000000 AS BIGINT) + 1, "
+        "s = CAST(CAST(s.r * 1000000 AS BIGINT) + 1 AS STRING)"
+    )
+    meanwhile = Meanwhile(inner, lambda table: table.update({"v": "7"}, "id = 2"))
+    lake_of(opened(meanwhile, "own")).sql(statement)
+    assert meanwhile.left == 0
+    found = opened(inner, "reader").scan().to_arrow().to_pylist()
+    assert [row["s"] for row in found] == [str(row["v"]) for row in found]
+    assert len({row["v"] for row in found}) == 6
+
+
 # --- levels ---
 
 NEW = (9, 1, 0, "a")  # satisfies the condition of each statement

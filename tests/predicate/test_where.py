@@ -35,6 +35,20 @@ REFUSED = {
     "upper(s) = 'X' LIMIT 1": "(?i)not SQL|LIMIT",
     "soundex(s) = 'X'": "soundex",
     "sum(k) = 1": "(?i)aggregate",
+    "(SELECT true)": "a query is not supported here",
+    "SELECT 1": "(?i)a query is not supported here|not SQL|PARSE_SYNTAX",
+    "k = 1;": "no ; at its end",
+    "k = 1; -- once": "no ; at its end",
+    "; k = 1": "nothing stands before this ;",
+    "k = 1; k = 2": "exactly one statement",
+    "k = 1 AS x": "has no name here",
+    "k = 1 x": "has no name here",
+    "'true'": "(?i)this is not a condition|boolean",
+    "k = :x": "(?i)a parameter has no value|parameter",
+    "": "the text is empty",
+    "-- nothing": "the text is empty",
+    "monotonically_increasing_id() = 1": "must give the same each time",
+    "row_number() OVER (ORDER BY k) = 1": "(?i)window function",
 }
 
 
@@ -155,6 +169,14 @@ def test_spark_takes_the_same_conditions(spark, table, spark_lake):
         assert state(rows) == state(filter(holds, current()))
         changes = [row.asDict() for row in attached.changes(1, 2, where=where).to_spark().collect()]
         assert sorted(((row.pop("_row_kind")[0], *row.values()) for row in changes), key=str) == net(holds)
+    for where in ("'true'", "k = 1;", "k = 1; -- once", "k = 1 AS x", "k = 1 x", ""):
+        for door in ("delete", "update", "overwrite", "compact", "changes"):
+            with pytest.raises(InvalidQuery, match=REFUSED[where]):
+                DOORS[door](attached, where)
+        with pytest.raises(InvalidQuery, match=REFUSED[where]):
+            attached.df(where=where)
+        with pytest.raises(InvalidQuery, match=REFUSED[where]):
+            attached.read_stream(where=where)
     stream = attached.read_stream(snapshot=1, where="upper(s) = 'X1'").writeStream.format("memory").queryName("conditions")
     stream.outputMode("append").trigger(availableNow=True).start().awaitTermination()
     found = spark.sql("SELECT count(*) FROM conditions").collect()[0][0]

@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
     found = {"table": [*by_file(outcomes), share(outcomes)], "refused": by_reason(outcomes), "wrong": list(map(told, wrong))}
     for name, lines in found.items():
         if given.to:
+            given.to.mkdir(parents=True, exist_ok=True)
             (given.to / f"{name}.txt").write_text("\n".join(lines) + "\n")
         else:
             print(*lines, "", sep="\n")

@@ -66,14 +66,14 @@ class Clauses:
 
     def _choice(self, when: str) -> str:
         own = [(number, clause.condition) for number, clause in enumerate(self.clauses, 1) if clause.when == when]
-        whens = [f"when {'true' if text is None else _condition(text)} then {number}" for number, text in own]
+        whens = [f"when {'true' if text is None else condition(text)} then {number}" for number, text in own]
         return f"case {' '.join(whens)} else 0 end" if whens else "0"
 
     def check_inserts(self, source) -> None:
         """Raises Spark's error for a clause for rows of the source alone that names a column of the target. Reads no rows."""
         for clause, values in zip(self.clauses, self.values, strict=True):
             if clause.when == NOT_MATCHED and (clause.condition is not None or values):
-                rows = source if clause.condition is None else source.where(_condition(clause.condition))
+                rows = source if clause.condition is None else source.where(condition(clause.condition))
                 made = (f"{_alone(text)} as v{place}" for place, text in enumerate(values.values()))
                 _ = rows.selectExpr("1 as v", *made).schema
 
@@ -166,9 +166,9 @@ def _of_all(text: str) -> str:
     return f"named_struct('v', {_alone(text)}).v"
 
 
-def _condition(text: str) -> str:
-    """A condition: NULL is one, text is none."""
-    return f"({_alone(text)} and true)"
+def condition(text: str) -> str:
+    """A condition: NULL is one, text is none, not even 'true', which `and` would cast. Spark drops the `if` when it plans."""
+    return f"({_alone(text)} and if({_alone(text)}, true, true))"
 
 
 def _by_column(schema: Schema, texts: Mapping[str, str]) -> dict[str, str]:

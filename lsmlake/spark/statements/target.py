@@ -8,6 +8,7 @@ from lsmlake.compact.bucket import Picker
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan, plan
+from lsmlake.spark.statements.clauses import condition
 from lsmlake.tables.version import Version
 from lsmlake.write.write import picker
 
@@ -39,7 +40,7 @@ class SparkTarget:
     def of(self, rows):
         """Returns the rows that the statement may change, under the name of the table."""
         named = rows.alias(self.name)
-        return named if self.where is None else named.where(f"({self.where}\n) and true")  # NULL is a condition, text is none
+        return named if self.where is None else named.where(condition(self.where))
 
     def plan(self) -> Plan:
         """A read of the rows."""
