@@ -19,6 +19,7 @@ NAMES = frozenset(
 CHOOSES_NO_ROWS = "cannot choose rows: a condition must give the same each time"
 CURE = "compute it into a column first"
 """Why a condition is refused, behind the name of the function, and what to do."""
+_TESTED = ("nullif", "nullifzero")
 _CALLS = ("random()", "gen_random_uuid()")
 _REPEATS = ("spark_", "lambda", "SELECT", " OVER ")
 """What may evaluate an argument more than once."""
@@ -35,6 +36,16 @@ def calls(node: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
         name = call.name.lower() if isinstance(call, exp.Anonymous) else "rand"
         if name in NAMES:
             yield call, name
+
+
+def drawn_twice(node: exp.Expression) -> tuple[exp.Expression, str] | None:
+    """The first part of a tree whose operand Spark draws twice inside of CASE, once for a test and once for the value, and its
+    name; None if there is none."""
+    for part in node.find_all(exp.Anonymous, exp.Between):
+        name = part.name.lower() if isinstance(part, exp.Anonymous) else "between"
+        if name in (*_TESTED, "between") and next(calls(part), None) is not None:
+            return part, name
+    return None
 
 
 def check_condition(node: exp.Expression, text: Text) -> None:

@@ -11,7 +11,9 @@ from sqlglot import exp
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Readable
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import declared
 from lsmlake.dialect.text import Text
@@ -33,9 +35,26 @@ from lsmlake.types.ddl import type_of
 from lsmlake.types.intervals import result_field
 
 _VERSION = re.compile(r"[vV]\d+", re.ASCII)
-Rows = pa.Table | Version | Readable | ViewUse
+
+
+@dataclass(frozen=True)
+class GivenFrame:
+    """A DataFrame that the caller names: its rows stay in Spark."""
+
+    frame: SparkDataFrame
+    runtime: Runtime
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.runtime.columns_of(self.frame.schema)
+
+    def to_spark(self) -> SparkDataFrame:
+        return self.frame
+
+
+Rows = pa.Table | Version | Readable | ViewUse | GivenFrame
 """What a name stands for: rows in memory, a table at a snapshot, a system table or files that are read as
-a table is, or a view."""
+a table is, a view, or a DataFrame."""
 _NAME = "full_name"
 """Where a table in the query of a view has its full name."""
 
@@ -192,6 +211,8 @@ class Catalog:
         if name in self.given:
             if moment != Moment():
                 self.text.refuse(node, "only a table of the lake has versions", cure="leave the version out")
+            if self.lake.runtime.owns(self.given[name]):
+                return GivenFrame(self.given[name], self.lake.runtime)
             rows = self._given_rows(self.given[name])
             return rows.cast(pa.schema([result_field(field.name, of_column(field), field.nullable) for field in rows.schema]))
         if "." not in name and (view := self._temporary_view(name)) is not None:

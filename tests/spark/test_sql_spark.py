@@ -144,7 +144,30 @@ REFUSED = {
     "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED AND o.id IN (SELECT nope FROM own) THEN DELETE": "nope",
     "UPDATE d.t SET id = (SELECT 'x')": "does not fit column 'id'",
     "MERGE INTO d.t USING (SELECT id DIV 2 AS id FROM own) o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = 'x'": "several",
+    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = nullif(uuid(), 'x')": "NULLIF twice in a MERGE",
+    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = rand() BETWEEN 0 AND 1": "BETWEEN twice in a",
 }
+
+
+@pytest.mark.connect
+def test_a_dataframe_is_data_by_name(spark, spark_lake, lake):
+    """In every statement that reads, beside other data and a view of Spark of the same name, which stays."""
+    spark_lake.sql("CREATE TABLE d.t (id BIGINT NOT NULL, s STRING, PRIMARY KEY (id))")
+    spark.range(1).createOrReplaceTempView("news")
+    news = {"news": spark.range(4).selectExpr("id", "concat('n', id) AS s"), "more": pa.table({"id": pa.array([7], pa.int64())})}
+    for text in (
+        "INSERT INTO d.t SELECT id, s FROM news UNION ALL SELECT id, 'm' FROM more",
+        "UPDATE d.t SET s = 'u' WHERE id IN (SELECT id + 1 FROM news WHERE id < 1)",
+        "MERGE INTO d.t USING news ON t.id = news.id WHEN MATCHED AND t.id = 2 THEN UPDATE SET s = news.s || '!'",
+        "DELETE FROM d.t WHERE id = (SELECT max(id) FROM news)",
+    ):
+        spark_lake.sql(text, tables=news)
+    assert lake.sql("SELECT id, s FROM d.t ORDER BY id").fetchall() == [(0, "n0"), (1, "u"), (2, "n2!"), (7, "m")]
+    assert spark_lake.sql("SELECT count(*) FROM news", tables=news).first()[0] == 4
+    assert spark.table("news").count() == 1
+    with pytest.raises(LakeError, match="Spark attached"):
+        lake.sql("SELECT * FROM news", tables=news)
+    spark.catalog.dropTempView("news")
 
 
 @pytest.mark.parametrize("text", ["VALUES (1, DEFAULT, upper('q')), (2, 1 + 1, DEFAULT)", "(id) VALUES (1), (2)"])

@@ -28,7 +28,8 @@ class Sql(CatalogVerbs):
             text: a query with tables as database.table, a change of rows or of tables, or CALL of a procedure. What is not
                 supported is refused before anything happens, with its place in the text.
             args: values of the parameters: {"id": 7} for `:id`, or a list for `?`. They are values, never parts of the text.
-            tables: further data by name, such as a pyarrow.Table, for names without a database.
+            tables: further data by name, such as a pyarrow.Table, for names without a database; with Spark attached also
+                DataFrames, whose rows stay in Spark.
 
         Returns:
             Without Spark a Result; with Spark attached a DataFrame for a query.

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
+from lsmlake.dialect.drawn import drawn_twice
 from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
 from lsmlake.errors import InvalidData
@@ -150,9 +151,16 @@ def _clauses(
     def words(part: ExpressionPart, when: str = MATCHED) -> str:
         return statement.words(part, sides, version, _qualified(part, when, scopes, sides))
 
+    def value(part: ExpressionPart, when: str) -> str:
+        """Each clause is a branch of a CASE."""
+        if (found := drawn_twice(part.node)) is not None:
+            what = f"Spark would draw the operand of {found[1].upper()} twice in a MERGE"
+            part.text.refuse(found[0], what, cure="draw it as a column of the source")
+        return words(part, when)
+
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
     texts = [
-        {name: words(value, one.when) for name, value in assigned(statement, one, schema, source.columns, common).items()}
+        {name: value(part, one.when) for name, part in assigned(statement, one, schema, source.columns, common).items()}
         for one in statement.clauses
     ]
     clauses = [
