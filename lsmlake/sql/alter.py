@@ -276,8 +276,9 @@ def _field_of(words: Words) -> str:
 
 
 def _argument(words: Words) -> str:
-    found = words.identifier("a column or a number")
-    return found if found.isdecimal() else backticked(found)
+    if words.is_number():
+        return str(words.number("a number"))
+    return backticked(words.identifier("a column or a number"))
 
 
 def _name_after_as(words: Words) -> str | None:

@@ -92,6 +92,10 @@ class Words:
         """Whether there is another word."""
         return self._token is not None
 
+    def is_number(self) -> bool:
+        """Whether a number comes next."""
+        return self._token is not None and self._token.token_type is TokenType.NUMBER
+
     def is_text(self) -> bool:
         return self._token is not None and self._token.token_type is TokenType.STRING
 

@@ -738,7 +738,7 @@ def test_the_parts_that_all_rows_satisfy_prune_files(text, known):
         ("", ["the text is empty", "write SQL"]),
         ("i = 1; i = 2", ["exactly one statement", "found 2"]),
         ("i = ", ["not SQL", "character 3"]),
-        ("i = 1 x", ["character 7 of", "ALIAS is not supported", "found x"]),
+        ("i = 1 x", ["character 7 of", "an expression has no name here", "found x"]),
         ("(i = 1", ["not SQL"]),
         ("s = 'a", ["not SQL"]),
         ("i = 1 AND tgas IS NULL", ["character 11 of", "unknown column tgas", "one of y, i, l", "did you mean tags?"]),
