@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 
 class Wording(str):
@@ -76,6 +77,9 @@ def few(values: Sequence[object]) -> str:
     return f"[{shown}, and {len(values) - _FEW + 2:,} more]"
 
 
+_Error = TypeVar("_Error", bound="LakeError")
+
+
 class LakeError(Exception):
     """Base class of all errors of lsmlake.
 
@@ -106,9 +110,14 @@ class LakeError(Exception):
         parts = {name: part for name in ("expected", "found", "cure") if isinstance(part := getattr(self, name), Wording)}
         if not any(part.sql for part in parts.values()):
             return self
+        return self.changed(
+            **{name: Wording(part.sql, command=part.command) if part.sql else part for name, part in parts.items()}
+        )
+
+    def changed(self: _Error, **parts: object) -> _Error:
+        """The same error with other parts: `where`, `expected`, `found` or `cure`."""
         given = {name: getattr(self, name) for name in ("where", "expected", "found", "cure")}
-        worded = {name: Wording(part.sql, command=part.command) if part.sql else part for name, part in parts.items()}
-        return type(self)(self.what, **given | worded)
+        return type(self)(self.what, **given | parts)
 
     def _message(self, worded: Callable[[object], str]) -> str:
         what = worded(self.what)

@@ -53,7 +53,7 @@ def _time_bucket(context: Context, node: exp.Expression, arguments: Arguments) -
             "time_bucket does not take these values",
             expected=expected,
             found=found,
-            cure="write values of the expected kind",
+            cure="write an INTERVAL and timestamps of one type",
         )
     origin = more[0].sql if more else context.converted(node, Typed("DATE '1970-01-01'", DATE), kind)
     by, at, since = (f"struct_extract(q, '{name}')" for name in ("by", "at", "since"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from lsmlake.dialect.reading import peek
 from lsmlake.dialect.text import Text
 
 NAMES = frozenset(
@@ -19,7 +20,7 @@ NAMES = frozenset(
 CHOOSES_NO_ROWS = "cannot choose rows: a condition must give the same each time"
 CURE = "compute it into a column first"
 """Why a condition is refused, behind the name of the function, and what to do."""
-_TESTED = ("nullif", "nullifzero")
+_TWICE = "nullif", "nullifzero", "between"
 _CALLS = ("random()", "gen_random_uuid()")
 _REPEATS = ("spark_", "lambda", "SELECT", " OVER ")
 """What may evaluate an argument more than once."""
@@ -39,11 +40,12 @@ def calls(node: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
 
 
 def drawn_twice(node: exp.Expression) -> tuple[exp.Expression, str] | None:
-    """The first part of a tree whose operand Spark draws twice inside of CASE, once for a test and once for the value, and its
-    name; None if there is none."""
+    """The first part of a tree whose first operand Spark draws twice inside of CASE, such as once for a test and once for the
+    value, and its name; None if there is none."""
     for part in node.find_all(exp.Anonymous, exp.Between):
-        name = part.name.lower() if isinstance(part, exp.Anonymous) else "between"
-        if name in (*_TESTED, "between") and next(calls(part), None) is not None:
+        call = isinstance(part, exp.Anonymous)
+        name, operands = (part.name.lower(), peek(part, "expressions")) if call else ("between", [peek(part, "this")])
+        if name in _TWICE and operands and next(calls(operands[0]), None) is not None:
             return part, name
     return None
 

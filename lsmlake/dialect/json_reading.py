@@ -45,7 +45,7 @@ def _get_json_object(context: Context, node: exp.Expression, arguments: Argument
             arguments[1],
             "this path is not supported",
             expected="$.name and [index], such as $.items[0].id",
-            cure="write a path of the expected form",
+            cure="write a path of names and numbers, such as $.items[0].id",
         )
     found = f"json_extract(spark_json({value}), {text(path)})"
     return Typed(f"list_transform([{found}], lambda j: spark_json_text(j))[1]", STRING)

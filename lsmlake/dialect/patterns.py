@@ -74,7 +74,7 @@ def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments
     first = typed[3].constant if len(typed) > 3 else 1
     if first is None or first < 1:
         context.text.refuse(
-            node, "regexp_replace takes a literal position", expected="1 or more", cure="write a number of the expected kind"
+            node, "regexp_replace takes a literal position", expected="1 or more", cure="write a literal number of 1 or more"
         )
     if re.fullmatch(found.python, ""):
         context.text.refuse(node, "the expression to replace may match the empty text", cure="write + in the place of *")
@@ -95,7 +95,7 @@ def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
                 "this replacement is not supported",
                 expected="$1 to $9 and plain text",
                 found=given,
-                cure="write a replacement of the expected form",
+                cure="write plain text, and $1 to $9 for groups",
             )
         if part[2] is None:
             made += (part[1] or part[4]).replace("\\", "\\\\")

@@ -64,7 +64,7 @@ def _digits(context: Context, node: exp.Expression, given: Typed | None) -> int:
             node,
             f"{name} takes a literal number of digits",
             expected=f"{-DIGITS_MAX} to {DIGITS_MAX}",
-            cure="write a number of the expected kind",
+            cure="write the number itself",
         )
     return digits
 

@@ -41,7 +41,11 @@ def _times(context: Context, node: exp.Expression, arguments: Arguments, typed: 
         found = " and ".join(format_type(one.type) for one in (typed[0], step))
         expected = "times, and an INTERVAL of months or of days and times"
         context.text.refuse(
-            node, "sequence does not take these values", expected=expected, found=found, cure="write values of the expected kind"
+            node,
+            "sequence does not take these values",
+            expected=expected,
+            found=found,
+            cure="write two times and an INTERVAL",
         )
     first, last, by = (f"struct_extract(q, '{name}')" for name in "abs")
     if step.type.is_months:  # each is so many months after the first, not after the one before

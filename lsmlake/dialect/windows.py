@@ -86,7 +86,7 @@ def function(context: Context, node: exp.Anonymous, name: str, over: str, ignore
                 "nth_value counts rows from 1",
                 expected="a number from 1",
                 found=place,
-                cure="write a number of the expected kind",
+                cure="write 1 or more",
             )
         return Typed(f"nth_value({made.sql}, {inner.operand(arguments[1], INT)}{nulls}){over}", made.type)
     if name in SHIFTS and 1 <= len(arguments) <= 3:
@@ -129,7 +129,7 @@ def _bound(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: 
             value,
             "this number does not fit the frame",
             expected=f"an {format_type(by)}",
-            cure="write a number of the expected kind",
+            cure="write an INTERVAL of this type",
         )
     if kind == "RANGE" and not value.this.isdecimal():
         return f"{value.this if not pa.types.is_integer(by) else int(float(value.this))} {side}"
@@ -141,7 +141,7 @@ def _bound(context: Context, node: exp.Expression, spec: exp.WindowSpec, inner: 
             "a window frame of ROWS takes an INT",
             expected=f"at most {_INT_MAX}",
             found=value.this,
-            cure="write a number of the expected kind",
+            cure="write a smaller number",
         )
     return f"{value.this} {side}"
 
@@ -156,7 +156,10 @@ def _interval(context: Context, node: exp.Expression, value: exp.Interval, inner
     if kind != "RANGE" or not (of_interval or of_time):
         expected = "RANGE, and ORDER BY one column of times or intervals: of dates with days or months"
         context.text.refuse(
-            value, "this INTERVAL does not fit the frame", expected=expected, cure="write an INTERVAL of the expected kind"
+            value,
+            "this INTERVAL does not fit the frame",
+            expected=expected,
+            cure="write RANGE, and ORDER BY such a column",
         )
     _, number = intervals.parsed(context, value)
     if number < 0:

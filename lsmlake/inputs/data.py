@@ -126,10 +126,7 @@ def _tables(parts: Iterable[object], schema: pa.Schema | None) -> Iterator[pa.Ta
         except InvalidData as error:
             where = error.where
             if first and isinstance(where, RowPlace):
-                where = RowPlace(where.column, first + where.row)
-                raise InvalidData(
-                    error.what, where=where, expected=error.expected, found=error.found, cure=error.cure
-                ) from error.__cause__
+                raise error.changed(where=RowPlace(where.column, first + where.row)) from error.__cause__
             raise
         yield table
         first += table.num_rows

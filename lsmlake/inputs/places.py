@@ -56,7 +56,7 @@ class PlacedTables:
             where = RowPlace(where.column, self._file_row + row)
             where = f"line {line}, {where}" if line else where
         place = f"{file.path}, {where}" if where else file.path
-        return type(error)(error.what, where=place, expected=error.expected, found=error.found, cure=cure)
+        return error.changed(where=place, cure=cure)
 
     def _cure(self, file: input_files.InputFile, where: RowPlace, row: int, error: InvalidData) -> str:
         if self.schema is None or not where.column or error.what != "a value does not fit":

@@ -257,13 +257,7 @@ def _compacted(
         compacted = compact_bucket(files, base, pick, cached_rows, message.append.added, reports=reports)
     except Unmergeable as error:
         if _contain_any(cached_rows.values(), error.keys):
-            raise Unmergeable(
-                error.what,
-                where=error.where,
-                expected=error.expected,
-                found=error.found,
-                cure="correct the rows of this key in the batch; nothing was written",
-            ) from error
+            raise error.changed(cure="correct the rows of this key in the batch; nothing was written") from error
         return message  # only rows of earlier commits fail: a writer never fails because of a compaction
     if compacted is None or (compacted.compact.added == message.append.added and not compacted.compact.removed):
         return message

@@ -279,8 +279,7 @@ def _as_keys(key: object, schema: Schema) -> pa.Table:
         tables = [as_table(rows, schema.plain_columns)] if one else as_input(rows, schema.plain_columns).tables
         found = [conform(table, schema, schema.primary_key, first_row=None if one else 0) for table in tables if table.num_rows]
     except InvalidData as error:  # its cure is for upserts
-        cure = _cure(schema)
-        raise InvalidData(error.what, where=error.where, expected=error.expected, found=error.found, cure=cure) from error
+        raise error.changed(cure=_cure(schema)) from error
     return pa.concat_tables(found) if found else schema.row_columns.empty_table().select(list(schema.primary_key))
 
 

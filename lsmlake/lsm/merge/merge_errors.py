@@ -37,7 +37,7 @@ class Unmergeable(InvalidData):
             command=f"`lsmlake repair {table}` lists the rows that do not fit and removes them",
         )
         where = f"{place}, {self.where}" if self.where else place
-        located = Unmergeable(self.what, where=where, expected=self.expected, found=self.found, cure=cure)
+        located = self.changed(where=where, cure=cure)
         located.keys = self.keys
         return located
 
