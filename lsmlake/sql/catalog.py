@@ -19,7 +19,7 @@ from lsmlake.dialect.scope import declared
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
 from lsmlake.dialect.view_use import ViewUse, ViewUseColumn
-from lsmlake.errors import InvalidQuery, LakeError, TableNotFound
+from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed
 from lsmlake.read.travel import Moment, resolve
@@ -49,6 +49,9 @@ class GivenFrame:
         return self.runtime.columns_of(self.frame.schema)
 
     def to_spark(self) -> SparkDataFrame:
+        """The DataFrame. Raises InvalidData for a stream."""
+        if self.frame.isStreaming:
+            raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch, and pass each batch")
         return self.frame
 
 

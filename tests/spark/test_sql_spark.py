@@ -146,6 +146,7 @@ REFUSED = {
     "MERGE INTO d.t USING (SELECT id DIV 2 AS id FROM own) o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = 'x'": "several",
     "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = nullif(uuid(), 'x')": "NULLIF twice in a MERGE",
     "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED THEN UPDATE SET s = rand() BETWEEN 0 AND 1": "BETWEEN twice in a",
+    "MERGE INTO d.t USING own o ON t.id = o.id WHEN MATCHED THEN UPDATE SET id = nullif('x', uuid())": "does not fit column 'id'",
 }
 
 
@@ -165,6 +166,8 @@ def test_a_dataframe_is_data_by_name(spark, spark_lake, lake):
     assert lake.sql("SELECT id, s FROM d.t ORDER BY id").fetchall() == [(0, "n0"), (1, "u"), (2, "n2!"), (7, "m")]
     assert spark_lake.sql("SELECT count(*) FROM news", tables=news).first()[0] == 4
     assert spark.table("news").count() == 1
+    with pytest.raises(LakeError, match="is no batch"):
+        spark_lake.sql("INSERT INTO d.t SELECT value, 'x' FROM ticks", tables={"ticks": spark.readStream.format("rate").load()})
     with pytest.raises(LakeError, match="Spark attached"):
         lake.sql("SELECT * FROM news", tables=news)
     spark.catalog.dropTempView("news")
