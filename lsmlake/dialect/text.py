@@ -23,6 +23,7 @@ _EXPECTED_MAX = 300
 _CURES = {
     "cluster": "write ORDER BY",
     "distribute": "leave it out: this process sorts and groups all rows",
+    "except_": "name the columns one by one",
     "joins": "choose the rows by IN (SELECT ...), or use MERGE",
     "sample": "filter by a column, or attach Spark",
     "sort": "write ORDER BY",
