@@ -48,7 +48,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def s3_server() -> Iterator[Server]:
-    with _moto("-m", "moto.server") as endpoint:
+    with _moto(str(Path(__file__).with_name("s3_program.py"))) as endpoint:
         yield s3_bucket(endpoint, BUCKET)
 
 
