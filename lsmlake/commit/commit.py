@@ -7,7 +7,7 @@
 3. Check the invariants of the edited buckets (`commit.invariants`).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
-5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.retries`). The lists of this attempt are
+5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.env`). The lists of this attempt are
    deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
@@ -35,7 +35,7 @@ from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, 
 from lsmlake.format.files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.retries import Waits, attempts
+from lsmlake.storage.env import Waits, attempts
 from lsmlake.tables.snapshots import HINT_EVERY
 from lsmlake.tables.version import Version
 

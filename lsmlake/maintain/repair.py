@@ -43,7 +43,7 @@ from lsmlake.read.positions import FILE, PLACE, POSITION, Placed
 from lsmlake.schema.row_text import row_text
 from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.env import attempts
 from lsmlake.tables.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"

@@ -8,7 +8,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Request
 from lsmlake.errors import CommitConflict
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.env import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 

@@ -27,7 +27,7 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.cut import Cut, check_consumers, cut_out, plan_cut
 from lsmlake.refs.pinned import pinned
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.env import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 

@@ -30,8 +30,8 @@ from lsmlake.schema.row_text import value_text
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.types import types
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
-from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.table import TABLE
+from lsmlake.types.types import has_sized_text
 
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""

@@ -36,8 +36,8 @@ from lsmlake.spark.order import FrameOrder, shuffled
 from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
 from lsmlake.tables.version import Version
-from lsmlake.types.sized_text import CHAR, SizedText, sized_text
 from lsmlake.types.type_text import backticked
+from lsmlake.types.types import CHAR, SizedText, sized_text
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.intake import Intake

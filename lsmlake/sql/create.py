@@ -28,10 +28,9 @@ from lsmlake.sql.insert import write_rows
 from lsmlake.sql.names import name_of
 from lsmlake.sql.row_order import order_of_rows
 from lsmlake.types import ddl
-from lsmlake.types.sized_text import TEXT_TYPE
 from lsmlake.types.spelling import spelled
 from lsmlake.types.type_text import backticked
-from lsmlake.types.types import COMMENT
+from lsmlake.types.types import COMMENT, TEXT_TYPE
 from lsmlake.write.arrival import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")

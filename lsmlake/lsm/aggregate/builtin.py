@@ -22,7 +22,7 @@ from lsmlake.lsm.aggregate.opaque import Union
 from lsmlake.lsm.aggregate.product import Product
 from lsmlake.lsm.aggregate.text import ListAgg
 from lsmlake.options.columns import SETTINGS, FieldSettings
-from lsmlake.types.sized_text import sized_text
+from lsmlake.types.types import sized_text
 
 Make = Callable[[pa.Field, FieldSettings, str], Function]
 _t = pa.types

@@ -19,7 +19,7 @@ from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.fields import Siblings, shown
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
-from lsmlake.types.sized_text import sized_text, with_sized_text
+from lsmlake.types.types import sized_text, with_sized_text
 
 
 def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms: int, where: str) -> Schema:

@@ -13,8 +13,8 @@ from lsmlake.schema.alterations.given_type import field_of
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.fields import Path, shown
 from lsmlake.types import types
-from lsmlake.types.sized_text import widens_text
 from lsmlake.types.type_text import format_type_of
+from lsmlake.types.types import widens_text
 from lsmlake.types.widening import widens
 
 _RETYPE = "add a column of the new type, copy the values by an upsert, and drop this one"
