@@ -25,8 +25,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
-from lsmlake.kernels.gather import gather, joined
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather, joined
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.erase import merge

@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.kernels import segments
-from lsmlake.kernels.gather import gather
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather
 from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow

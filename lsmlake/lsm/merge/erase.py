@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.beside import Threads
-from lsmlake.kernels.gather import gather
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import numbers
 from lsmlake.lsm.merge.rule import MergeRule
