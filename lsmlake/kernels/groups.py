@@ -1,7 +1,7 @@
 """Rows by key, oldest first: the first step of all merge rules. `group` orders row numbers, `gather` takes the rows.
 
-Grouping is a stable sort by key. The input is in order of arrival (runs oldest first, a batch in input order), so the rows of each
-key are too. Additional sort keys are only compared among rows of one key.
+Grouping is a stable sort by key. The input is in order of arrival (runs oldest first, a batch in input order), so the rows of
+each key are too. Additional sort keys are only compared among rows of one key.
 
 Rows are taken column by column. Chunked columns are joined without their empty chunks: Arrow fails to join some empty chunks of
 its own casts (ArrowIndexError).
