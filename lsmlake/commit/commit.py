@@ -1,10 +1,10 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits and never reads rows.
 
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
-   commit, return that snapshot (`commit.identity`).
+   commit, return that snapshot (`commit.request`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
    back to a plain append, or is dropped. An overwrite restates its messages: it replaces what its buckets hold at this version.
-3. Check the invariants of the edited buckets (`commit.invariants`).
+3. Check the invariants of the edited buckets (also there).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
 5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.env`). The lists of this attempt are
@@ -26,10 +26,8 @@ from typing import NamedTuple
 
 from lsmlake import undo
 from lsmlake.commit.followers import after_commit, before_deletion
-from lsmlake.commit.identity import replayed
-from lsmlake.commit.invariants import check_edits
-from lsmlake.commit.request import Committed, Request
-from lsmlake.commit.requirements import Fits, Rebased, rebase
+from lsmlake.commit.request import Committed, Request, replayed
+from lsmlake.commit.requirements import Fits, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format.files import BucketEdit

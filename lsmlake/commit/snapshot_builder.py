@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from lsmlake.commit.invariants import apply
 from lsmlake.commit.request import Request
+from lsmlake.commit.requirements import apply
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry

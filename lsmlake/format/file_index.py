@@ -1,7 +1,7 @@
 """The index of a data file: Bloom filters and value indexes of columns, by field id.
 
 The bytes are {"bloom_filters": [{id, family, probes, bits}], "values": [{id, kind, family, values, lengths, nulls, numbers}]},
-packed by `format.packed`; they are in the manifest entry of the file or in a file beside it.
+packed by `schema.envelope`; they are in the manifest entry of the file or in a file beside it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from lsmlake.format import bloom_filter, value_index
 from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.packed import pack, unpack
 from lsmlake.format.value_index import ValueIndex
+from lsmlake.schema.envelope import pack, unpack
 from lsmlake.types.json_shape import JsonKind, check, integer, listing
 
 KIND = "FIDX"

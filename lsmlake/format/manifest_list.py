@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
 from lsmlake.format.manifest import ADD
-from lsmlake.format.packed import check_lengths, loaded, pack, stored, unpack
 from lsmlake.format.stats import bounds
+from lsmlake.schema.envelope import check_lengths, loaded, pack, stored, unpack
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
 from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, JsonKind, check, integer, listing, optional, shown

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lsmlake.errors import Corrupt
 from lsmlake.format.files import VectorRef
-from lsmlake.format.packed import check_lengths, pack, unpack
+from lsmlake.schema.envelope import check_lengths, pack, unpack
 from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, ROWS_MAX, JsonKind, check, integer, listing, one_of, optional
 
 _VECTORS = "deletion-vector-v1"

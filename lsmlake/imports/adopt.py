@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 
 from lsmlake import undo
 from lsmlake.commit.followers import after_commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.invariants import check_edits
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
+from lsmlake.commit.requirements import check_edits
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, StorageFailed, TableExists
 from lsmlake.files.data_reader import Chunk, live_rows

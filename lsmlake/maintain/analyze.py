@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.statistics import ColumnStatistics, TableStatistics
 from lsmlake.format.stats import bounds

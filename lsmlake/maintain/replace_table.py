@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Follows
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import check_new

@@ -1,4 +1,4 @@
-"""Verify: reads every file that a table references and checks it. `commit.invariants` holds the checks of a bucket's metadata.
+"""Verify: reads every file that a table references and checks it. `commit.requirements` holds the checks of a bucket's metadata.
 
 Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consistent (I1, I3), row counts correct. Data files: exist
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.invariants import violations
+from lsmlake.commit.requirements import violations
 from lsmlake.errors import LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.checksum import checksum_of

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Follows
 from lsmlake.errors import CommitConflict, CommitUnknown, InvalidQuery, LakeError, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import Snapshot

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.identity import replayed
+from lsmlake.commit.request import replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage

@@ -12,7 +12,7 @@ from sqlglot import exp
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.api.writes import write
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.dialect.evaluate import Columns
 from lsmlake.options.isolation import SERIALIZABLE
 from lsmlake.options.merge import PARTIAL_UPDATE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.commit.requirements import Requirement
 from lsmlake.inputs.file_options import FileOptions
 from lsmlake.schema import rowkind

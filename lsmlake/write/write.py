@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import replayed
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Request, replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.errors import LakeError
 from lsmlake.format.files import Bucket, BucketState, CommitMessage

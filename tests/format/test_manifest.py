@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import manifest, manifest_checks, manifest_codec, manifest_list, packed, vector_index
+from lsmlake.format import manifest, manifest_codec, manifest_list, vector_index
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, VectorIndex
@@ -84,7 +84,7 @@ def test_what_is_written_is_read(key, partition, data):
     given_entries = data.draw(entries(shape, schema))
     table = manifest.to_table(given_entries, schema)
     again = manifest_codec.decode(manifest_codec.encode(table), "manifest-1")
-    manifest_checks.under(again, schema, "manifest-1")
+    manifest_codec.under(again, schema, "manifest-1")
     assert again.equals(table)
     assert values_of(again, schema) == given_entries
 
@@ -255,7 +255,7 @@ INDEX = {"kind": "deletion-vector-v1", "follows": None, "parts": [], "file": []}
     ],
 )
 def test_content_that_is_whole_but_not_right_is_refused_by_name(decode, kind, content):
-    data = packed.pack(kind, content)
+    data = envelope.pack(kind, content)
     with pytest.raises(Corrupt, match="somewhere/manifest-7"):
         decode(data, "somewhere/manifest-7")
 
@@ -302,7 +302,7 @@ def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
     good = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file)], schema)
 
     def read(table: pa.Table) -> None:
-        manifest_checks.under(manifest_codec.decode(manifest_codec.encode(table), "manifest-7"), schema, "manifest-7")
+        manifest_codec.under(manifest_codec.decode(manifest_codec.encode(table), "manifest-7"), schema, "manifest-7")
 
     def read_after_good_ones(table: pa.Table) -> None:
         named = {"manifest-5": good, "manifest-6": good, "manifest-7": table}

@@ -18,8 +18,7 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
 from lsmlake.format.deletion_vector import DeletionVector

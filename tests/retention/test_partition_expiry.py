@@ -16,7 +16,7 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.maintain import followers
 from lsmlake.options.partitions import PartitionOptions

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.format.files import CommitMessage
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.conform import conform

@@ -8,7 +8,7 @@ import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, write
