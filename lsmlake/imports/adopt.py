@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake import undo
-from lsmlake.commit.followers import after_commit
+from lsmlake.commit.commit import after_commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import check_edits
 from lsmlake.commit.snapshot_builder import SnapshotBuilder

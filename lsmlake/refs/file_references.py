@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake import undo
-from lsmlake.commit.followers import before_deletion
+from lsmlake.commit.commit import before_deletion
 from lsmlake.errors import Corrupt, SnapshotNotFound, Wording
 from lsmlake.format.paths import index_of
 from lsmlake.format.snapshot import Snapshot

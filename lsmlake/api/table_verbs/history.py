@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lsmlake.api.table_verbs.handle import Handle, Handled
 from lsmlake.border import verbs_of
-from lsmlake.commit.followers import after_names
+from lsmlake.commit.commit import after_names
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.maintain import named_files
