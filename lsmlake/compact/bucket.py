@@ -34,9 +34,8 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.merge.merge_errors import Unmergeable, bucket_text, located, table_text
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, check_each, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import check_each, merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.lsm.pick.compaction import last_level_of

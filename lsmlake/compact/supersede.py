@@ -20,8 +20,7 @@ from lsmlake.format.files import DataFile
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import lengths, of_sorted
 from lsmlake.lsm.levels import recency
-from lsmlake.lsm.merge.rule import OldRow
-from lsmlake.lsm.merge.runs import distinct
+from lsmlake.lsm.merge.rule import OldRow, distinct
 from lsmlake.lsm.merge.windows import RunReader
 from lsmlake.lsm.pick import Compaction
 from lsmlake.lsm.sections import Section, sections

@@ -33,9 +33,8 @@ from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import Unmergeable
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.sections import sections
 from lsmlake.read.positions import FILE, PLACE, POSITION, Placed

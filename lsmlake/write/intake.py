@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from lsmlake.files.spill import Spill
 from lsmlake.format.files import Bucket
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
@@ -156,4 +155,5 @@ def _ordered(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> p
 def _grouped(pieces: list[pa.Table], key: tuple[str, ...], ordered: Ordered) -> tuple[pa.Table, Groups, Arrival]:
     joined, arrival = Arrival.taken_from(pa.concat_tables(pieces), ordered)
     keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
-    return joined, grouped(keys, arrival.ranks()), arrival
+    ranks = arrival.ranks()
+    return joined, group(keys, [] if ranks is None else [ranks]), arrival

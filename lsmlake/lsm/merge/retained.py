@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import numbers, of_sorted
-from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 from lsmlake.schema.rowkind import DELETE, ERASE, ERASES, plain
 
@@ -51,7 +51,7 @@ def settle(
         sequence: The order of the rows of a key.
         limit_ms: A delete is retained for this time, inclusive.
     """
-    groups = grouped(comparable([rows.select(key)])[0])
+    groups = group(comparable([rows.select(key)])[0])
     order, starts, count = groups.rows, groups.starts, rows.num_rows
     number, kinds, times_ms = numbers(starts, count), kinds[order], times_ms[order]
     ranks = sequence.ranks(rows, every=True)[order]
