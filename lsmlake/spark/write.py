@@ -40,10 +40,9 @@ from lsmlake.types.type_text import backticked
 from lsmlake.types.types import CHAR, SizedText, sized_text
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.arrival import Arrival, Ordered
-from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.write.request import WriteRequest
-from lsmlake.write.write import Part, bucket_messages, picker, publish, write_parts
+from lsmlake.write.write import Intake, Part, bucket_messages, picker, publish, write_parts
 
 _BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
 

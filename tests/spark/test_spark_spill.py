@@ -17,8 +17,8 @@ from lsmlake.format.files import Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import Source
 from lsmlake.write.arrival import Arrival
-from lsmlake.write.intake import Intake
 from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import Intake
 
 TINY = {"write-buffer-size": "100 kb"}
 
