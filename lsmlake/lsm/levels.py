@@ -85,7 +85,10 @@ class Levels:
         """Builds the tree from the live files of a bucket, in any order, and the cardinalities of its vectors."""
         ordered = sorted(files, key=recency)
         marked = {file.name: dead[file.name] for file in ordered if dead and dead.get(file.name)}
-        return cls(tuple(SortedRun.of(group, marked) for _, group in groupby(ordered, key=recency)), marked)
+        runs = []
+        for _, group in groupby(ordered, key=recency):
+            runs.append(SortedRun.of(tuple(group), marked))
+        return cls(tuple(runs), marked)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
