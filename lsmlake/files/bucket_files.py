@@ -23,7 +23,7 @@ from lsmlake.format.files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
-from lsmlake.schema.by_name import lacks_ids, names_of, with_ids
+from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.concurrency import Once, side_by_side
 from lsmlake.tables.metadata import Metadata

@@ -1,6 +1,6 @@
 """Reads a data file by row groups, with row positions.
 
-A column is located by its field id, in a file without ids by its name (`schema.by_name`), and read by the positions of its leaves
+A column is located by its field id, in a file without ids by its name (`schema.adapt`), and read by the positions of its leaves
 (`kernels.nested`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
 values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and compares
 the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.

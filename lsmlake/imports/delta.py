@@ -24,7 +24,7 @@ from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import NamedFields
+from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.schema.years import check_years

@@ -16,7 +16,7 @@ from lsmlake.imports.foreign import ForeignFile
 from lsmlake.imports.layout import shape_of, why_rewritten
 from lsmlake.imports.sources import Sources
 from lsmlake.kernels.nested import leaf_positions, leaves
-from lsmlake.schema.by_name import has_ids, lacks_ids
+from lsmlake.schema.adapt import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import are_outside, has_outside
 from lsmlake.types import types

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.schema.by_name import NamedFields
+from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.checks import check_are_columns
 from lsmlake.schema.partitioning import Partitioning, Term
 from lsmlake.types.types import field_id

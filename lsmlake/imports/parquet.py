@@ -25,7 +25,7 @@ from lsmlake.errors import InvalidData, InvalidSchema
 from lsmlake.files.parquet_facts import read_footer
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.inputs import input_files
-from lsmlake.schema.by_name import names_of
+from lsmlake.schema.adapt import names_of
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.transform import IDENTITY, Transform

@@ -15,7 +15,7 @@ from lsmlake.files.data_reader import DataReader
 from lsmlake.files.parquet_facts import RESTORE
 from lsmlake.format.files import APPEND, DataFile
 from lsmlake.imports.foreign import COMPACT_THERE, ForeignTable
-from lsmlake.schema.by_name import lacks_ids, with_ids
+from lsmlake.schema.adapt import lacks_ids, with_ids
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
