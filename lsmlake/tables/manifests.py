@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format import manifest, manifest_list, vector_index
+from lsmlake.format import deletion_vector, manifest, manifest_list
+from lsmlake.format.deletion_vector import IndexManifest, VectorIndex
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.manifest_codec import Content, content, decode_under, encode
 from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.format.snapshot import NamedFile, Snapshot
-from lsmlake.format.vector_index import IndexManifest, VectorIndex
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables import live as live_set
@@ -194,11 +194,11 @@ class Manifests:
         """One index manifest, without those that it adds to."""
         path = self.files.paths.manifest(named.name)
         return self.files.cache.get(
-            path, lambda: vector_index.decode_index(self.files.read(path, named.bytes), path), _index_bytes
+            path, lambda: deletion_vector.decode_index(self.files.read(path, named.bytes), path), _index_bytes
         )
 
     def put_index(self, index: IndexManifest) -> NamedFile:
-        named = self.files.write_new("index-manifest", vector_index.encode_index(index))
+        named = self.files.write_new("index-manifest", deletion_vector.encode_index(index))
         self.files.cache.put(self.files.paths.manifest(named.name), index, _index_bytes)
         return named
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import manifest, manifest_codec, manifest_list, vector_index
+from lsmlake.format import deletion_vector, manifest, manifest_codec, manifest_list
+from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, VectorIndex
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
-from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, VectorIndex
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
@@ -215,7 +215,7 @@ FILES = st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True)
 def test_an_index_is_read_back(vectors, parts, follows):
     changes = VectorChanges((name, ref and VectorRef(*ref)) for name, ref in vectors.items())
     index = IndexManifest(tuple(IndexPart(*part) for part in parts), follows, changes)
-    assert vector_index.decode_index(vector_index.encode_index(index), "index") == index
+    assert deletion_vector.decode_index(deletion_vector.encode_index(index), "index") == index
 
 
 @QUICK
@@ -244,14 +244,14 @@ INDEX = {"kind": "deletion-vector-v1", "follows": None, "parts": [], "file": []}
         (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "TINYINT", "values": ["x"]}]}),
         (manifest_codec.decode, "MANF", {"rows": 1}),
         (manifest_list.decode_list, "MLST", {"name": ["manifest-1"]}),
-        (vector_index.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
+        (deletion_vector.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
         (
-            vector_index.decode_index,
+            deletion_vector.decode_index,
             "INDX",
             INDEX | {"file": ["a"], "puffin": ["p"], "offset": [3], "length": [20], "cardinality": [1]},
         ),
-        (vector_index.decode_index, "INDX", INDEX | {"parts": [["index-manifest-1", 5]]}),
-        (vector_index.decode_index, "INDX", {"kind": "deletion-vector-v1"}),
+        (deletion_vector.decode_index, "INDX", INDEX | {"parts": [["index-manifest-1", 5]]}),
+        (deletion_vector.decode_index, "INDX", {"kind": "deletion-vector-v1"}),
     ],
 )
 def test_content_that_is_whole_but_not_right_is_refused_by_name(decode, kind, content):

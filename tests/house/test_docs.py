@@ -42,7 +42,7 @@ from lsmlake.cli.site.build import build_site, file_of, server_of
 from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
 from lsmlake.cli.site.reference import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
-from lsmlake.format import branch, manifest, manifest_codec, manifest_list, snapshot, statistics, tag, vector_index
+from lsmlake.format import branch, deletion_vector, manifest, manifest_codec, manifest_list, snapshot, statistics, tag
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL
 from lsmlake.maintain.listings import reference
 from lsmlake.notebook import offered
@@ -107,7 +107,7 @@ SAMPLES: dict[str, object] = {
         ("Branches", 0, branch.KINDS),
         ("Branches", 1, branch.WORK_KINDS),
         ("Manifests", 1, manifest_list._LIST_COLUMNS),
-        ("Manifests", 2, vector_index._INDEX_COLUMNS),
+        ("Manifests", 2, deletion_vector._INDEX_COLUMNS),
     ],
 )
 def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, JsonKind]):
