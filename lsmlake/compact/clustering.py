@@ -19,7 +19,7 @@ import pyarrow as pa
 from lsmlake.dialect.connection import connected, memory_limit, registered
 from lsmlake.dialect.types import quoted
 from lsmlake.kernels.codes import order
-from lsmlake.kernels.groups import joined
+from lsmlake.kernels.keys import joined
 from lsmlake.options.appends import AUTO, HILBERT, ORDER, ZORDER, AppendOptions
 from lsmlake.schema.schema import RESERVED
 

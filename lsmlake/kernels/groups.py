@@ -3,8 +3,7 @@
 Grouping is a stable sort by key. The input is in order of arrival (runs oldest first, a batch in input order), so the rows of
 each key are too. Additional sort keys are only compared among rows of one key.
 
-Rows are taken column by column. Chunked columns are joined without their empty chunks: Arrow fails to join some empty chunks of
-its own casts (ArrowIndexError).
+Rows are taken column by column, in parallel if there are enough.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.beside import Threads
+from lsmlake.kernels.keys import joined
 
 _DISORDER = 0.01  # share of rows with a smaller key than the row before; 0.5 for random keys
 
@@ -117,16 +117,3 @@ def gather(table: pa.Table, rows: np.ndarray, pool: Threads | None = None) -> pa
     indices = pa.array(rows)
     take = lambda column: pc.take(joined(column), indices, boundscheck=False)  # noqa: E731
     return pa.table(by_column(take, table.columns, len(rows), pool), schema=table.schema)
-
-
-def filled(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns the column without empty chunks."""
-    if all(map(len, column.chunks)):
-        return column
-    return pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], column.type)
-
-
-def joined(column: pa.ChunkedArray) -> pa.Array:
-    """Returns the column as one array, without a copy if it has one chunk."""
-    column = filled(column)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.kernels.groups import joined
-from lsmlake.kernels.keys import is_text, plain
+from lsmlake.kernels.keys import is_text, joined, plain
 from lsmlake.kernels.value_words import words
 
 _BLOCK_ROWS = 1 << 16

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
 from lsmlake.kernels.fitting import TooLong, fitted
-from lsmlake.kernels.groups import filled
+from lsmlake.kernels.keys import filled
 from lsmlake.schema import lossless, omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years

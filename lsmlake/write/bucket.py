@@ -25,8 +25,8 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
-from lsmlake.kernels.groups import Groups, gather, group, joined
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.groups import Groups, gather, group
+from lsmlake.kernels.keys import comparable, joined
 from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.merge_errors import Unmergeable, merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule, merge

@@ -18,7 +18,8 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidOption
 from lsmlake.kernels import segments
-from lsmlake.kernels.groups import Groups, joined
+from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.keys import joined
 from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL, contests_of, function_for

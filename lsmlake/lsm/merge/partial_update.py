@@ -17,7 +17,8 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.kernels import segments
-from lsmlake.kernels.groups import Groups, joined
+from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.keys import joined
 from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
