@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format.files import Bucket, BucketState, DataFile
-from lsmlake.format.manifest_list import ManifestMeta, partition_bounds
+from lsmlake.format.manifest import ManifestMeta, partition_bounds
 from lsmlake.lsm.levels import recency
 from lsmlake.options import columns
 from lsmlake.options.columns import PREFIX

@@ -27,7 +27,7 @@ from lsmlake.files.retained import Retained
 from lsmlake.format import manifest, puffin
 from lsmlake.format.file_index import NOTHING
 from lsmlake.format.files import DELETES, Bucket, BucketState, DataFile, VectorRef
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.format.tag import Tag

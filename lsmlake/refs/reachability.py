@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from lsmlake.commit.commit import references
 from lsmlake.errors import Corrupt, SnapshotNotFound, TableNotFound
-from lsmlake.format.manifest import ADD
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest import ADD, ManifestMeta
 from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.refs.file_references import Held, metadata_of, paths_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import deletion_vector, manifest, manifest_codec, manifest_list
+from lsmlake.format import deletion_vector, manifest, manifest_codec
 from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, VectorIndex
 from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
@@ -195,12 +195,12 @@ def test_a_list_describes_its_manifests_and_is_read_back(data, partition):
     metas = []
     for number, part in enumerate(made):
         table = manifest.to_table(part, schema)
-        meta = manifest_list.describe(f"manifest-{number}", b"x" * (number + 1), table, schema, number)
+        meta = manifest.describe(f"manifest-{number}", b"x" * (number + 1), table, schema, number)
         assert (meta.added, meta.deleted) == (sum(e.kind == ADD for e in part), sum(e.kind == DELETE for e in part))
         assert (meta.bucket_min, meta.bucket_max) == (min(e.bucket.number for e in part), max(e.bucket.number for e in part))
         assert (meta.level_min, meta.level_max) == (min(e.file.level for e in part), max(e.file.level for e in part))
         metas.append(meta)
-    assert list(manifest_list.decode_list(manifest_list.encode_list(metas), "list")) == metas
+    assert list(manifest.decode_list(manifest.encode_list(metas), "list")) == metas
 
 
 FILES = st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True)
@@ -243,7 +243,7 @@ INDEX = {"kind": "deletion-vector-v1", "follows": None, "parts": [], "file": []}
         (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "NO SUCH TYPE", "values": [0]}]}),
         (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "TINYINT", "values": ["x"]}]}),
         (manifest_codec.decode, "MANF", {"rows": 1}),
-        (manifest_list.decode_list, "MLST", {"name": ["manifest-1"]}),
+        (manifest.decode_list, "MLST", {"name": ["manifest-1"]}),
         (deletion_vector.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
         (
             deletion_vector.decode_index,

@@ -42,7 +42,7 @@ from lsmlake.cli.site.build import build_site, file_of, server_of
 from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
 from lsmlake.cli.site.reference import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
-from lsmlake.format import branch, deletion_vector, manifest, manifest_codec, manifest_list, snapshot, statistics, tag
+from lsmlake.format import branch, deletion_vector, manifest, manifest_codec, snapshot, statistics, tag
 from lsmlake.lsm.merge.column_function import LAST_NON_NULL
 from lsmlake.maintain.listings import reference
 from lsmlake.notebook import offered
@@ -106,7 +106,7 @@ SAMPLES: dict[str, object] = {
         ("Statistics", 1, statistics.COLUMN_KINDS),
         ("Branches", 0, branch.KINDS),
         ("Branches", 1, branch.WORK_KINDS),
-        ("Manifests", 1, manifest_list._LIST_COLUMNS),
+        ("Manifests", 1, manifest._LIST_COLUMNS),
         ("Manifests", 2, deletion_vector._INDEX_COLUMNS),
     ],
 )
