@@ -1,4 +1,4 @@
-"""Manifests: the entries of commits, which add files to the live set or delete them; and the lists of the manifests of a snapshot.
+"""Manifests: the entries of commits, which add files to the live set or delete them; and the lists of manifests of a snapshot.
 
 In memory a manifest is an Arrow table, one row per entry, so 100,000 files are folded and pruned by array operations:
 
