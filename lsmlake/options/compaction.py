@@ -1,4 +1,6 @@
-"""Options of compaction: which sorted runs it takes, and when."""
+"""Options of compaction: which sorted runs it takes, and when; of append-only tables, when it rewrites files, and the order of the
+rows in the files it writes.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import ClassVar
 
 from lsmlake.options.changelog import FULL_COMPACTION, LOOKUP
 from lsmlake.options.option import Change, Tables, Values, When, option
-from lsmlake.options.types import duration, hour, integer, one_of, size
+from lsmlake.options.types import duration, fraction, hour, integer, names, one_of, size
 
 TIERED, UNIVERSAL = "tiered", "universal"
 RADICAL, GENTLE = "radical", "gentle"
@@ -146,3 +148,29 @@ class CompactionOptions:
     def dead_share(self) -> float:
         """The largest share of dead rows with which a file can move to another level without a rewrite."""
         return self.reclaim_dead_percent / 100
+
+
+AUTO, ORDER, ZORDER, HILBERT = STRATEGIES = "auto", "order", "zorder", "hilbert"
+
+
+@dataclass(frozen=True)
+class AppendOptions:
+    TABLES: ClassVar = Tables.APPEND_ONLY
+
+    min_files: int = option(
+        "compaction.min.file-num", integer(2), 5, "a compaction merges the small files of a bucket if they are so many"
+    )
+    delete_ratio: float = option(
+        "compaction.delete-ratio-threshold", fraction, 0.2, "a compaction rewrites a file with a greater share of dead rows"
+    )
+    clustering_columns: tuple[str, ...] = option(
+        "clustering.columns", names, (), "a compaction sorts the rows of the files that it writes by these columns"
+    )
+    clustering_strategy: str = option(
+        "clustering.strategy",
+        one_of(*STRATEGIES),
+        AUTO,
+        "order sorts by the columns in turn, zorder and hilbert by all of them at once; auto: order for one column, zorder for up"
+        " to four, hilbert for more",
+        only=((When("clustering.columns"),),),
+    )

@@ -14,7 +14,7 @@ from lsmlake.options.compaction import TIERED
 from lsmlake.options.iceberg import ICEBERG
 from lsmlake.options.merge import FIRST_ROW
 from lsmlake.options.option import Only, Option, Tables, Values, When, is_set
-from lsmlake.options.tags import PERIODS_MS
+from lsmlake.options.retention import PERIODS_MS
 
 
 class Excludes(NamedTuple):

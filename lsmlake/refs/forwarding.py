@@ -17,7 +17,7 @@ from __future__ import annotations
 from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format.branch import FORWARD, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.options.tags import NONE
+from lsmlake.options.retention import NONE
 from lsmlake.refs.branch_work import begin, settled_state
 from lsmlake.refs.branches import check_main
 from lsmlake.refs.tag_calendar import TagCalendar

@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lsmlake.options.tags import DAILY, PERIODS_MS, WITH_DASHES, WITHOUT_DASHES, TagOptions
+from lsmlake.options.retention import DAILY, PERIODS_MS, WITH_DASHES, WITHOUT_DASHES, TagOptions
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MILLISECOND = datetime.timedelta(milliseconds=1)

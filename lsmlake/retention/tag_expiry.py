@@ -5,7 +5,7 @@ from __future__ import annotations
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.options.tags import TagOptions
+from lsmlake.options.retention import TagOptions
 from lsmlake.refs.tag_calendar import TagCalendar
 from lsmlake.refs.tags import TagReport, create_tag, delete_tags
 from lsmlake.tables.metadata import Metadata

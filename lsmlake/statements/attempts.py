@@ -11,7 +11,7 @@ from lsmlake.commit.requirements import Overtaken
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
-from lsmlake.options.isolation import ISOLATIONS
+from lsmlake.options.write import ISOLATIONS
 from lsmlake.storage.env import Env, Waits, attempts
 from lsmlake.tables.version import Version
 
