@@ -9,13 +9,16 @@ A crash leaves a pin or files that nothing needs, never a tag whose files are mi
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from lsmlake.errors import Corrupt, InvalidQuery, StorageFailed, Wording
+from lsmlake.errors import Corrupt, InvalidOption, InvalidQuery, StorageFailed, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.notebook import Shown
+from lsmlake.options.types import duration
+from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.file_references import delete, files_of, unused
 from lsmlake.refs.pinned import pinned, release
 from lsmlake.tables.metadata import Metadata
@@ -41,7 +44,34 @@ class TagReport(Shown):
     left: Mapping[str, str] = field(default_factory=dict)
 
 
-def create_tag(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, *, replacing: bool = False) -> Tag:
+def create_tag(
+    meta: Metadata, name: str, moment: Moment, zone: str, retain: str | datetime.timedelta | None, *, replacing: bool
+) -> Tag:
+    """Give the snapshot of a moment a name.
+
+    Args:
+        meta: the table.
+        name: the name of the tag.
+        moment: which snapshot; by default the latest.
+        zone: the time zone of a timestamp without a zone.
+        retain: how long the tag is kept; None: as the options of the table say.
+        replacing: whether to replace a tag of that name.
+
+    Raises:
+        InvalidQuery: an argument is not valid, the name is taken, or the table has no snapshot.
+        SnapshotNotFound: the snapshot has expired.
+    """
+    retain_ms = None if retain is None else _milliseconds(retain)
+    snapshot = resolve(meta, moment, zone)
+    if snapshot is None:
+        raise InvalidQuery("the table has no snapshot that could be tagged", where=meta.paths.root, cure="write to it first")
+    if retain_ms is None:
+        latest = meta.snapshots.latest()
+        retain_ms = meta.schemas.of(latest).parsed_options.tags.retained_ms
+    return tag_snapshot(meta, name, snapshot, retain_ms, replacing=replacing)
+
+
+def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, *, replacing: bool = False) -> Tag:
     """Give a snapshot a name.
 
     Args:
@@ -132,3 +162,22 @@ def _readable(meta: Metadata, name: str) -> Tag | None:
         return meta.tags.read(name)
     except Corrupt:
         return None
+
+
+_RETAIN = Wording("correct retain", command="correct --retain")
+_RETAIN_MAX_MS = 1 << 50
+
+
+def _milliseconds(retain: str | datetime.timedelta) -> int:
+    try:
+        if isinstance(retain, datetime.timedelta):
+            found = retain // datetime.timedelta(milliseconds=1)
+        else:
+            found = duration.parse("retain", retain, "retain")
+    except (InvalidOption, OverflowError):
+        found = 0
+    if not 0 < found <= _RETAIN_MAX_MS:
+        raise InvalidQuery(
+            "not a duration for which a tag can be kept", expected="such as '7 d' or '12 h'", found=repr(retain), cure=_RETAIN
+        )
+    return found
