@@ -23,8 +23,7 @@ from lsmlake.format.branch import DELETE, RENAME, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.refs.branch_work import begin, complete_rename, settled_state, taken
-from lsmlake.refs.file_references import delete, holders_of
-from lsmlake.refs.named_files import NamedFiles
+from lsmlake.refs.file_references import NamedFiles, delete, holders_of
 from lsmlake.refs.pinned import pinned
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.refs.rollback_reachability import settled

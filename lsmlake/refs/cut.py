@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from lsmlake.errors import Corrupt, InvalidQuery, Wording
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.refs.file_references import delete, holders_of
-from lsmlake.refs.named_files import NamedFiles
+from lsmlake.refs.file_references import NamedFiles, delete, holders_of
 from lsmlake.refs.pinned import check_named
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.refs.rollback_reachability import settled
