@@ -1,5 +1,5 @@
-"""Options of compaction: which sorted runs it takes, and when; of append-only tables, when it rewrites files, and the order of the
-rows in the files that it writes.
+"""Options of compaction: which sorted runs it takes, and when; of append-only tables, when it rewrites files, and how it sorts
+the rows of the files that it writes.
 """
 
 from __future__ import annotations
