@@ -16,8 +16,7 @@ from types import TracebackType
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.storage.address import Address
-from lsmlake.storage.object_errors import Refusal
-from lsmlake.storage.object_requests import ObjectRequests, Result
+from lsmlake.storage.object_requests import ObjectRequests, Refusal, Result
 from lsmlake.storage.storage import TEMPORARY
 
 # -- the conditional create -------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from lsmlake.storage.address import AZURE, Address, hadoop_url
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.disk_cache import DiskCache, through
 from lsmlake.storage.object_client import client_of
-from lsmlake.storage.object_errors import Refusal
-from lsmlake.storage.object_requests import ObjectRequests, missing
+from lsmlake.storage.object_requests import ObjectRequests, Refusal, missing
 from lsmlake.storage.object_writes import Upload, create, prove
 from lsmlake.storage.ranges import ByteRange, Fetch, RangedFile, Ranges, cut, merged
 from lsmlake.storage.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
