@@ -24,7 +24,7 @@ from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.places import sentence
 from lsmlake.report.text import counted
 from lsmlake.schema.partitioning import split_terms
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
 
 _ICEBERG, _DELTA, _PARQUET = "iceberg", "delta", "parquet"
 

@@ -50,7 +50,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import together
 from lsmlake.storage.env import Env
-from lsmlake.storage.outside import Outside
+from lsmlake.storage.location import Outside
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.types import types

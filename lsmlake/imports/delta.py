@@ -28,8 +28,8 @@ from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.schema.years import check_years
+from lsmlake.storage.location import Outside, joined
 from lsmlake.storage.object_requests import refusal
-from lsmlake.storage.outside import Outside, joined
 from lsmlake.types import types
 from lsmlake.types.json_shape import shown
 from lsmlake.types.table import BY_DELTA, named

@@ -37,7 +37,7 @@ from lsmlake.imports.iceberg_types import Spec, columns_of, names_of, partitioni
 from lsmlake.schema.partitioning import FIRST_ID, Partitioning
 from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
 from lsmlake.types import types
 from lsmlake.types.table import is_time, of_integers
 

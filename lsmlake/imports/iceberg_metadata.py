@@ -17,7 +17,7 @@ import re
 
 from lsmlake.errors import Corrupt, InvalidQuery, UnsupportedFormat, Wording
 from lsmlake.iceberg.catalog import metadata_file
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
 from lsmlake.storage.storage import Entry
 
 _FILE = re.compile(r".*\.metadata\.json(\.gz)?")

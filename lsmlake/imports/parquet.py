@@ -31,7 +31,7 @@ from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.storage.address import without_scheme
 from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type
 from lsmlake.types.types import field_id, has_field_id, inner_fields

@@ -19,7 +19,7 @@ from lsmlake.schema.adapt import lacks_ids, with_ids
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
-from lsmlake.storage.outside import Outside
+from lsmlake.storage.location import Outside
 
 _NO_SCHEMA = -1
 """Of a foreign file, which may lack any column."""
