@@ -1,8 +1,6 @@
-"""The storage at an address that a user names.
+"""What an address of a user names: the storage of a warehouse, or files outside of it, as those of the tables of other systems.
 
-Files outside of a warehouse, named by a path or a URI: those of the tables of other systems.
-
-A file is a path in a storage: of local files their folder, of objects their bucket.
+A file outside is a path in a storage: of local files their folder, of objects their bucket.
 """
 
 from __future__ import annotations
@@ -51,6 +49,9 @@ def cache_at(folder: str, limit_bytes: int) -> DiskCache:
             cure="raise it, or leave the cache out",
         )
     return DiskCache(str(directory_at(folder).absolute()), limit_bytes)
+
+
+# -- files outside of a warehouse -------------------------------------------------------------------------------------
 
 
 _MEMORY = re.compile(r"^memory://([^/]+)/(.+)$")

@@ -1,7 +1,8 @@
 """Requests to an object store: their answers, or why there is none, repeated where a request can be repeated.
 
-The errors of obstore as StorageFailed. Messages of servers and URLs of requests can hold tokens, so neither is passed on: an
-error names the status, the error code of the server and the cure, and is not chained to the original."""
+Messages of servers and URLs of requests can hold tokens, so neither is passed on: a StorageFailed names the status, the error
+code of the server and the cure, and is not chained to the error of obstore.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +63,9 @@ class ObjectRequests:
 def missing(path: str) -> FileNotFoundError:
     """The error that there is no such object."""
     return FileNotFoundError(f"no such file: {path}")
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
 
 
 _STATUS = re.compile(r"status code: (\d{3})")

@@ -1,7 +1,7 @@
 """A storage in an object store: S3 and stores that speak its protocol, Google Cloud Storage, Azure Blob Storage. By obstore.
 
-`put_if_absent` is a conditional create and `write` uploads large files in parts (`object_writes`). Reads of files
-that never change go through a cache, if there is one.
+`put_if_absent` is a conditional create, and `write` uploads large files in parts (`object_writes`). Reads of files that never
+change go through a cache, if there is one.
 """
 
 from __future__ import annotations
