@@ -35,8 +35,8 @@ from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.aggregate_pushdown import count
 from lsmlake.read.plan import RAW, plan
-from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.altered import additions, altered
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidOption
 from lsmlake.kernels import nested
-from lsmlake.schema.alterations.alteration import Alteration
 from lsmlake.schema.alterations.columns import AddColumn, needs_default
-from lsmlake.schema.alterations.draft import Draft
+from lsmlake.schema.alterations.draft import Alteration, Draft
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.fields import Siblings, shown
 from lsmlake.schema.schema import Schema

@@ -1,14 +1,40 @@
-"""Alterations of the fields by which new files are partitioned."""
+"""Alterations of a table as a whole: its options and its comment, and the fields by which new files are partitioned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.alterations.draft import Draft
+from lsmlake.options.table_options import check_name
+from lsmlake.schema.alterations.draft import Alteration, Draft
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Term
 from lsmlake.types import types
+
+
+@dataclass(frozen=True)
+class SetOption(Alteration):
+    """A new value of an option. None resets it to its default."""
+
+    option: str
+    value: object | None
+
+    def apply(self, draft: Draft) -> Draft:
+        check_name(self.option, draft.where)
+        options = {name: value for name, value in draft.options.items() if name != self.option or self.value is not None}
+        return replace(draft, options=options if self.value is None else {**options, self.option: self.value})
+
+
+@dataclass(frozen=True)
+class SetTableComment(Alteration):
+    """Another description of the table; None: it has none."""
+
+    comment: str | None
+
+    def apply(self, draft: Draft) -> Draft:
+        return replace(draft, comment=self.comment or None)
+
+
+# -- partition fields -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
