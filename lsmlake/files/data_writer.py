@@ -26,11 +26,10 @@ from lsmlake.format.file_index import NOTHING, FileIndex
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
-from lsmlake.format.stats import bounds
 from lsmlake.format.value_index import BITMAP, RANGE_BITMAP, ValueIndex, encoded
+from lsmlake.kernels.bounds import bounds
 from lsmlake.kernels.nested import leaf_positions
-from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.value_words import family
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
 from lsmlake.format.files import DELETES, Bucket, BucketState, ColumnStats, DataFile, VectorRef
-from lsmlake.format.stats import bounds
+from lsmlake.kernels.bounds import bounds
 from lsmlake.schema.envelope import check_lengths, loaded, pack, stored, unpack
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema

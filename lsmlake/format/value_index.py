@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.kernels.value_words import from_words, widest, words
+from lsmlake.kernels.value_hash import from_words, widest, words
 from lsmlake.types.json_shape import FLAG, RESTORE, JsonKind, is_text, shown
 from lsmlake.types.table import BYTES as TEXT_FAMILY
 

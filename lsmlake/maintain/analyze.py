@@ -15,10 +15,10 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.statistics import ColumnStatistics, TableStatistics
-from lsmlake.format.stats import bounds
+from lsmlake.kernels.bounds import bounds
 from lsmlake.read.measure import ColumnMeasure, Measured
 from lsmlake.read.plan import Plan, plan
-from lsmlake.schema.row_text import value_text
+from lsmlake.schema.values import value_text
 from lsmlake.tables.statistics import put_statistics
 from lsmlake.tables.version import Version
 

@@ -20,8 +20,8 @@ from lsmlake.options import columns
 from lsmlake.options.columns import PREFIX
 from lsmlake.options.option import Change, Only, Option
 from lsmlake.options.table_options import OPTIONS, group_of
-from lsmlake.schema.row_text import value_text
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.values import value_text
 from lsmlake.tables.version import Version
 
 _TIME = pa.timestamp("ms", "UTC")

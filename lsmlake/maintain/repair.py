@@ -38,9 +38,9 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.sections import sections
 from lsmlake.read.positions import FILE, PLACE, POSITION, Placed
-from lsmlake.schema.row_text import row_text
 from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.schema.values import row_text
 from lsmlake.storage.env import attempts
 from lsmlake.tables.version import Version
 

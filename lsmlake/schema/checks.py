@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
-from lsmlake.kernels.value_words import family
+from lsmlake.kernels.value_hash import family
 from lsmlake.options.files import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.partitions import VALUES_TIME
 from lsmlake.options.table_options import Options

@@ -26,8 +26,8 @@ from lsmlake.schema.partitioning import (
     human_values,
     to_json,
 )
-from lsmlake.schema.row_text import value_text
 from lsmlake.schema.transform import IDENTITY, Transform
+from lsmlake.schema.values import value_text
 from lsmlake.types import types
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
 from lsmlake.types.table import TABLE

@@ -14,9 +14,9 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.contested import contested
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.schema.row_text import row_text
 from lsmlake.schema.rowkind import NAMES, kinds_of
 from lsmlake.schema.schema import RESERVED, ROW_KIND
+from lsmlake.schema.values import row_text
 
 PART_BITS = 33
 """The lower bits of a place number the rows of a part of the input, the others its parts: as `monotonically_increasing_id`."""

@@ -49,8 +49,7 @@ from lsmlake.format import file_index
 from lsmlake.format.bloom_filter import BloomFilter
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.value_index import ValueIndex, encoded
-from lsmlake.kernels.value_hash import mix, value_hash
-from lsmlake.kernels.value_words import family
+from lsmlake.kernels.value_hash import family, mix, value_hash
 from lsmlake.schema.envelope import pack, wrap
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.types.types import type_of
