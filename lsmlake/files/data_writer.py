@@ -21,12 +21,10 @@ from lsmlake.files.checksum import SummingSink
 from lsmlake.files.layout import layout
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
-from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.file_index import NOTHING, FileIndex
+from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
 from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
-from lsmlake.format.value_index import BITMAP, RANGE_BITMAP, ValueIndex, encoded
 from lsmlake.kernels.bounds import bounds
 from lsmlake.kernels.nested import leaf_positions
 from lsmlake.kernels.value_hash import family, value_hash
