@@ -33,7 +33,6 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
 from lsmlake.iceberg import metadata, published
-from lsmlake.iceberg.additions import Additions
 from lsmlake.iceberg.catalog import register
 from lsmlake.iceberg.catalog_backoff import waiting_for
 from lsmlake.iceberg.changes import IcebergView
@@ -41,6 +40,7 @@ from lsmlake.iceberg.entries import Point
 from lsmlake.iceberg.lineage import Line, lines_of
 from lsmlake.iceberg.manifests import Manifest
 from lsmlake.iceberg.published import Newest, name_of, path_of, uri_of
+from lsmlake.iceberg.snapshot_writer import Additions
 from lsmlake.options.iceberg import IcebergOptions
 from lsmlake.storage.env import attempts
 from lsmlake.tables.metadata import Metadata
