@@ -27,8 +27,7 @@ from lsmlake.iceberg.check_files import PlacedFile, PublishedFiles, damage, guar
 from lsmlake.iceberg.entries import EntryKey, Point, key_of
 from lsmlake.iceberg.lineage import branches_of, id_on, tag_on, tags_of
 from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
-from lsmlake.iceberg.schemas import schema_json, spec_json
-from lsmlake.iceberg.values import binary
+from lsmlake.iceberg.schemas import binary, schema_json, spec_json
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.metadata import Metadata
