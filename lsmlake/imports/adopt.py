@@ -37,9 +37,8 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.imports.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
 from lsmlake.imports.dead_rows import dead_rows
 from lsmlake.imports.examine import Adopted, RewrittenFile, examine
-from lsmlake.imports.foreign import ForeignFile, ForeignTable
+from lsmlake.imports.foreign import ForeignFile, ForeignTable, Sources
 from lsmlake.imports.layout import is_whole, shape_key
-from lsmlake.imports.sources import Sources
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.lsm.pick import last_level_of

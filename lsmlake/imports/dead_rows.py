@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.files.data_reader import reading
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector, demand
-from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
-from lsmlake.imports.sources import Sources, theirs
+from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes, Sources, theirs
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
 from lsmlake.storage.concurrency import together

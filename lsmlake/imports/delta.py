@@ -22,8 +22,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, StorageFailed, UnsupportedFormat
 from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.imports.foreign import ForeignFile, ForeignTable
-from lsmlake.imports.type_names import unknown_type
+from lsmlake.imports.foreign import ForeignFile, ForeignTable, unknown_type
 from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
