@@ -31,8 +31,7 @@ from lsmlake.imports.foreign import (
     ForeignVector,
     PositionDeletes,
 )
-from lsmlake.imports.iceberg_avro import Record, records
-from lsmlake.imports.iceberg_metadata import metadata_of
+from lsmlake.imports.iceberg_metadata import Record, metadata_of, records
 from lsmlake.imports.iceberg_types import Spec, columns_of, names_of, partitioning_of
 from lsmlake.schema.partitioning import FIRST_ID, Partitioning
 from lsmlake.schema.years import check_years
