@@ -15,7 +15,7 @@ from lsmlake.files.file_indexes import index_of_file
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL
+from lsmlake.lsm.merge.fold import LAST_NON_NULL
 from lsmlake.maintain import listings, named_files
 from lsmlake.options.columns import FUNCTION, PREFIX
 from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE

@@ -43,7 +43,7 @@ from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
 from lsmlake.cli.site.reference import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.format import branch, deletion_vector, manifest, manifest_codec, snapshot, statistics, tag
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL
+from lsmlake.lsm.merge.fold import LAST_NON_NULL
 from lsmlake.maintain.listings import reference
 from lsmlake.notebook import offered
 from lsmlake.options.option import Change

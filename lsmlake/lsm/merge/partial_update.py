@@ -21,10 +21,9 @@ from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import joined
 from lsmlake.kernels.segments import both, last_where, take, valid
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL, function_for
 from lsmlake.lsm.merge.combine import MakeColumn, Uncombined, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.contested import Contest, Decisive
-from lsmlake.lsm.merge.fold import Fold
+from lsmlake.lsm.merge.fold import LAST_NON_NULL, Fold, function_for
 from lsmlake.lsm.merge.late import from_first_add, last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields

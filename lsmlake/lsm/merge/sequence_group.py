@@ -20,9 +20,8 @@ from lsmlake.kernels import nested
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.segments import kept, last_where, spread, take
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.merge.column_function import contests_of
 from lsmlake.lsm.merge.contested import Contest, Decisive
-from lsmlake.lsm.merge.fold import Fold
+from lsmlake.lsm.merge.fold import Fold, contests_of
 from lsmlake.lsm.merge.late import late_rows, on_time_rows
 from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
 
