@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate import Function, function
-from lsmlake.lsm.aggregate.first_last import Last
+from lsmlake.lsm.aggregate.chosen import Last
 from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.schema import Schema
