@@ -36,11 +36,10 @@ from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
 from lsmlake.write.prepare import delete_columns, prepare
-from lsmlake.write.read_set import ReadSet
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import Part, picker, write_parts
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:

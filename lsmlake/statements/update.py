@@ -20,11 +20,10 @@ from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_replaces, check_updatable
 from lsmlake.write.prepare import prepare
-from lsmlake.write.read_set import ReadSet
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import write_tables
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:

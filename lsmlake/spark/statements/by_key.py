@@ -20,8 +20,8 @@ from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
 from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns
+from lsmlake.write.read_set import KeysUnchanged
 from lsmlake.write.request import WriteRequest
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 _KIND = "_lsmlake_kind"
 
