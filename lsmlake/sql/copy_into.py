@@ -19,8 +19,8 @@ from lsmlake.api.table import Table
 from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.places import PlacedTables
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema.conform import Cast
 from lsmlake.sql.files import FORMATS, loaded, paths_of
 from lsmlake.sql.names import full_name

@@ -18,7 +18,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.maintain.replace_table import replace_table
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.schema import Schema

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lsmlake.commit.request import Identity
 from lsmlake.commit.requirements import Requirement
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.write.arrival import Ordered
