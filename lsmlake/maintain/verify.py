@@ -35,13 +35,13 @@ from lsmlake.iceberg.check import iceberg_findings
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable, ends
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.maintain.analyze import statistics_of
 from lsmlake.maintain.index_check import IndexCheck
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding, merged
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.statistics import statistics_of
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
