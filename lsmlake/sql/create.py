@@ -19,7 +19,7 @@ from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
 from lsmlake.inputs.text_files import FileOptions
-from lsmlake.maintain.replace_table import replace_table
+from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.catalog import Catalog
