@@ -7,7 +7,7 @@
 3. Check the invariants of the edited buckets (also there).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
-5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.env`). The lists of this attempt are
+5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.concurrency`). The lists of this attempt are
    deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
@@ -35,8 +35,7 @@ from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format.files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.env import Waits, attempts
+from lsmlake.storage.concurrency import Waits, attempts, side_by_side
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import HINT_EVERY
 from lsmlake.tables.version import Version

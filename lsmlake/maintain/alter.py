@@ -47,7 +47,7 @@ from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import through
 from lsmlake.schema.replaced import replaced
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.env import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.types import types

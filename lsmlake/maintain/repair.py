@@ -41,7 +41,7 @@ from lsmlake.read.positions import FILE, PLACE, POSITION, Placed
 from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.schema.values import row_text
-from lsmlake.storage.env import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"

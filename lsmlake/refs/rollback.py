@@ -37,7 +37,7 @@ from lsmlake.refs.pinned import check_named, pinned
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.refs.rollback_reachability import settled
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.env import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.consumers import consumers
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version

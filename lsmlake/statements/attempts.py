@@ -12,7 +12,8 @@ from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.write import ISOLATIONS
-from lsmlake.storage.env import Env, Waits, attempts
+from lsmlake.storage.concurrency import Waits, attempts
+from lsmlake.storage.env import Env
 from lsmlake.tables.version import Version
 
 _ROUNDS = 100

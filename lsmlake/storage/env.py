@@ -1,5 +1,4 @@
-"""The environment: storage, clock, identifiers, random numbers, sleep and limits, injected wherever they are needed; and the one
-loop of attempts, which waits by it.
+"""The environment: storage, clock, identifiers, random numbers, sleep and limits, injected wherever they are needed.
 
 Only `storage/` and a few modules at the edge call `time`, `random`, `uuid`, `open` or `os`; a test enforces this. With fakes,
 tests get byte-identical tables.
@@ -10,11 +9,10 @@ from __future__ import annotations
 import random as _random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from lsmlake.errors import CommitConflict, LakeError, Wording
 from lsmlake.storage.storage import Storage
 
 
@@ -111,37 +109,3 @@ class Env:
     workers: int = 1
     limits: Limits = Limits()
     followers: tuple[CommitFollower, ...] = ()
-
-
-# -- attempts ---------------------------------------------------------------------------------------------------------
-
-
-class Waits(NamedTuple):
-    """The wait before the second attempt, and the longest one. Each is twice the one before, times a random factor from 0.5 to
-    1.5, so that writers that have met do not meet again."""
-
-    env: Env
-    first_ms: int
-    longest_ms: int
-
-
-def attempts(
-    count: int,
-    failed: str,
-    where: str,
-    cure: str | Wording,
-    waits: Waits | None = None,
-    kind: type[LakeError] = CommitConflict,
-) -> Iterator[int]:
-    """The numbers of `count` attempts, from 0. The caller leaves the loop when one succeeds; the iteration never ends otherwise.
-
-    Raises:
-        `kind`: after the last attempt. `failed`, `where` and `cure` are of its message.
-    """
-    wait_ms = 0 if waits is None else waits.first_ms
-    for number in range(count):
-        if number and wait_ms:
-            waits.env.sleep(wait_ms * (0.5 + waits.env.random()) / 1000)
-            wait_ms = min(2 * wait_ms, waits.longest_ms)
-        yield number
-    raise kind(failed, where=where, found=f"{count} attempts", cure=cure)

@@ -17,7 +17,7 @@ from lsmlake.errors import StorageFailed, TableNotFound
 from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, BranchWork
 from lsmlake.format.paths import Branch, TablePaths, is_branch, numbered
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.env import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.table_files import LIST_BRANCHES, TableFiles
 from lsmlake.tables.tags import Holder
