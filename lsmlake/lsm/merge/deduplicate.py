@@ -23,9 +23,8 @@ from lsmlake.beside import Threads
 from lsmlake.kernels import segments
 from lsmlake.kernels.groups import Groups, gather
 from lsmlake.lsm.merge.contested import Contest, Decisive
-from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
-from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
+from lsmlake.lsm.merge.sequence import SequenceFields, last_removals, late_rows, newest_places, on_time_rows
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, kinds_of
 
 
