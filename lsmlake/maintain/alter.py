@@ -13,8 +13,8 @@ An alteration:
    not in effect. If another commit comes first, start again.
 
 A replacement gives the table other columns, options and rows. Older snapshots stay, each with its own columns. Its next schema is
-that of `schema.replaced`; its rows are written to files under it, which nothing names until the snapshot of step 3 does, and no
-others. A failure before leaves the table as it was.
+that of `schema.alterations.altered`; its rows are written to files under it, which nothing names until the snapshot of step 3
+does, and no others. A failure before leaves the table as it was.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.aggregate_pushdown import count
 from lsmlake.read.plan import RAW, plan
-from lsmlake.schema.alterations.altered import additions, altered
+from lsmlake.schema.alterations.altered import additions, altered, replaced
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import through
-from lsmlake.schema.replaced import replaced
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
