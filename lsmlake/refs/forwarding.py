@@ -19,7 +19,7 @@ from lsmlake.format.branch import FORWARD, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.retention import NONE
 from lsmlake.refs.branches import begin, check_main, settled_state
-from lsmlake.refs.tag_calendar import TagCalendar
+from lsmlake.refs.tags import TagCalendar
 from lsmlake.tables.branches import BranchState
 from lsmlake.tables.consumers import consumers
 from lsmlake.tables.metadata import Metadata

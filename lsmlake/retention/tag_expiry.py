@@ -6,8 +6,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.options.retention import TagOptions
-from lsmlake.refs.tag_calendar import TagCalendar
-from lsmlake.refs.tags import TagReport, delete_tags, tag_snapshot
+from lsmlake.refs.tags import TagCalendar, TagReport, delete_tags, tag_snapshot
 from lsmlake.tables.metadata import Metadata
 
 _AT_ONCE = 50  # tags that one commit deletes
