@@ -50,7 +50,7 @@ from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.types import types
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Overwrite
 from lsmlake.write.write import new_files
 

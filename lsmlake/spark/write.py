@@ -39,7 +39,7 @@ from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
 from lsmlake.types.types import CHAR, SizedText, sized_text
 from lsmlake.write.append import append_files, joined
-from lsmlake.write.arrival import Arrival, Ordered
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import Intake, Part, bucket_messages, picker, publish, write_parts

@@ -31,7 +31,7 @@ from lsmlake.types import ddl
 from lsmlake.types.spelling import spelled
 from lsmlake.types.type_text import backticked
 from lsmlake.types.types import COMMENT, TEXT_TYPE
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")
 _WHOLE_KEY = "write PRIMARY KEY (columns) once"

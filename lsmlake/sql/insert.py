@@ -38,7 +38,7 @@ from lsmlake.statements.explained import changed_table
 from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Replacement
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish

@@ -34,7 +34,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.strategy import in_full
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.version import Version
-from lsmlake.write.arrival import Arrival
+from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import without_input_kinds
 
 _THREADS = 2

@@ -10,8 +10,7 @@ from lsmlake.commit.requirements import Requirement
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
-from lsmlake.write.arrival import Ordered
-from lsmlake.write.order import OrderBy
+from lsmlake.write.order import OrderBy, Ordered
 from lsmlake.write.replace import Replacement
 
 

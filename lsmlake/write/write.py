@@ -38,9 +38,8 @@ from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.bucket import base_states, fold, in_replay_order, split, split_input, split_unfolded, write_alone, write_onto
-from lsmlake.write.order import Order
+from lsmlake.write.order import Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
 from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.request import WriteRequest

@@ -40,8 +40,7 @@ from lsmlake.spark.ship import Package, WithPackage
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
-from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
-from lsmlake.write.order import Order
+from lsmlake.write.order import PART_BITS, Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish

@@ -18,7 +18,7 @@ from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
-from lsmlake.write.arrival import Arrival, Ordered
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns
 from lsmlake.write.read_set import KeysUnchanged
 from lsmlake.write.request import WriteRequest
