@@ -62,7 +62,7 @@ class Fits(Requirement):
     schema: Schema
 
     def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
-        if (reason := unfit(self.schema, now.schema)) is not None:
+        if now.schema.id != self.schema.id and (reason := unfit(self.schema, now.schema)) is not None:
             raise CommitConflict(
                 "the table was altered while the commit was prepared",
                 where=now.meta.paths.root,

@@ -105,9 +105,7 @@ def _innermost(type_: pa.DataType) -> pa.DataType:
 
 
 def unfit(written: Schema, now: Schema) -> str | None:
-    """Returns why rows written under the schema `written` cannot be read under `now`; None if they can."""
-    if written.id == now.id:
-        return None
+    """Returns why rows written under the schema `written` cannot be read under `now`, a later one; None if they can."""
     if not now.append_only and written.spec_id != now.spec_id:
         return "whose keys are in other partitions"
     theirs = through(written, now).parsed_options
