@@ -22,8 +22,8 @@ from lsmlake.api.table import Table
 from lsmlake.cli.app import app
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.inputs import csv_files
-from lsmlake.inputs.json_text import one_line_each
 from lsmlake.kernels.csv_quotes import QuoteCheck
+from lsmlake.kernels.json_lines import one_line_each
 from lsmlake.warehouse import connect
 
 DDL = "k BIGINT NOT NULL, s STRING, v DOUBLE"
