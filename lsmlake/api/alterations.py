@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from lsmlake.api.types import ColumnType, OptionValue, Value
 from lsmlake.border import public
-from lsmlake.schema.alterations.columns import (
+from lsmlake.schema.alterations.draft import Alteration
+from lsmlake.schema.alterations.of_columns import (
     AddColumn,
     ChangeType,
     DropColumn,
@@ -16,8 +17,7 @@ from lsmlake.schema.alterations.columns import (
     SetDefault,
     SetNullable,
 )
-from lsmlake.schema.alterations.draft import Alteration
-from lsmlake.schema.alterations.table import AddPartitionField, DropPartitionField, ReplacePartitionField, SetOption
+from lsmlake.schema.alterations.of_table import AddPartitionField, DropPartitionField, ReplacePartitionField, SetOption
 
 
 @public

@@ -20,8 +20,8 @@ from lsmlake.format.files import DataFile
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import lengths, of_sorted
 from lsmlake.lsm.levels import Section, recency, sections
+from lsmlake.lsm.merge.merge_windows import RunReader
 from lsmlake.lsm.merge.rule import OldRow, distinct
-from lsmlake.lsm.merge.windows import RunReader
 from lsmlake.lsm.pick import Compaction
 from lsmlake.schema.rowkind import ERASES
 

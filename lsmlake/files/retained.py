@@ -4,7 +4,7 @@ A file holds a row for each of some keys, ascending: the key, the columns of `se
 newest file with a key decides; null as its time says that the key is not deleted any more. The files are live files of the
 bucket of source DELETES. Only merges of level 0 read them, and only compactions write them, when they take up level 0.
 
-`lsm.merge.retained` says which rows are ignored.
+`lsm.merge.retained_deletes` says which rows are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable, filter_of
 from lsmlake.kernels.segments import of_sorted
 from lsmlake.lsm.lookup import common, find
-from lsmlake.lsm.merge.retained import settle
+from lsmlake.lsm.merge.retained_deletes import settle
 from lsmlake.lsm.merge.rule import MergeRule, distinct
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, kinds_of, plain

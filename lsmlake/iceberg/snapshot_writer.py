@@ -2,7 +2,7 @@
 manifest list and metadata.
 
 Each follows the newest one before it on its line; the first one of a branch follows that of the table at which the branch begins.
-Only what a snapshot changes is written (`changes`); the rest is inherited from the snapshot before it.
+Only what a snapshot changes is written (`iceberg_view`); the rest is inherited from the snapshot before it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from lsmlake.format import puffin
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.iceberg import metadata
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lsmlake.iceberg.changes import IcebergView, Touched, touched
 from lsmlake.iceberg.entries import Entry, EntryKey, Made, Point, SnapshotNumbers, VectorPlace
+from lsmlake.iceberg.iceberg_view import IcebergView, Touched, touched
 from lsmlake.iceberg.lineage import Line
 from lsmlake.iceberg.manifests import ChangeSummary, EntryChange, ManifestFiles, SnapshotManifests, changed
 from lsmlake.iceberg.published import entries_of, is_of, list_bytes, manifest_bytes, manifests_of, path_of, uri_of

@@ -4,7 +4,7 @@ are.
 A file with two owners is lost as soon as one of them expires it. So each adopted file is a hard link where the file system has
 such links, a copy that the object store makes itself, or else a copy of the bytes; nothing is decoded.
 
-1. Read the footer of each file, and decide whether it is adopted or its rows are written anew (`imports.layout`).
+1. Read the footer of each file, and decide whether it is adopted or its rows are written anew (`imports.adoptable`).
 2. Find the rows that deletes of the other format apply to (`imports.dead_rows`). They become deletion vectors.
 3. Bring the files, write the other rows, the vectors and the metadata of one snapshot.
 4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
@@ -35,10 +35,10 @@ from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState
 from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.imports.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
+from lsmlake.imports.adoptable import is_whole, shape_key
 from lsmlake.imports.dead_rows import dead_rows
 from lsmlake.imports.examine import Adopted, RewrittenFile, examine
 from lsmlake.imports.foreign import ForeignFile, ForeignTable, Sources
-from lsmlake.imports.layout import is_whole, shape_key
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.lsm.pick import last_level_of

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.files.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
 from lsmlake.format.files import ColumnStats
+from lsmlake.imports.adoptable import shape_of, why_rewritten
 from lsmlake.imports.foreign import ForeignFile, Sources
-from lsmlake.imports.layout import shape_of, why_rewritten
 from lsmlake.kernels.nested import leaf_positions, leaves
 from lsmlake.schema.adapt import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema

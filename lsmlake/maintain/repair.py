@@ -33,9 +33,9 @@ from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
 from lsmlake.lsm.levels import recency, sections
 from lsmlake.lsm.merge.merge_errors import Unmergeable
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.read.positions import FILE, PLACE, POSITION, Placed
 from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema

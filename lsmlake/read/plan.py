@@ -26,7 +26,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels, sections
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.pick.compaction import last_level_of
+from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.predicate import Predicate, key_values
 from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection

@@ -10,7 +10,8 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists
-from lsmlake.schema.alterations.columns import (
+from lsmlake.schema.alterations.draft import Alteration
+from lsmlake.schema.alterations.of_columns import (
     AddColumn,
     ChangeType,
     DropColumn,
@@ -20,8 +21,7 @@ from lsmlake.schema.alterations.columns import (
     SetDefault,
     SetNullable,
 )
-from lsmlake.schema.alterations.draft import Alteration
-from lsmlake.schema.alterations.table import (
+from lsmlake.schema.alterations.of_table import (
     AddPartitionField,
     DropPartitionField,
     ReplacePartitionField,

@@ -27,9 +27,9 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.levels import Levels
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog import INPUT
 from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds

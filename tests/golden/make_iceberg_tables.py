@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lsmlake.imports.iceberg import read_iceberg
+from lsmlake.imports.from_iceberg import read_iceberg
 from lsmlake.storage.location import Outside
 
 COLUMNS = (

@@ -57,7 +57,7 @@ from lsmlake.errors import (
     UnsupportedFormat,
 )
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.changes import shows_level0
+from lsmlake.iceberg.iceberg_view import shows_level0
 from lsmlake.imports.iceberg_metadata import records
 from lsmlake.storage import memory
 

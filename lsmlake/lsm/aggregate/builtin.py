@@ -13,11 +13,11 @@ from lsmlake.lsm.aggregate import opaque, sketches
 from lsmlake.lsm.aggregate.chosen import Extreme, First, Flags, Last
 from lsmlake.lsm.aggregate.elements import Collect, MergeMap, MergeMapWithKeyTime
 from lsmlake.lsm.aggregate.function import Function
-from lsmlake.lsm.aggregate.nested import NestedKey, NestedPartialUpdate, NestedUpdate
-from lsmlake.lsm.aggregate.numbers import Sum
+from lsmlake.lsm.aggregate.listagg import ListAgg
+from lsmlake.lsm.aggregate.nested_tables import NestedKey, NestedPartialUpdate, NestedUpdate
 from lsmlake.lsm.aggregate.opaque import Union
 from lsmlake.lsm.aggregate.product import Product
-from lsmlake.lsm.aggregate.text import ListAgg
+from lsmlake.lsm.aggregate.sums import Sum
 from lsmlake.options.columns import SETTINGS, FieldSettings
 from lsmlake.types.types import sized_text
 

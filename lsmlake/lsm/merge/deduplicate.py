@@ -2,7 +2,8 @@
 
 Rows are applied one at a time, in order of arrival. A delete removes the sequence together with the row: under `sequence.field`,
 a row that arrives after a delete is a new row, whatever its sequence. (Rows that a retained delete ignores, by
-`sequence.delete-retained`, are removed before: `lsm.merge.retained`.) A sorted run therefore keeps at most two rows of a key:
+`sequence.delete-retained`, are removed before: `lsm.merge.retained_deletes`.) A sorted run therefore keeps at most two rows of a
+key:
 
 1. The row with the greatest sequence. If it is late against an older row, all rows of the run are late. If not, it replaces the
    older row and all rows that arrived before it.

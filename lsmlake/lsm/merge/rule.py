@@ -53,7 +53,7 @@ class MergeRule(ABC):
         sequence: the columns of `sequence.field`; empty if the rule does not use them.
         repeats_keys: a run may hold several rows of a key, because their result depends on a row that is older than the run.
         deletes_by_key: a -D row with only the key columns removes the row of the key.
-        retains: deletes keep their sequence for a time (`lsm.merge.retained`).
+        retains: deletes keep their sequence for a time (`lsm.merge.retained_deletes`).
     """
 
     old_row: OldRow

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick.compaction import Compaction, last_level_of, stretches, whole_runs
+from lsmlake.lsm.pick.picked import Compaction, last_level_of, stretches, whole_runs
 from lsmlake.lsm.pick.tiered import pick_tiered
 from lsmlake.lsm.pick.universal import pick_universal
 from lsmlake.lsm.row_expiry import RowExpiry

@@ -31,7 +31,7 @@ from itertools import accumulate, pairwise
 from math import sqrt
 
 from lsmlake.lsm.levels import Levels, SortedRun
-from lsmlake.lsm.pick.compaction import Compaction, last_level_of, stretches, whole_runs
+from lsmlake.lsm.pick.picked import Compaction, last_level_of, stretches, whole_runs
 from lsmlake.options.compaction import CompactionOptions
 
 

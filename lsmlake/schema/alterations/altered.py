@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidOption, InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.schema.alterations.columns import AddColumn, needs_default
 from lsmlake.schema.alterations.draft import Alteration, Draft
+from lsmlake.schema.alterations.of_columns import AddColumn, needs_default
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.fields import Siblings, shown
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning
