@@ -25,7 +25,7 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import OldRow, distinct, merge_runs
 from lsmlake.lsm.pick.picked import last_level_of
-from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
+from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT, NONE
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 

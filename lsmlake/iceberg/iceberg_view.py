@@ -19,7 +19,7 @@ from lsmlake.format import manifest
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE
-from lsmlake.options.merge import DEDUPLICATE
+from lsmlake.options.merge_options import DEDUPLICATE
 from lsmlake.schema.rowkind import INSERT, UPDATE_AFTER
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables import live as live_set

@@ -41,7 +41,7 @@ from lsmlake.iceberg.lineage import Line, lines_of
 from lsmlake.iceberg.manifests import Manifest
 from lsmlake.iceberg.published import Newest, name_of, path_of, uri_of
 from lsmlake.iceberg.snapshot_writer import Additions
-from lsmlake.options.iceberg import IcebergOptions
+from lsmlake.options.iceberg_options import IcebergOptions
 from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version

@@ -42,7 +42,7 @@ from lsmlake.imports.foreign import ForeignFile, ForeignTable, Sources
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.lsm.pick import last_level_of
-from lsmlake.options.iceberg import FIRST_ROW_ID
+from lsmlake.options.iceberg_options import FIRST_ROW_ID
 from lsmlake.schema.conform import clean_keys
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema

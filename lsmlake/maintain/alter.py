@@ -34,7 +34,7 @@ from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import check_new
-from lsmlake.options.columns import PREFIX, SEQUENCE_GROUP
+from lsmlake.options.column_options import PREFIX, SEQUENCE_GROUP
 from lsmlake.options.option import Change
 from lsmlake.options.renaming import columns_in
 from lsmlake.options.table_options import OPTIONS, Options

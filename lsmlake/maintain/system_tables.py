@@ -18,8 +18,8 @@ from lsmlake.format.statistics import ColumnStatistics
 from lsmlake.lsm.merge.fold import LAST_NON_NULL
 from lsmlake.maintain import listings, named_files
 from lsmlake.maintain.analyze import statistics_of
-from lsmlake.options.columns import FUNCTION, PREFIX
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.options.column_options import FUNCTION, PREFIX
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version

@@ -13,18 +13,18 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from lsmlake.errors import InvalidOption, Wording
-from lsmlake.options import columns, retention, rules
-from lsmlake.options.changelog import ChangelogOptions
-from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
-from lsmlake.options.compaction import UNIVERSAL, UNIVERSAL_ONLY, AppendOptions, CompactionOptions
-from lsmlake.options.files import NOT_BUILT, DataFileOptions, IndexOptions, LayoutOptions
-from lsmlake.options.iceberg import IcebergOptions
-from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
+from lsmlake.options import column_options, option_rules, retention_options
+from lsmlake.options.changelog_options import ChangelogOptions
+from lsmlake.options.column_options import PREFIX, ColumnOptions, parse_column_option
+from lsmlake.options.compaction_options import UNIVERSAL, UNIVERSAL_ONLY, AppendOptions, CompactionOptions
+from lsmlake.options.data_file_options import NOT_BUILT, DataFileOptions, IndexOptions, LayoutOptions
+from lsmlake.options.iceberg_options import IcebergOptions
+from lsmlake.options.merge_options import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
 from lsmlake.options.option import Change, Only, Option, Tables, Values, When, options_of
-from lsmlake.options.partitions import PartitionOptions
-from lsmlake.options.retention import RetentionOptions, TagOptions
-from lsmlake.options.types import CURE
-from lsmlake.options.write import CommitOptions, IsolationOptions, ReadOptions, WriteOptions
+from lsmlake.options.option_types import CURE
+from lsmlake.options.partition_options import PartitionOptions
+from lsmlake.options.retention_options import RetentionOptions, TagOptions
+from lsmlake.options.write_options import CommitOptions, IsolationOptions, ReadOptions, WriteOptions
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class Options:
             found[option.name] = option.type.parse(name, given[name], where, _CURES.get(name, CURE))
         if any(UNIVERSAL_ONLY in OPTIONS[name].only for name in found):
             found.setdefault("compaction.strategy", UNIVERSAL)
-        values = rules.adjusted({name: option.default for name, option in OPTIONS.items()} | found, found)
+        values = option_rules.adjusted({name: option.default for name, option in OPTIONS.items()} | found, found)
         for name, option in OPTIONS.items():
             if option.derived and name not in found:
                 values[name] = option.derived(values)
         named = (name for name in given if not _is_default(name, given[name], keyed))
-        rules.check(((name, _conditions(name)) for name in named), values, OPTIONS, where, keyed=keyed)
+        option_rules.check(((name, _conditions(name)) for name in named), values, OPTIONS, where, keyed=keyed)
         made = {
             group: of(**{attribute: values[name] for attribute, name in _MEMBERS[group].items()}) for group, of in _GROUPS.items()
         }
@@ -138,7 +138,7 @@ def _of_other_tables(name: str, tables: Tables, where: str) -> InvalidOption:
 def _conditions(name: str) -> tuple[Only, ...]:
     """The conditions under which an option given by this name has an effect."""
     if name.startswith(PREFIX):
-        return columns.ONLY
+        return column_options.ONLY
     return ((When("merge-engine", (_ALIASES[name],)),),) if name in _ALIASES else OPTIONS[name].only
 
 
@@ -149,7 +149,7 @@ _LIST = Wording(
 )
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
-    **retention.CURES,
+    **retention_options.CURES,
 }
 
 

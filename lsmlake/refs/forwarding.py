@@ -17,7 +17,7 @@ from __future__ import annotations
 from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format.branch import FORWARD, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.options.retention import NONE
+from lsmlake.options.retention_options import NONE
 from lsmlake.refs.branches import begin, check_main, settled_state
 from lsmlake.refs.tags import TagCalendar
 from lsmlake.tables.branches import BranchState

@@ -21,8 +21,8 @@ from lsmlake.errors import Corrupt, InvalidOption, InvalidQuery, StorageFailed, 
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.notebook import Shown
-from lsmlake.options.retention import DAILY, PERIODS_MS, WITH_DASHES, WITHOUT_DASHES, TagOptions
-from lsmlake.options.types import duration
+from lsmlake.options.option_types import duration
+from lsmlake.options.retention_options import DAILY, PERIODS_MS, WITH_DASHES, WITHOUT_DASHES, TagOptions
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.file_references import delete, files_of, unused
 from lsmlake.refs.pinned import pinned, release

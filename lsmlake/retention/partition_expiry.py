@@ -22,7 +22,7 @@ from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
-from lsmlake.options.partitions import VALUES_TIME, PartitionOptions, directives
+from lsmlake.options.partition_options import VALUES_TIME, PartitionOptions, directives
 from lsmlake.schema.partitioning import PartitionColumn, human_values
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.options.retention import TagOptions
+from lsmlake.options.retention_options import TagOptions
 from lsmlake.refs.tags import TagCalendar, TagReport, delete_tags, tag_snapshot
 from lsmlake.tables.metadata import Metadata
 

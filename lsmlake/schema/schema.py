@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope
 from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.commit.request import Identity
-from lsmlake.options.merge import PARTIAL_UPDATE
-from lsmlake.options.write import SERIALIZABLE
+from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_
 from lsmlake.read.plan import plan
 from lsmlake.read.point import rows_of_keys

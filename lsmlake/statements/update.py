@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lsmlake.commit.request import Identity
 from lsmlake.dialect.evaluate import Columns
-from lsmlake.options.merge import PARTIAL_UPDATE
-from lsmlake.options.write import SERIALIZABLE
+from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched, rows_at
@@ -33,7 +33,7 @@ def update(version: Version, assigned: Columns, predicate: Predicate | None, iso
         version: The version to read.
         assigned: The new values, over the old row.
         predicate: The rows to update.
-        isolation: See `options.write`.
+        isolation: See `options.write_options`.
 
     Raises:
         InvalidQuery: An expression is invalid, or the merge engine cannot update rows.

@@ -31,7 +31,7 @@ from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.strategy import as_needed
-from lsmlake.options.changelog import INPUT
+from lsmlake.options.changelog_options import INPUT
 from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together

@@ -16,7 +16,7 @@ from test_tags import expire, is_exact, made, names, rows, write
 from lsmlake import set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption
-from lsmlake.options.retention import TagOptions
+from lsmlake.options.retention_options import TagOptions
 from lsmlake.refs.tags import TagCalendar
 from lsmlake.storage.memory import MemoryStorage
 

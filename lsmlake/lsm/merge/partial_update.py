@@ -33,7 +33,7 @@ from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.fold import LAST_NON_NULL, Fold, contests_of, function_for
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields, from_first_add, last_removals, late_rows, newest_places, on_time_rows
-from lsmlake.options.columns import FUNCTION
+from lsmlake.options.column_options import FUNCTION
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, retractions
 from lsmlake.schema.schema import Schema
 

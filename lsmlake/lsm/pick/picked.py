@@ -8,7 +8,7 @@ from itertools import groupby
 
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import Levels, SortedRun
-from lsmlake.options.compaction import CompactionOptions
+from lsmlake.options.compaction_options import CompactionOptions
 
 
 @dataclass(frozen=True)

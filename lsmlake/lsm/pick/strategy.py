@@ -11,7 +11,7 @@ from lsmlake.lsm.pick.picked import Compaction, last_level_of, stretches, whole_
 from lsmlake.lsm.pick.tiered import pick_tiered
 from lsmlake.lsm.pick.universal import pick_universal
 from lsmlake.lsm.row_expiry import RowExpiry
-from lsmlake.options.compaction import TIERED, CompactionOptions
+from lsmlake.options.compaction_options import TIERED, CompactionOptions
 from lsmlake.schema.schema import Schema
 
 

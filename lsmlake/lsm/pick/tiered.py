@@ -32,7 +32,7 @@ from math import sqrt
 
 from lsmlake.lsm.levels import Levels, SortedRun
 from lsmlake.lsm.pick.picked import Compaction, last_level_of, stretches, whole_runs
-from lsmlake.options.compaction import CompactionOptions
+from lsmlake.options.compaction_options import CompactionOptions
 
 
 def pick_tiered(levels: Levels, options: CompactionOptions) -> Compaction | None:

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 from lsmlake.lsm.levels import Levels, SortedRun
 from lsmlake.lsm.pick.picked import Compaction, last_level_of, whole_runs
-from lsmlake.options.compaction import RADICAL, CompactionOptions
+from lsmlake.options.compaction_options import RADICAL, CompactionOptions
 
 
 def pick_universal(

@@ -9,7 +9,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lsmlake.commit.request import Identity
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, write
 from lsmlake.spark.statements.clauses import Clauses

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lsmlake.options.changelog import FULL_COMPACTION
+from lsmlake.options.changelog_options import FULL_COMPACTION
 from lsmlake.options.option import Change, When, option
-from lsmlake.options.types import boolean, directory_name, fraction, integer, names, one_of, only_true, positive_size, size
+from lsmlake.options.option_types import boolean, directory_name, fraction, integer, names, one_of, only_true, positive_size, size
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lsmlake.errors import InvalidOption
-from lsmlake.options.changelog import FULL_COMPACTION, INPUT
-from lsmlake.options.compaction import TIERED
-from lsmlake.options.iceberg import ICEBERG
-from lsmlake.options.merge import FIRST_ROW
+from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT
+from lsmlake.options.compaction_options import TIERED
+from lsmlake.options.iceberg_options import ICEBERG
+from lsmlake.options.merge_options import FIRST_ROW
 from lsmlake.options.option import Only, Option, Tables, Values, When, is_set
-from lsmlake.options.retention import PERIODS_MS
+from lsmlake.options.retention_options import PERIODS_MS
 
 
 class Excludes(NamedTuple):

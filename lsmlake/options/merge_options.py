@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lsmlake.options.option import Change, Tables, Values, When, option
-from lsmlake.options.types import boolean, duration, names, one_of
+from lsmlake.options.option_types import boolean, duration, names, one_of
 
 DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, AGGREGATION = ENGINES = "deduplicate", "first-row", "partial-update", "aggregation"
 _PARTIAL_UPDATE = (When("merge-engine", (PARTIAL_UPDATE,)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsmlake.options.option import When, option
-from lsmlake.options.types import boolean, integer, qualified_name, text
+from lsmlake.options.option_types import boolean, integer, qualified_name, text
 
 ICEBERG = "metadata.iceberg"
 FIRST_ROW_ID = "metadata.iceberg.first-row-id"

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from lsmlake.errors import InvalidOption
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.option import Change, Option, When, option, options_of
-from lsmlake.options.types import any_text, boolean, column, integer, names, one_of, text
+from lsmlake.options.option_types import any_text, boolean, column, integer, names, one_of, text
 
 PREFIX = "fields."
 FUNCTION, SEQUENCE_GROUP, DEFAULT_FUNCTION = "aggregate-function", "sequence-group", "default-aggregate-function"

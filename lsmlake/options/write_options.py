@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsmlake.options.option import Tables, option
-from lsmlake.options.types import boolean, column, duration, integer, one_of, size
+from lsmlake.options.option_types import boolean, column, duration, integer, one_of, size
 
 
 @dataclass(frozen=True)

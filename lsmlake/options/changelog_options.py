@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lsmlake.options.option import Change, Tables, Values, When, option
-from lsmlake.options.types import boolean, names, one_of
+from lsmlake.options.option_types import boolean, names, one_of
 
 NONE, INPUT, LOOKUP, FULL_COMPACTION = PRODUCERS = "none", "input", "lookup", "full-compaction"
 _COMPARING = (When("changelog-producer", (LOOKUP, FULL_COMPACTION)),)

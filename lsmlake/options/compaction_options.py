@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lsmlake.options.changelog import FULL_COMPACTION, LOOKUP
+from lsmlake.options.changelog_options import FULL_COMPACTION, LOOKUP
 from lsmlake.options.option import Change, Tables, Values, When, option
-from lsmlake.options.types import duration, fraction, hour, integer, names, one_of, size
+from lsmlake.options.option_types import duration, fraction, hour, integer, names, one_of, size
 
 TIERED, UNIVERSAL = "tiered", "universal"
 RADICAL, GENTLE = "radical", "gentle"

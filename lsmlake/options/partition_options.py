@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsmlake.options.option import When, option
-from lsmlake.options.types import OptionType, duration, integer, one_of, only_true, text
+from lsmlake.options.option_types import OptionType, duration, integer, one_of, only_true, text
 
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
 _DIRECTIVES = {

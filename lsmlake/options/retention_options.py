@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP
+from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT, LOOKUP
 from lsmlake.options.option import Tables, When, option
-from lsmlake.options.types import boolean, column, duration, integer, one_of
+from lsmlake.options.option_types import boolean, column, duration, integer, one_of
 
 _CHANGELOG = (When("changelog-producer", (INPUT, LOOKUP, FULL_COMPACTION)),)
 
