@@ -36,13 +36,13 @@ from heapq import heappush, heapreplace
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from lsmlake.format.files import DataFile
+from lsmlake.format.files import IMPORT, DataFile
 
 
 def recency(file: DataFile) -> tuple:
     """Returns the age of a file as a sort key: smaller is newer, equal means the same run."""
     if file.level > 0:
-        return (file.level,) if file.sorted else (file.level, file.source)
+        return (file.level, file.source) if file.source == IMPORT else (file.level,)
     newest = -math.inf if file.sequence is None else -file.sequence
     oldest = math.inf if file.min_sequence is None else file.min_sequence
     return (0, newest, oldest)
