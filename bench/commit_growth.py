@@ -22,8 +22,7 @@ from bench.result import Measure, Report
 from bench.timing import Spent
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.format.files import Bucket, BucketEdit, CommitMessage, VectorRef
 
 NAME = "bench.growing"

@@ -11,7 +11,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.types import Data
 from lsmlake.errors import InvalidData, InvalidSchema, Wording
 from lsmlake.inputs.data import Input, as_input
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.from_data import schema_from
 

@@ -26,7 +26,7 @@ from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import Statement
 from lsmlake.tables.version import Version
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 Evaluate = Callable[[Version], DmlReport]
 

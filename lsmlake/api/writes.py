@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from lsmlake.api.runtime import Runtime
-from lsmlake.commit.identity import replayed
+from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input, as_input

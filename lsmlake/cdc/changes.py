@@ -29,7 +29,7 @@ from lsmlake.format.snapshot import COMPACT, OVERWRITE, Snapshot
 from lsmlake.lsm.difference import KIND_FIELD, as_changes
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.options.changelog import FULL_COMPACTION, INPUT, LOOKUP, NONE
+from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT, LOOKUP, NONE
 from lsmlake.predicate import evaluate
 from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Projection, Split, plan, prune_by_key
 from lsmlake.read.scan import rows_of_split

@@ -11,7 +11,7 @@ from lsmlake.cli.command import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.cli.reading import pairs
 from lsmlake.errors import InvalidOption
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.draft import Alteration
 
 _COLUMN = re.compile(
     r"(?P<name>\S+)\s+(?P<type>.+?)(?:\s+DEFAULT\s+(?P<quote>'?)(?P<default>.*)(?P=quote))?", re.IGNORECASE | re.DOTALL

@@ -25,9 +25,8 @@ from lsmlake.report.text import counted
 from lsmlake.report.views import tables_view, view_of
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
-from lsmlake.tables.databases import Databases
+from lsmlake.tables.databases import Databases, metadata_of
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.opening import metadata_of
 from lsmlake.tables.version import Version
 
 _NAMED = 5  # partitions that an error message suggests

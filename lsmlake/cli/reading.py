@@ -16,9 +16,8 @@ from lsmlake.storage.address import FILE, address_of
 from lsmlake.storage.env import Env
 from lsmlake.storage.local import directory_at
 from lsmlake.storage.location import storage_at
-from lsmlake.tables.databases import Databases
+from lsmlake.tables.databases import Databases, metadata_of
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.opening import metadata_of
 
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
 

@@ -32,16 +32,14 @@ from lsmlake.files.data_writer import Origin, float_columns, nan_columns_of
 from lsmlake.files.retained import oldest_first
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.lsm.levels import Levels, recency
+from lsmlake.lsm.levels import Levels, Section, recency
 from lsmlake.lsm.merge.merge_errors import Unmergeable, bucket_text, located, table_text
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, check_each, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import check_each, merge_runs
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
-from lsmlake.lsm.pick.compaction import last_level_of
+from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.lsm.row_expiry import RowExpiry
-from lsmlake.lsm.sections import Section
 from lsmlake.schema.rowkind import DELETE, INSERT, plain, with_kind, with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from lsmlake.dialect.connection import connected, memory_limit, registered
 from lsmlake.dialect.types import quoted
 from lsmlake.kernels.codes import order
-from lsmlake.kernels.gather import joined
-from lsmlake.options.appends import AUTO, HILBERT, ORDER, ZORDER, AppendOptions
+from lsmlake.kernels.keys import joined
+from lsmlake.options.compaction_options import AUTO, HILBERT, ORDER, ZORDER, AppendOptions
 from lsmlake.schema.schema import RESERVED
 
 _CODE_BITS = 63

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Committed, Request
+from lsmlake.commit.request import Committed, Identity, Request
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.compact.retain import has_expired

@@ -13,7 +13,7 @@ from sqlglot import exp
 from lsmlake.dialect.drawn import is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import STRING, text
-from lsmlake.types.sized_text import char_length
+from lsmlake.types.types import char_length
 
 _VARIABLE = exp.Column, exp.Identifier, exp.Query, exp.Lambda, exp.Placeholder, exp.Window
 

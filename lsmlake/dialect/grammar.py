@@ -19,7 +19,7 @@ from sqlglot.tokens import TokenType
 from lsmlake.dialect.interval_parser import interval
 from lsmlake.dialect.strict import Strict
 from lsmlake.errors import MissingDependency
-from lsmlake.types.spark_types import SparkTypes
+from lsmlake.types.spelling import SparkTypes
 
 if not isinstance(Spark.Parser.__init__, FunctionType):  # a class of compiled code, which no class of Python can extend
     raise MissingDependency(

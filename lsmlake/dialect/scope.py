@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsmlake.dialect.known import UNKNOWN, Known
 from lsmlake.dialect.types import of_column, quoted
-from lsmlake.types.sized_text import has_sized_text
+from lsmlake.types.types import has_sized_text
 
 
 class Typed(NamedTuple):

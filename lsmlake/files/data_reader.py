@@ -1,7 +1,7 @@
 """Reads a data file by row groups, with row positions.
 
-A column is located by its field id, in a file without ids by its name (`schema.by_name`), and read by the positions of its leaves
-(`format.leaves`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
+A column is located by its field id, in a file without ids by its name (`schema.adapt`), and read by the positions of its leaves
+(`kernels.nested`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
 values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and compares
 the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
 """
@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, LakeError
 from lsmlake.files.checksum import RESTORE, TAIL_BYTES, read_footer
-from lsmlake.format import leaves
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.files import DataFile
+from lsmlake.kernels.nested import leaf_positions
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.rowkind import STORED
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
@@ -361,7 +361,7 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
 
 def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _StoredColumn]:
     """Field id -> column of the file. Raises Corrupt if two columns have the same id."""
-    stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
+    stored = enumerate(zip(schema, leaf_positions(schema), strict=True))
     placed = [
         (types.field_id(field), _StoredColumn(place, own, field)) for place, (field, own) in stored if types.has_field_id(field)
     ]

@@ -21,16 +21,13 @@ from lsmlake.files.checksum import SummingSink
 from lsmlake.files.layout import layout
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
-from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.file_index import NOTHING, FileIndex
+from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
 from lsmlake.format.files import ColumnStats, DataFile
-from lsmlake.format.leaves import positions
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
-from lsmlake.format.stats import bounds
-from lsmlake.format.value_index import BITMAP, RANGE_BITMAP, ValueIndex, encoded
-from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.value_words import family
+from lsmlake.kernels.bounds import bounds
+from lsmlake.kernels.nested import leaf_positions
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
@@ -139,7 +136,7 @@ class _FileWriter:
         self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options
-        places = positions(self.arrow)
+        places = leaf_positions(self.arrow)
         chosen = layout(self.arrow, schema.key, first, nan_columns)
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
         self.writer = pq.ParquetWriter(
@@ -264,7 +261,7 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
     """Combine the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
-    for field, number, own in zip(schema.columns, schema.field_ids().values(), positions(schema.columns), strict=True):
+    for field, number, own in zip(schema.columns, schema.field_ids().values(), leaf_positions(schema.columns), strict=True):
         if not has_order(field.type):
             continue
         if field.name in unbounded:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lsmlake.files.spill import Spill
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.windows import RunReader, merge_windows
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows
 
 
 def in_key_order(tables: Iterable[pa.Table], key: Sequence[str], buffer_bytes: int, window_bytes: int) -> Iterator[pa.Table]:

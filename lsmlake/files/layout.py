@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lsmlake.format import leaves
-from lsmlake.format.leaves import Leaf
 from lsmlake.format.manifest import has_order
+from lsmlake.kernels.nested import Leaf, leaves
 from lsmlake.types.table import is_time
 
 _SAMPLE_ROWS = 1 << 12
@@ -38,7 +37,7 @@ def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns
     Parquet writers omit NaN from the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that match.
     Therefore a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.
     """
-    paths, stored = leaf_paths(schema), leaves.leaves(schema)
+    paths, stored = leaf_paths(schema), leaves(schema)
     names = [schema.names[leaf.column] for leaf in stored]
     delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in zip(stored, names, strict=True)]
     unique = _unique(first, [name for d, leaf, name in zip(delta, stored, names, strict=True) if not (d or leaf.nested)])
@@ -81,5 +80,5 @@ def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
 
 
 def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
-    """The dotted paths of the leaves, in the order of `format.leaves`; not always unique."""
+    """The dotted paths of the leaves, in the order of `kernels.nested`; not always unique."""
     return _leaf_paths(schema.serialize().to_pybytes())

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lsmlake.files.data_reader import DataReader, reading
-from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Page, PagedColumn, PlainValues, dictionary
-from lsmlake.format.thrift import Struct, read_struct
+from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Page, PagedColumn, PlainValues, Struct, dictionary, read_struct
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.ranges import ByteRange, RangedFile

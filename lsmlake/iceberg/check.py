@@ -22,13 +22,12 @@ from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg import metadata, published
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lsmlake.iceberg.changes import IcebergView
 from lsmlake.iceberg.check_files import PlacedFile, PublishedFiles, damage, guarded, read_vectors
 from lsmlake.iceberg.entries import EntryKey, Point, key_of
+from lsmlake.iceberg.iceberg_view import IcebergView
 from lsmlake.iceberg.lineage import branches_of, id_on, tag_on, tags_of
 from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
-from lsmlake.iceberg.schemas import schema_json, spec_json
-from lsmlake.iceberg.values import binary
+from lsmlake.iceberg.schemas import binary, schema_json, spec_json
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.metadata import Metadata

@@ -24,7 +24,7 @@ from lsmlake.iceberg.avro import (
     partition_name,
 )
 from lsmlake.iceberg.metadata import UNSORTED
-from lsmlake.iceberg.values import binary
+from lsmlake.iceberg.schemas import binary
 from lsmlake.schema.schema import Schema
 from lsmlake.types import types
 from lsmlake.types.table import number_of

@@ -19,7 +19,7 @@ from lsmlake.errors import Corrupt
 from lsmlake.iceberg import avro
 from lsmlake.iceberg.avro import ADDED, CURE, DATA, DELETED, EXISTING, NOTES, partition_name
 from lsmlake.iceberg.entries import Entry, EntryKey, Point, SnapshotNumbers, deleted, encode, existing, key_of
-from lsmlake.iceberg.values import binary
+from lsmlake.iceberg.schemas import binary
 from lsmlake.kernels import transforms
 from lsmlake.schema.schema import Schema
 

@@ -15,7 +15,7 @@ from typing import Any
 from lsmlake.format.paths import MAIN
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg.schemas import schema_json, sort_fields, spec_json
-from lsmlake.schema.by_name import NamedFields, names_of
+from lsmlake.schema.adapt import NamedFields, names_of
 from lsmlake.schema.partitioning import FIRST_ID
 from lsmlake.schema.schema import Schema
 

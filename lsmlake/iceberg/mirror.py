@@ -8,7 +8,7 @@
 
 1. Find the newest metadata file, and the snapshots of the table that it lacks or that are gone. The first publication creates the
    hint before: from then on nobody deletes files without `bring_up_to_date`, so none is deleted that it is about to name.
-2. For each new snapshot, oldest first: what it changed (`changes`), as vectors, entries and manifests.
+2. For each new snapshot, oldest first: what it changed (`iceberg_view`), as vectors, entries and manifests.
 3. Create the next metadata file. If another publisher came first, delete what this one wrote and begin again.
 4. Bring the catalog up to date that the options of the table name, if they name one.
 5. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
@@ -33,16 +33,16 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
 from lsmlake.iceberg import metadata, published
-from lsmlake.iceberg.additions import Additions
 from lsmlake.iceberg.catalog import register
 from lsmlake.iceberg.catalog_backoff import waiting_for
-from lsmlake.iceberg.changes import IcebergView
 from lsmlake.iceberg.entries import Point
+from lsmlake.iceberg.iceberg_view import IcebergView
 from lsmlake.iceberg.lineage import Line, lines_of
 from lsmlake.iceberg.manifests import Manifest
 from lsmlake.iceberg.published import Newest, name_of, path_of, uri_of
-from lsmlake.options.iceberg import IcebergOptions
-from lsmlake.storage.retries import attempts
+from lsmlake.iceberg.snapshot_writer import Additions
+from lsmlake.options.iceberg_options import IcebergOptions
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 

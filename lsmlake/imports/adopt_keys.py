@@ -16,8 +16,8 @@ from lsmlake.files.data_reader import Chunk, live_rows
 from lsmlake.files.key_order import in_key_order
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.kernels.keys import comparable, ends
-from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.values import row_text
 from lsmlake.schema.years import check_years, has_outside
 
 _LOAD = "or import the table without a primary key, and upsert its rows from there into a table with one"

@@ -20,9 +20,8 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.files.data_reader import reading
-from lsmlake.format.deletion_vector import EMPTY, DeletionVector, check
-from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
-from lsmlake.imports.sources import Sources, theirs
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector, demand
+from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes, Sources, theirs
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
 from lsmlake.storage.concurrency import together
@@ -61,7 +60,7 @@ def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVe
 
 def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int, of: str) -> DeletionVector:
     if isinstance(vector, DeletionVector):
-        check(vector.max_position < rows, _BEYOND, of, f"positions below {rows}", vector.max_position)
+        demand(vector.max_position < rows, _BEYOND, of, f"positions below {rows}", vector.max_position)
         return vector
     place = sources.outside.place(vector.uri)
     try:

@@ -22,14 +22,13 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, StorageFailed, UnsupportedFormat
 from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.imports.foreign import ForeignFile, ForeignTable
-from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import NamedFields
+from lsmlake.imports.foreign import ForeignFile, ForeignTable, unknown_type
+from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.schema.years import check_years
-from lsmlake.storage.object_errors import refusal
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
+from lsmlake.storage.object_requests import refusal
 from lsmlake.types import types
 from lsmlake.types.json_shape import shown
 from lsmlake.types.table import BY_DELTA, named

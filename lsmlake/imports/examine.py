@@ -11,12 +11,11 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.files.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
-from lsmlake.format import leaves
 from lsmlake.format.files import ColumnStats
-from lsmlake.imports.foreign import ForeignFile
-from lsmlake.imports.layout import shape_of, why_rewritten
-from lsmlake.imports.sources import Sources
-from lsmlake.schema.by_name import has_ids, lacks_ids
+from lsmlake.imports.adoptable import shape_of, why_rewritten
+from lsmlake.imports.foreign import ForeignFile, Sources
+from lsmlake.kernels.nested import leaf_positions, leaves
+from lsmlake.schema.adapt import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import are_outside, has_outside
 from lsmlake.types import types
@@ -155,7 +154,7 @@ def _of_type(stats: ColumnStats, stored: pa.DataType, wanted: pa.DataType) -> Co
 
 def _with_nan(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts) -> list[str]:
     """The columns with a NaN of which the file has statistics. Reads the columns of which it is not known."""
-    places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
+    places = zip(facts.columns, leaf_positions(facts.columns), strict=True)
     bounded = {
         types.field_id(one)
         for one, own in places
@@ -172,7 +171,7 @@ def _outside_years(sources: Sources, file: ForeignFile, facts: ParquetFacts, sha
     Reads the columns of which the file has no statistics. The rows are written anew, which fails unless they are deleted."""
     columns = {types.field_id(one): one for one in shape}
     unknown: dict[int, pa.Field] = {}
-    for leaf, fact in zip(leaves.leaves(facts.columns), facts.leaves, strict=True):
+    for leaf, fact in zip(leaves(facts.columns), facts.leaves, strict=True):
         field = facts.columns.field(leaf.column)
         column = columns.get(types.field_id(field)) if types.has_field_id(field) else None
         if column is None or not is_time(leaf.type):
@@ -200,5 +199,5 @@ def _read_for(
 
 def _first_leaves(columns: pa.Schema) -> dict[int, int]:
     """The first leaf of each column, by field id."""
-    places = zip(columns, leaves.positions(columns), strict=True)
+    places = zip(columns, leaf_positions(columns), strict=True)
     return {types.field_id(one): own.start for one, own in places if types.has_field_id(one)}

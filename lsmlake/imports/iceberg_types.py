@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import NamedFields
+from lsmlake.imports.foreign import unknown_type
+from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.schema import UNPARTITIONED

@@ -25,13 +25,13 @@ from lsmlake.errors import InvalidData, InvalidSchema
 from lsmlake.files.parquet_facts import read_footer
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.inputs import input_files
-from lsmlake.schema.by_name import names_of
+from lsmlake.schema.adapt import names_of
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.storage.address import without_scheme
 from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type
 from lsmlake.types.types import field_id, has_field_id, inner_fields

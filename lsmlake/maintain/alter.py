@@ -1,4 +1,6 @@
-"""Alters a table: derives the next schema, rewrites files where necessary, and puts both into effect by one commit.
+"""Alters a table, or replaces it: makes the next schema, writes files where necessary, and puts both into effect by one commit.
+
+An alteration:
 
 1. Make and check the next schema (`schema.alterations`). Options that decide where rows are stored cannot change once the table
    has rows, and a column becomes NOT NULL only if it has no null.
@@ -9,41 +11,48 @@
    as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
 3. Store the schema, and publish a snapshot that references it, directly after the snapshot of step 1. Until then the schema is
    not in effect. If another commit comes first, start again.
+
+A replacement gives the table other columns, options and rows. Older snapshots stay, each with its own columns. Its next schema is
+that of `schema.alterations.altered`; its rows are written to files under it, which nothing names until the snapshot of step 3
+does, and no others. A failure before leaves the table as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.commit import commit
+from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Follows
 from lsmlake.compact.bucket import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
-from lsmlake.errors import InvalidOption, InvalidSchema, SnapshotNotFound
+from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import check_new
-from lsmlake.maintain.succession import succeed, versions
-from lsmlake.options.columns import PREFIX, SEQUENCE_GROUP
+from lsmlake.options.column_options import PREFIX, SEQUENCE_GROUP
 from lsmlake.options.option import Change
 from lsmlake.options.renaming import columns_in
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.aggregate_pushdown import count
 from lsmlake.read.plan import RAW, plan
-from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.alterations.altered import additions, altered
+from lsmlake.schema.alterations.altered import additions, altered, replaced
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.types import types
+from lsmlake.write.order import Ordered
+from lsmlake.write.replace import Overwrite
+from lsmlake.write.write import new_files
 
 
 def alter(
@@ -227,3 +236,71 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
                 cure=f"upsert values for the rows where {old.name} IS NULL",
             )
     return superseded
+
+
+# -- replacing a table ------------------------------------------------------------------------------------------------
+
+
+def replace_table(
+    meta: Metadata, name: str, wanted: Callable[[int, str], Schema], tables: Sequence[pa.Table], ordered: Ordered = Ordered.ALL
+) -> Snapshot:
+    """Replace a table.
+
+    Args:
+        meta: the table.
+        name: its name, for messages.
+        wanted: makes the schema, as if for a new table, given the time in milliseconds and the uuid of the table.
+        tables: the rows.
+        ordered: whether the rows of a key have an order.
+
+    Raises:
+        InvalidSchema: no table can have this schema, or this table cannot get it.
+        InvalidData: a row does not fit. Nothing has changed.
+        CommitConflict: other commits came first on every attempt.
+    """
+    for version in versions(meta, name, "replace"):
+        time_ms = meta.env.clock()
+        first = wanted(time_ms, version.schema.table_uuid)
+        schema = replaced(version.schema, first, meta.schemas.ids()[-1] + 1, time_ms, name)
+        check_new(schema, name)
+        after = replace(version, schema=schema)
+        messages = new_files(after, tables, ordered)
+        overwrite, requires = Overwrite(messages, choose=list), (Follows(version.number),)
+        request = Request(Identity(meta.env.ids()), messages, requires, overwrite.restate, remade=True, schema=schema)
+        if published := succeed(after, request):
+            return published
+
+
+# -- publishing the next schema ---------------------------------------------------------------------------------------
+
+
+_ROUNDS = 5
+
+
+def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
+    """The newest version of the table, again for each attempt to succeed it.
+
+    Raises:
+        CommitConflict: other commits came first on every attempt. `doing` says what to do again, such as "alter".
+    """
+    cure = f"pause the writers of the table and {doing} it again"
+    for _ in attempts(_ROUNDS, "other commits came first on every attempt", name, cure):
+        yield Version.latest(meta)
+
+
+def succeed(version: Version, request: Request) -> Snapshot | None:
+    """Store the schema of a request and publish it. Returns None if another commit or alteration came first; the files of its
+    messages are then deleted."""
+    meta, stored = version.meta, False
+    try:
+        stored = meta.schemas.put(request.schema)
+    finally:
+        if not stored:
+            meta.files.discard(request.messages)
+    if not stored:
+        return None
+    try:
+        return commit(version, request).snapshot
+    except CommitConflict:
+        meta.files.delete_quietly([meta.paths.schema(request.schema.id)])
+        return None

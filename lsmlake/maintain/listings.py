@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format.files import Bucket, BucketState, DataFile
-from lsmlake.format.manifest_list import ManifestMeta, partition_bounds
+from lsmlake.format.manifest import ManifestMeta, partition_bounds
 from lsmlake.lsm.levels import recency
-from lsmlake.options import columns
-from lsmlake.options.columns import PREFIX
+from lsmlake.options import column_options
+from lsmlake.options.column_options import PREFIX
 from lsmlake.options.option import Change, Only, Option
 from lsmlake.options.table_options import OPTIONS, group_of
-from lsmlake.schema.row_text import value_text
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.values import value_text
 from lsmlake.tables.version import Version
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -200,13 +200,13 @@ def reference() -> Iterator[OptionFacts]:
     """All options, by group; options of single columns, with a placeholder for the column, come last."""
     for name, option in OPTIONS.items():
         yield _facts(name, group_of(name), option, option.only, option.change)
-    for name in columns.TEMPLATES:
+    for name in column_options.TEMPLATES:
         yield column_facts(name)
 
 
 def column_facts(name: str) -> OptionFacts:
     """The row of an option of single columns; `name` contains the columns or a placeholder."""
-    return _facts(name, COLUMNS, columns.described(name), columns.ONLY, columns.CHANGE)
+    return _facts(name, COLUMNS, column_options.described(name), column_options.ONLY, column_options.CHANGE)
 
 
 def _facts(name: str, group: str, option: Option, only: tuple[Only, ...], change: Change) -> OptionFacts:

@@ -15,13 +15,13 @@ from lsmlake.files.file_indexes import index_of_file
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL
+from lsmlake.lsm.merge.fold import LAST_NON_NULL
 from lsmlake.maintain import listings, named_files
-from lsmlake.options.columns import FUNCTION, PREFIX
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.maintain.analyze import statistics_of
+from lsmlake.options.column_options import FUNCTION, PREFIX
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.statistics import statistics_of
 from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type_of

@@ -24,7 +24,7 @@ from lsmlake.predicate.order import common_type
 from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, never, not_, or_
 from lsmlake.types.ddl import type_of
 from lsmlake.types.literal import cast, number, zone_named
-from lsmlake.types.sized_text import char_length
+from lsmlake.types.types import char_length
 
 _OPS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

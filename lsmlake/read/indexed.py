@@ -28,11 +28,8 @@ import pyarrow.compute as pc
 from lsmlake.errors import Corrupt, UnsupportedFormat
 from lsmlake.files.file_indexes import index_of_file
 from lsmlake.format import manifest
-from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.file_index import FileIndex
-from lsmlake.format.value_index import ValueIndex
-from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.value_words import family
+from lsmlake.format.file_index import BloomFilter, FileIndex, ValueIndex
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.predicate import ColumnBounds, evaluate, reach
 from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Or, Predicate, and_
 from lsmlake.read.prune import exact_bounds

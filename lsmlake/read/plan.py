@@ -23,11 +23,10 @@ from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format import manifest
 from lsmlake.format.files import DELETES, Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.levels import Levels
+from lsmlake.lsm.levels import Levels, sections
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.pick.compaction import last_level_of
-from lsmlake.lsm.sections import sections
+from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.predicate import Predicate, key_values
 from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection

@@ -30,9 +30,8 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.predicate import Predicate, and_, key_values
 from lsmlake.predicate.tree import Column, In, IsNull, or_
 from lsmlake.read.plan import Projection, plan

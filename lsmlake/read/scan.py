@@ -22,10 +22,9 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, distinct, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import distinct, merge_runs
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.schema.rowkind import with_kinds, without_deletes

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
-from lsmlake.kernels.value_words import family
-from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
-from lsmlake.options.partitions import VALUES_TIME
+from lsmlake.kernels.value_hash import family
+from lsmlake.options.data_file_options import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
+from lsmlake.options.partition_options import VALUES_TIME
 from lsmlake.options.table_options import Options
 from lsmlake.schema.partitioning import PartitionColumn, check_fields
 from lsmlake.schema.transform import BUCKET, TRUNCATE

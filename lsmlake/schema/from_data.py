@@ -7,7 +7,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import nested
 from lsmlake.types import types
-from lsmlake.types.sized_text import sized_text, with_sized_text
+from lsmlake.types.types import sized_text, with_sized_text
 
 _WIDER = {
     pa.uint8(): pa.int16(),

@@ -1,6 +1,6 @@
 """Row kinds: +I, -U, +U and -D. int8 in files, text in the public API: 0 '+I', 1 '-U', 2 '+U', 3 '-D'.
 
-Two further bits are internal to erasing deletes (`lsmlake.lsm.merge.erase`): `ERASES` on a row of any kind erases all earlier
+Two further bits are internal to erasing deletes (`lsmlake.lsm.merge.rule`): `ERASES` on a row of any kind erases all earlier
 rows of its key, whatever their sequence; a row of kind `ERASE` only erases. Users see `plain` kinds.
 
 The `_row_kind` column of sorted runs. A run without it holds only +I rows.

@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope
 from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options
@@ -26,12 +26,12 @@ from lsmlake.schema.partitioning import (
     human_values,
     to_json,
 )
-from lsmlake.schema.row_text import value_text
 from lsmlake.schema.transform import IDENTITY, Transform
+from lsmlake.schema.values import value_text
 from lsmlake.types import types
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
-from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.table import TABLE
+from lsmlake.types.types import has_sized_text
 
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""

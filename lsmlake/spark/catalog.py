@@ -24,8 +24,8 @@ from lsmlake.spark.datasource.portable import portable_source
 from lsmlake.spark.python import check_python
 from lsmlake.spark.ship import shipped
 from lsmlake.spark.types import to_spark
-from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.type_text import backticked
+from lsmlake.types.types import has_sized_text
 
 _CATALOG = "spark_catalog"
 _FILE = "file:"

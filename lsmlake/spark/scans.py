@@ -22,9 +22,9 @@ from lsmlake.spark.evolved import EvolvedRead, reading
 from lsmlake.spark.settings import READER
 from lsmlake.spark.types import lengths, to_spark
 from lsmlake.tables.metadata import Metadata
-from lsmlake.types.sized_text import has_sized_text
 from lsmlake.types.table import column_type
 from lsmlake.types.type_text import backticked
+from lsmlake.types.types import has_sized_text
 
 Place = tuple[Bucket, DataFile]
 

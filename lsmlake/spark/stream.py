@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
-from lsmlake.commit.identity import Identity, replayed
+from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text

@@ -7,10 +7,21 @@ from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.types.sized_text import CHAR, VARCHAR, SizedText, has_sized_text, with_sized_text
 from lsmlake.types.table import TABLE, column_type
 from lsmlake.types.type_text import format_type_of
-from lsmlake.types.types import COMMENT, inner_fields, plain, with_inner_fields, with_lengths, with_lengths_of
+from lsmlake.types.types import (
+    CHAR,
+    COMMENT,
+    VARCHAR,
+    SizedText,
+    has_sized_text,
+    inner_fields,
+    plain,
+    with_inner_fields,
+    with_lengths,
+    with_lengths_of,
+    with_sized_text,
+)
 
 LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
 """Metadata of a column whose type has a VARCHAR(n) or CHAR(n): the type in DDL. To Spark the values are strings, of which it pads

@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.identity import replayed
+from lsmlake.commit.request import replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.files import CommitMessage
@@ -36,14 +36,13 @@ from lsmlake.spark.order import FrameOrder, shuffled
 from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
 from lsmlake.tables.version import Version
-from lsmlake.types.sized_text import CHAR, SizedText, sized_text
 from lsmlake.types.type_text import backticked
+from lsmlake.types.types import CHAR, SizedText, sized_text
 from lsmlake.write.append import append_files, joined
-from lsmlake.write.arrival import Arrival, Ordered
-from lsmlake.write.intake import Intake
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.write.request import WriteRequest
-from lsmlake.write.write import Part, bucket_messages, picker, publish, write_parts
+from lsmlake.write.write import Intake, Part, bucket_messages, picker, publish, write_parts
 
 _BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
 

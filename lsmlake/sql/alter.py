@@ -10,11 +10,24 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists
-from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.alterations.attributes import ChangeType, SetComment, SetDefault, SetNullable
-from lsmlake.schema.alterations.columns import AddColumn, DropColumn, MoveColumn, RenameColumn
-from lsmlake.schema.alterations.options import SetOption, SetTableComment
-from lsmlake.schema.alterations.partition_fields import AddPartitionField, DropPartitionField, ReplacePartitionField
+from lsmlake.schema.alterations.draft import Alteration
+from lsmlake.schema.alterations.of_columns import (
+    AddColumn,
+    ChangeType,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SetComment,
+    SetDefault,
+    SetNullable,
+)
+from lsmlake.schema.alterations.of_table import (
+    AddPartitionField,
+    DropPartitionField,
+    ReplacePartitionField,
+    SetOption,
+    SetTableComment,
+)
 from lsmlake.schema.fields import field_at, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.defaults import constant

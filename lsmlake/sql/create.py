@@ -18,8 +18,8 @@ from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
-from lsmlake.inputs.file_options import FileOptions
-from lsmlake.maintain.replace_table import replace_table
+from lsmlake.inputs.text_files import FileOptions
+from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.catalog import Catalog
@@ -28,11 +28,10 @@ from lsmlake.sql.insert import write_rows
 from lsmlake.sql.names import name_of
 from lsmlake.sql.row_order import order_of_rows
 from lsmlake.types import ddl
-from lsmlake.types.sized_text import TEXT_TYPE
 from lsmlake.types.spelling import spelled
 from lsmlake.types.type_text import backticked
-from lsmlake.types.types import COMMENT
-from lsmlake.write.arrival import Ordered
+from lsmlake.types.types import COMMENT, TEXT_TYPE
+from lsmlake.write.order import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")
 _WHOLE_KEY = "write PRIMARY KEY (columns) once"

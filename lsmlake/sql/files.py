@@ -22,8 +22,8 @@ from lsmlake.errors import InvalidData, LakeError
 from lsmlake.format.paths import is_name
 from lsmlake.inputs import input_files, json_files, json_text, text_files
 from lsmlake.inputs.csv_files import CsvFile
-from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.input_files import InputFile, ParquetFile
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema.from_data import schema_from
 from lsmlake.types.table import is_text
 from lsmlake.types.type_text import format_type

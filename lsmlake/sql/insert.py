@@ -12,7 +12,7 @@ from sqlglot import exp
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.api.writes import write
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
@@ -38,7 +38,7 @@ from lsmlake.statements.explained import changed_table
 from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Replacement
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.reading import peek
 from lsmlake.sql.catalog import Catalog
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 _IN_ANY_ORDER = exp.Join, exp.Group, exp.Distinct, exp.SetOperation, exp.Window, exp.Pivot, exp.Exists, exp.In, exp.Subquery
 _IN_FROM = exp.From, exp.Subquery, exp.SetOperation, exp.CTE

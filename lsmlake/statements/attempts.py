@@ -11,9 +11,9 @@ from lsmlake.commit.requirements import Overtaken
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
-from lsmlake.options.isolation import ISOLATIONS
+from lsmlake.options.write_options import ISOLATIONS
+from lsmlake.storage.concurrency import Waits, attempts
 from lsmlake.storage.env import Env
-from lsmlake.storage.retries import Waits, attempts
 from lsmlake.tables.version import Version
 
 _ROUNDS = 100

@@ -19,7 +19,7 @@ from lsmlake.statements.clause import DELETE, MATCHED, Clause
 from lsmlake.statements.part import ExpressionPart
 from lsmlake.statements.statement import SOURCE, TARGET, ExpressionReader, Statement
 from lsmlake.types import types
-from lsmlake.types.sized_text import char_length, sized_text, with_sized_text
+from lsmlake.types.types import char_length, sized_text, with_sized_text
 
 
 @dataclass(frozen=True)

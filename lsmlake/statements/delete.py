@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity
-from lsmlake.options.isolation import SERIALIZABLE
+from lsmlake.commit.request import Identity
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched
@@ -16,11 +16,10 @@ from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.version import Version
 from lsmlake.write.changeable import check_deletable
 from lsmlake.write.prepare import delete_columns
-from lsmlake.write.read_set import ReadSet
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import write_tables
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:

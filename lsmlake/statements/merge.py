@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.identity import Identity
-from lsmlake.options.isolation import SERIALIZABLE
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.commit.request import Identity
+from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_
 from lsmlake.read.plan import plan
 from lsmlake.read.point import rows_of_keys
@@ -32,15 +32,14 @@ from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.candidates import candidates, of_rows
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns, prepare
-from lsmlake.write.read_set import ReadSet
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import Part, picker, write_parts
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:

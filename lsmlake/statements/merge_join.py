@@ -21,7 +21,7 @@ from lsmlake.read.positions import FILE, POSITION
 from lsmlake.statements.bound import Bound, Checked
 from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.statements.statement import SOURCE, TARGET, Load
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 _ROW = "_row"
 _BATCH_ROWS = 1 << 16

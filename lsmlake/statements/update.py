@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.dialect.evaluate import Columns
-from lsmlake.options.isolation import SERIALIZABLE
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched, rows_at
@@ -20,11 +20,10 @@ from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_replaces, check_updatable
 from lsmlake.write.prepare import prepare
-from lsmlake.write.read_set import ReadSet
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import write_tables
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 
 def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
@@ -34,7 +33,7 @@ def update(version: Version, assigned: Columns, predicate: Predicate | None, iso
         version: The version to read.
         assigned: The new values, over the old row.
         predicate: The rows to update.
-        isolation: See `options.isolation`.
+        isolation: See `options.write_options`.
 
     Raises:
         InvalidQuery: An expression is invalid, or the merge engine cannot update rows.

@@ -71,7 +71,7 @@ class Limits:
 
 
 class CommitFollower:
-    """Work that follows commits and precedes deletions; `commit.followers` calls it. A subclass overrides what it needs.
+    """Work that follows commits and precedes deletions; `commit.commit` calls it. A subclass overrides what it needs.
 
     `meta` is the `Metadata` of a table or of a branch, `version` a `Version` of it, `snapshot` a `Snapshot`: values of rooms that
     this one does not know.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.format.vector_index import VectorChanges, VectorIndex
+from lsmlake.format.deletion_vector import VectorChanges, VectorIndex
 from lsmlake.tables.live import Live
 
 _ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its names

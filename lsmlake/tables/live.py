@@ -1,7 +1,7 @@
 """The live files of a snapshot: the fold of its manifests, of all files or of a selection.
 
 The live set of the newest snapshot stays in memory. A commit adds its entries beside it, because a fold costs O(files): they are
-folded in once they are many. A selection is pruned before it is folded (`format.manifest_list` says why that is sound).
+folded in once they are many. A selection is pruned before it is folded (`format.manifest` says why that is sound).
 
 A fold takes the entries of all manifests in commit order: the last entry of a file name decides. Manifests are merged, and their
 entries sorted, without a change of the live set.
@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format import manifest
-from lsmlake.format.manifest import ADD, DELETE, concat
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest import ADD, DELETE, ManifestMeta, concat
 from lsmlake.schema.schema import Schema
 
 _LATER_MIN, _LATER_SHARE = 1 << 10, 8  # entries that stay unfolded: this many, or one for every eight files

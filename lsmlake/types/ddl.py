@@ -20,10 +20,9 @@ from sqlglot.tokens import TokenType
 from lsmlake.errors import InvalidSchema
 from lsmlake.types import types
 from lsmlake.types.intervals import KINDS, interval_in
-from lsmlake.types.sized_text import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
-from lsmlake.types.spark_types import SparkTypes
-from lsmlake.types.spelling import spelled
+from lsmlake.types.spelling import SparkTypes, spelled
 from lsmlake.types.table import BY_NAME, DECIMAL_DIGITS_MAX, TABLE
+from lsmlake.types.types import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
 
 _TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type

@@ -37,10 +37,10 @@ class ColumnType(NamedTuple):
         duckdb, iceberg: Its name there. Iceberg has `int` for short integers.
         delta: Its name in Delta Lake; None: there is none.
         avro: Its type in the Avro files of Iceberg.
-        family: The types whose equal values have the same words in file indexes (`kernels.value_words`), the widest one last.
+        family: The types whose equal values have the same words in file indexes (`kernels.value_hash`), the widest one last.
         stored: The type of its values in metadata files: integers for dates and times, text for decimals.
         python: The classes of literals with which conditions compare it.
-        bound: The format of a bound in Iceberg, for `struct`; None: `iceberg.values` says it.
+        bound: The format of a bound in Iceberg, for `struct`; None: `iceberg.schemas` says it.
         limits: The least and the greatest integer of a date or time that a table takes.
         units: The units of time by which Iceberg partitions it.
         truncates, hashes: Whether Iceberg partitions it by parts and by hashes of its values.

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lsmlake.types import types
 from lsmlake.types.intervals import interval_of
-from lsmlake.types.sized_text import sized_text
+from lsmlake.types.types import sized_text
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A name that needs no quotes, unless it is a keyword."""

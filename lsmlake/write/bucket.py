@@ -25,19 +25,16 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_columns
 from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
-from lsmlake.kernels.gather import gather, joined
-from lsmlake.kernels.groups import Groups
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.groups import Groups, gather, group
+from lsmlake.kernels.keys import comparable, joined
 from lsmlake.lsm.lookup import find
-from lsmlake.lsm.merge.erase import merge
 from lsmlake.lsm.merge.merge_errors import Unmergeable, merge_or_name_keys
-from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rule import MergeRule, merge
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import grouped
 from lsmlake.lsm.pick.strategy import in_full
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.version import Version
-from lsmlake.write.arrival import Arrival
+from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import without_input_kinds
 
 _THREADS = 2
@@ -112,7 +109,8 @@ def _split(
     codes, partitions = bucket_codes(rows, schema, numbers)
     keys = comparable([rows.select(schema.key)])[0]
     rule = rule_of(schema)
-    groups = grouped(keys, None if arrival is None else arrival.ranks(), codes)
+    ranks = None if arrival is None else arrival.ranks()
+    groups = group(keys, [] if ranks is None else [ranks], codes)
     if arrival is not None and checks:
         arrival.check(rows, groups, rule, schema.key)
     group_codes = codes[groups.first]

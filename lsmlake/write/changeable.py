@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.options.merge import DEDUPLICATE, PARTIAL_UPDATE
+from lsmlake.options.merge_options import DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 
 OLDER = "an update cannot make a row older by sequence.field: the row of the key would stay as it is"

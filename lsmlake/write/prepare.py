@@ -13,7 +13,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.options.changelog import INPUT
+from lsmlake.options.changelog_options import INPUT
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import check_names, conform
 from lsmlake.schema.omitted import may_be_omitted

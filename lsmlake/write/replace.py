@@ -20,8 +20,8 @@ from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
-from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.values import row_text
 from lsmlake.tables.version import Version
 
 _DIVIDED = Wording(

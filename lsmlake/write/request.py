@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.commit.requirements import Requirement
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
-from lsmlake.write.arrival import Ordered
-from lsmlake.write.order import OrderBy
+from lsmlake.write.order import OrderBy, Ordered
 from lsmlake.write.replace import Replacement
 
 

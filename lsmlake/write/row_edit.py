@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Overtaken, Requirement
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows

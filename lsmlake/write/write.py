@@ -1,36 +1,46 @@
-"""Writes rows in this process: prepares them, collects them (`write.intake`), writes each bucket and commits once.
+"""Writes rows in this process: prepares them, collects them, writes each bucket and commits once.
 
-Tasks of Spark use `bucket_messages` and `append_files`, and the driver commits with `publish`.
+Tasks of Spark use `Intake`, `bucket_messages` and `append_files`, and the driver commits with `publish`.
+
+An `Intake` collects the rows of a large write: in memory up to `write-buffer-size`, then in sorted spill files. Rows carry their
+`Arrival`, which gives the order of the rows of a key after any shuffle. A spill keeps all rows of a key if they are needed for
+the changelog, or if the rule cannot combine rows while others, which arrived between them, may be in another spill.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import replayed
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Request, replayed
 from lsmlake.compact.bucket import Picker
 from lsmlake.errors import LakeError
+from lsmlake.files.spill import Spill
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.kernels.groups import Groups, group
+from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.levels import Levels
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.strategy import as_needed
-from lsmlake.schema.schema import Schema
+from lsmlake.options.changelog_options import INPUT
+from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
+from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.arrival import Arrival, Ordered
-from lsmlake.write.bucket import base_states, write_alone, write_onto
-from lsmlake.write.intake import BucketRows, Intake
-from lsmlake.write.order import Order
-from lsmlake.write.prepare import order_of, prepare
+from lsmlake.write.bucket import base_states, fold, in_replay_order, split, split_input, split_unfolded, write_alone, write_onto
+from lsmlake.write.order import Arrival, Order, Ordered
+from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
 from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.request import WriteRequest
 
@@ -62,25 +72,21 @@ def write_tables(version: Version, tables: Iterable[pa.Table], request: WriteReq
     """
     if done := replayed(version, request.identity):
         return done
-    return write_parts(version, _prepared(tables, version.schema, request), request, picker(version, request.compact))
+    parts = _prepared(tables, version.schema, request)
+    return publish(version, _written(version, parts, request, picker(version, request.compact)), request)
 
 
 def write_parts(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None = None) -> Snapshot | None:
     """Writes rows that are prepared in one commit. An error removes the written files and leaves the table unchanged. `pick`:
     what to compact inline; an overwrite does not use it."""
-    if version.schema.append_only:
-        return publish(version, append_files(version, (part.rows for part in parts)), request)
-    return publish(version, _files_of(version, parts, request, pick), request)
+    return publish(version, _written(version, parts, request, pick), request)
 
 
 def new_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = Ordered.ALL) -> list[CommitMessage]:
     """Writes the rows of a new table to files, under a key at the last level; returns one message per bucket. An error removes
     what was written. `ordered`: see `WriteRequest`."""
     request = WriteRequest(ordered=ordered, replaces=Replacement(everything=True))
-    parts = _prepared(tables, version.schema, request)
-    if version.schema.append_only:
-        return append_files(version, (part.rows for part in parts))
-    return _files_of(version, parts, request, None)
+    return _written(version, _prepared(tables, version.schema, request), request, None)
 
 
 def picker(version: Version, compact: bool | None) -> Picker | None:
@@ -100,7 +106,9 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest)
         first += table.num_rows
 
 
-def _files_of(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> list[CommitMessage]:
+def _written(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> list[CommitMessage]:
+    if version.schema.append_only:
+        return append_files(version, (part.rows for part in parts))
     with Intake(version.schema, request, prepared=True) as intake:
         for part in parts:
             if part.rows.num_rows:
@@ -161,3 +169,136 @@ def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage])
     runs = max((len(Levels.of(state.files).level0_runs) for state in states.values()), default=0)
     line = "%s: snapshot %d, %d rows, %d buckets, %d of them compacted in %.2f s, at most %d runs at level 0"
     _log.info(line, *told, sum(compact_ms) / 1000, runs)
+
+
+# -- collecting rows --------------------------------------------------------------------------------------------------
+
+
+Numbers = "pa.ChunkedArray | np.ndarray"
+
+
+class BucketRows(NamedTuple):
+    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `changelog`: all rows
+    with their input kinds, if the input is the changelog."""
+
+    bucket: Bucket
+    rows: list[pa.Table] | Iterator[pa.Table]
+    changelog: Iterable[pa.Table]
+
+
+class Intake:
+    """Collects tables with `add`, then yields the rows of each bucket, sorted and combined. A context manager: it removes its
+    spills at the end.
+
+    `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
+    """
+
+    def __init__(self, schema: Schema, request: WriteRequest, *, prepared: bool = False) -> None:
+        self.schema, self.request, self.prepared = schema, request, prepared
+        self.tables: list[tuple[pa.Table, Arrival, Numbers | None]] = []
+        self.bytes = 0
+        self.ordered = Ordered.ALL
+        self.spill: Spill | None = None
+        self.kinds = False  # whether any spilled row is not +I
+        self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and request.replaces is None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether no row was spilled."""
+        return self.spill is None
+
+    def __enter__(self) -> Intake:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.spill is not None:
+            self.spill.close()
+
+    def add(self, rows: pa.Table, arrival: Arrival, numbers: Numbers | None = None) -> None:
+        """Adds rows. `numbers`: of their buckets, if known. Invalid rows raise InvalidData here or in `sorted`."""
+        self.tables.append((rows, arrival, numbers))
+        self.ordered = arrival.ordered
+        self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
+        several = len(self.tables) > 1 or self.spill is not None  # a single table is in memory already
+        if several and self.bytes >= self.schema.parsed_options.write.buffer_bytes:
+            self.spill = self.spill or Spill()
+            self.spill.write(self._unmerged())
+
+    def sorted(self) -> Iterator[BucketRows]:
+        """Yields the rows bucket by bucket."""
+        buckets = self.schema.parsed_options.layout.buckets
+        if self.spill is None:
+            if not self.tables:
+                return
+            rows, numbers, arrival = self._prepared()
+            changelog = dict(split_input(rows, self.schema, buckets, numbers, arrival)) if self.writes_changelog else {}
+            for bucket, part in split(rows, self.schema, buckets, numbers, arrival):
+                yield BucketRows(bucket, [part], [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ())
+            return
+        if self.tables:
+            self.spill.write(self._unmerged())
+        for bucket in sorted(self.spill.keys(), key=str):
+            yield BucketRows(bucket, self._merged(bucket), self._changelog(bucket) if self.writes_changelog else ())
+
+    def _prepared(self) -> tuple[pa.Table, np.ndarray | None, Arrival]:
+        """Returns the rows in memory, prepared, with their bucket numbers, if known, and arrival. Empties the buffer."""
+        buffered, self.tables, self.bytes = self.tables, [], 0
+        tables, arrivals, known = zip(*buffered, strict=True)
+        del buffered
+        data = pa.concat_tables(with_kinds(list(tables)) if self.prepared else tables)
+        numbers = None if known[0] is None else np.concatenate([np.asarray(one) for one in known])
+        arrival = Arrival.joined(arrivals)
+        if self.prepared:
+            return data, numbers, arrival
+        rows, kept = prepare(data, self.schema, self.request, None)
+        if kept is None:
+            return rows, numbers, arrival
+        return rows, None if numbers is None else numbers[kept], arrival.take(kept)
+
+    def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
+        """Yields the rows in memory by bucket, for a spill."""
+        rows, numbers, arrival = self._prepared()
+        self.kinds |= ROW_KIND in rows.column_names
+        rows = _uniform(rows)
+        for name, column in arrival.columns().items():
+            rows = rows.append_column(name, column)
+        parts = split_unfolded if self.writes_changelog or rule_of(self.schema).repeats_keys else split
+        yield from parts(rows, self.schema, self.schema.parsed_options.layout.buckets, numbers, arrival)
+
+    def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
+        key = self.schema.key
+        rule = rule_of(self.schema)
+        kinds = self.kinds or rule.repeats_keys
+        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, rule=rule, ordered=self.ordered)):
+            yield _uniform(table) if kinds else table.select(self.schema.columns.names)
+
+    def _changelog(self, bucket: Bucket) -> Iterator[pa.Table]:
+        merge = partial(_ordered, key=self.schema.key, rule=rule_of(self.schema))
+        yield from map(with_input_kinds, merge_windows(self._runs(bucket), self.schema.key, merge))
+
+    def _runs(self, bucket: Bucket) -> list[RunReader]:
+        return [RunReader(whole_keys(tables, self.schema.key), rows) for tables, rows in self.spill.runs(bucket)]
+
+
+def _uniform(rows: pa.Table) -> pa.Table:
+    """Adds `_row_kind` if it is missing: the spills of a bucket and the tables of a run need the same columns."""
+    return rows if ROW_KIND in rows.column_names else with_kind(rows, INSERT)
+
+
+def _folded(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule, ordered: Ordered) -> pa.Table:
+    joined, groups, arrival = _grouped(pieces, key, ordered)
+    rows = without_input_kinds(joined)
+    arrival.check(rows, groups, rule, key)
+    return fold(rows, groups, rule, key, None)
+
+
+def _ordered(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> pa.Table:
+    joined, groups, _ = _grouped(pieces, key, Ordered.ALL)
+    return in_replay_order(joined, groups, rule, None)
+
+
+def _grouped(pieces: list[pa.Table], key: tuple[str, ...], ordered: Ordered) -> tuple[pa.Table, Groups, Arrival]:
+    joined, arrival = Arrival.taken_from(pa.concat_tables(pieces), ordered)
+    keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
+    ranks = arrival.ranks()
+    return joined, group(keys, [] if ranks is None else [ranks]), arrival

@@ -24,8 +24,9 @@ import pytest
 from effort import scaled
 from interrupts import CALLS, Bench, Exit, Pressed, rows, states, temporary_folder_at
 
-from lsmlake import Lake, Scan, undo
+from lsmlake import Lake, Scan, border, undo
 from lsmlake.beside import GivenUp, Signal, Threads
+from lsmlake.border import public
 from lsmlake.dialect import databases
 from lsmlake.dialect.connection import registered
 from lsmlake.dialect.patient import PatientConnection
@@ -331,7 +332,7 @@ def test_the_second_interruption_does_not_end_the_removal(tmp_path):
         raise first
 
     with pytest.raises(Pressed) as raised:
-        undo.Call().run(step)
+        public(step)()
     assert raised.value is first
     assert sorted(removed) == ["a", "c"]
 
@@ -378,7 +379,7 @@ def test_a_handler_of_all_errors_passes_an_interruption_on():
             undo.pass_interruption(failed)
 
     with pytest.raises(Pressed) as raised:
-        undo.Call().run(step)
+        public(step)()
     assert raised.value is error
     try:
         raise error
@@ -387,18 +388,18 @@ def test_a_handler_of_all_errors_passes_an_interruption_on():
             raise ValueError
         except ValueError as other:
             failed = other
-        undo.Call().run(lambda: undo.pass_interruption(failed))
+        public(lambda: undo.pass_interruption(failed))()
 
 
 def test_an_interrupted_call_does_not_remain_the_current_one():
-    """Interrupts it at each of its own lines. The next call would take its place in that one, and nobody would end it."""
-    interrupted = 0
+    """Interrupts it at each line of ours. The next call would take its place in that one, and nobody would end it."""
+    interrupted, call = 0, public(lambda: None)
     while True:
         lines = 0
 
         def at_line(frame: FrameType, event: str, _: object) -> object:
             nonlocal lines
-            if frame.f_code.co_filename != undo.__file__:
+            if frame.f_code.co_filename not in (undo.__file__, border.__file__):
                 return None
             lines += 1
             if lines == interrupted + 1:  # noqa: B023
@@ -407,7 +408,7 @@ def test_an_interrupted_call_does_not_remain_the_current_one():
 
         try:
             sys.settrace(at_line)
-            undo.Call().run(lambda: None)
+            call()
         except Pressed:
             interrupted += 1
         else:
@@ -430,5 +431,5 @@ def test_what_is_being_published_stays():
         raise Pressed
 
     with pytest.raises(Pressed):
-        undo.Call().run(step)
+        public(step)()
     assert removed == ["refused"]

@@ -22,7 +22,7 @@ from strategies import Shape, contents, copied, holding, lake_on, multiset, new_
 from lsmlake import add_column, change_type, drop_column, set_option, unset_option
 from lsmlake.api.table import Table
 from lsmlake.errors import LakeError, StorageFailed
-from lsmlake.maintain.replace_table import replace_table
+from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage

@@ -22,8 +22,7 @@ from lsmlake import add_column, change_type
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.compact.bucket import compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound, TableExists
 from lsmlake.files.bucket_files import BucketFiles

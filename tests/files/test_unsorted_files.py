@@ -21,8 +21,7 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.key_order import in_key_order
 from lsmlake.format.files import BucketEdit, CommitMessage

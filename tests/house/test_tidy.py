@@ -65,7 +65,7 @@ EDGE = {
     "storage/local.py",
     "storage/memory.py",
     "storage/object_client.py",
-    "storage/object_create.py",
+    "storage/object_writes.py",
     "storage/disk_cache.py",
     "files/spill.py",
     "dialect/databases.py",

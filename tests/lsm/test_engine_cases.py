@@ -18,8 +18,7 @@ from strategies import new_lake
 
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.write.bucket import split, write_bucket

@@ -25,7 +25,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import evaluate
 from lsmlake.predicate.binding import bound, bound_text
-from lsmlake.types.sized_text import SizedText, with_sized_text
+from lsmlake.types.types import SizedText, with_sized_text
 
 _STRUCT = pa.struct([("a", pa.int32()), ("Inner", pa.struct([("t", pa.string())]))])
 _TYPES = {

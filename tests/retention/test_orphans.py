@@ -22,8 +22,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import Corrupt, LakeError, TableNotFound, UnsupportedFormat
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.files import CommitMessage

@@ -207,7 +207,7 @@ def test_a_writer_that_began_before_an_alteration_fails():
     version = late.version
     from direct_writes import upsert_rows
 
-    from lsmlake.commit.identity import Identity
+    from lsmlake.commit.request import Identity
     from lsmlake.write.prepare import prepare
     from lsmlake.write.write import picker
 

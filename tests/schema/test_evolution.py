@@ -20,8 +20,7 @@ from strategies import contents, lake_on, multiset, new_lake, rows_of, seen
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import CommitConflict, Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.schema.envelope import unwrap_json, wrap_json

@@ -16,9 +16,9 @@ from strategies import Shape, encoded_rows, new_lake, seen
 from lsmlake.format.files import Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import Source
-from lsmlake.write.arrival import Arrival
-from lsmlake.write.intake import Intake
+from lsmlake.write.order import Arrival
 from lsmlake.write.request import WriteRequest
+from lsmlake.write.write import Intake
 
 TINY = {"write-buffer-size": "100 kb"}
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.compact.bucket import Picker
 from lsmlake.format.files import CommitMessage
 from lsmlake.format.snapshot import Snapshot

@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lsmlake.format.packed import loaded, stored
-from lsmlake.kernels.value_words import family, from_words, widest, words
+from lsmlake.kernels.value_hash import family, from_words, widest, words
+from lsmlake.schema.envelope import loaded, stored
 from lsmlake.types.ddl import parse_columns
 from lsmlake.types.table import (
     BY_DELTA,

@@ -30,7 +30,7 @@ from lsmlake.maintain.repair import RepairReport
 from lsmlake.refs.rollback import RollbackReport
 from lsmlake.refs.tags import TagReport
 from lsmlake.retention.snapshot_expiry import ExpireReport
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding
 from lsmlake.tables.version import Version

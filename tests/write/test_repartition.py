@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.app import app
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, InvalidSchema
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin

@@ -24,8 +24,8 @@ from lsmlake.format.files import APPEND, Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.write.arrival import Arrival
 from lsmlake.write.bucket import split
+from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import prepare
 from lsmlake.write.request import WriteRequest
 

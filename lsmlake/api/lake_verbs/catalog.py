@@ -20,10 +20,8 @@ from lsmlake.lsm.merge.rules import check_new
 from lsmlake.notebook import html_rows, offered
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
-from lsmlake.tables.databases import Databases, taken
-from lsmlake.tables.handle_cache import HandleCache
+from lsmlake.tables.databases import Databases, HandleCache, metadata_of, taken
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.opening import metadata_of
 from lsmlake.tables.views import Views
 
 _TAKEN = Wording(

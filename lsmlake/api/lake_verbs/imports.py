@@ -11,9 +11,9 @@ from lsmlake.border import verbs_of
 from lsmlake.imports.adopt import ImportReport, adopt
 from lsmlake.imports.delta import read_delta
 from lsmlake.imports.foreign import ForeignTable, repartitioned
-from lsmlake.imports.iceberg import read_iceberg
+from lsmlake.imports.from_iceberg import read_iceberg
 from lsmlake.imports.parquet import read_parquet
-from lsmlake.storage.outside import Outside
+from lsmlake.storage.location import Outside
 from lsmlake.tables.databases import Databases
 
 _REQUESTS_AT_ONCE = 8

@@ -13,7 +13,7 @@ from lsmlake.api.types import Data, OptionValue, RowKinds
 from lsmlake.border import verbs_of
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 
 

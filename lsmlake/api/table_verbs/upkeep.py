@@ -14,7 +14,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
 from lsmlake.read.partitions import partition_matches
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import moment_of
 from lsmlake.write.replace import partition_predicate

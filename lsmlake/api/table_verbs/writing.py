@@ -17,10 +17,10 @@ from lsmlake.api.types import (
 )
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.statements.attempts import moment_of

@@ -2,6 +2,6 @@
 
 from lsmlake.lsm.aggregate.function import Function, IgnoreRetract, NoRetract
 from lsmlake.lsm.aggregate.registry import GROUP, NAMES, function, register
-from lsmlake.options.columns import FieldSettings
+from lsmlake.options.column_options import FieldSettings
 
 __all__ = ["GROUP", "NAMES", "FieldSettings", "Function", "IgnoreRetract", "NoRetract", "function", "register"]

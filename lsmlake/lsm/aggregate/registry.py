@@ -17,7 +17,7 @@ from lsmlake.errors import InvalidOption, LakeError
 from lsmlake.lsm.aggregate.builtin import BUILTIN
 from lsmlake.lsm.aggregate.function import Function, Guarded, IgnoreRetract, NoRetract
 from lsmlake.lsm.aggregate.overflow import OverflowAsNull
-from lsmlake.options.columns import NULL, SETTINGS, FieldSettings
+from lsmlake.options.column_options import NULL, SETTINGS, FieldSettings
 from lsmlake.undo import pass_interruption
 
 Factory = Callable[[pa.Field, FieldSettings], Function]

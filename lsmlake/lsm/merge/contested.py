@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels import segments
-from lsmlake.kernels.gather import gather, joined
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather
+from lsmlake.kernels.keys import joined
 from lsmlake.lsm.difference import equal_rows
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import kinds_of, retractions

@@ -11,7 +11,7 @@ from lsmlake.lsm.merge.first_row import FirstRow
 from lsmlake.lsm.merge.partial_update import PartialUpdate
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.options.merge import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
+from lsmlake.options.merge_options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 
 

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.format.files import CommitMessage
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.conform import conform
@@ -40,8 +40,7 @@ from lsmlake.spark.ship import Package, WithPackage
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
-from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
-from lsmlake.write.order import Order
+from lsmlake.write.order import PART_BITS, Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare
 from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish

@@ -8,8 +8,8 @@ import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lsmlake.commit.identity import Identity
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.commit.request import Identity
+from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
 from lsmlake.spark import read, write
 from lsmlake.spark.statements.clauses import Clauses
@@ -18,10 +18,10 @@ from lsmlake.spark.statements.statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
-from lsmlake.write.arrival import Arrival, Ordered
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns
+from lsmlake.write.read_set import KeysUnchanged
 from lsmlake.write.request import WriteRequest
-from lsmlake.write.write_conflicts import KeysUnchanged
 
 _KIND = "_lsmlake_kind"
 

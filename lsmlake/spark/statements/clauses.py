@@ -19,7 +19,7 @@ from pyspark.sql import types as st
 from lsmlake.dialect.cast import assign
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.statements.row_edit import column

@@ -25,8 +25,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected
 from lsmlake.spark.statements.target import SparkTarget
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.types.sized_text import char_length
 from lsmlake.types.type_text import backticked
+from lsmlake.types.types import char_length
 
 
 class MergeSource:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from lsmlake.options.isolation import SERIALIZABLE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.spark import collected
 from lsmlake.spark.statements.clauses import IS_SOURCE, IS_TARGET, Clauses
 from lsmlake.spark.statements.errors import REPEATED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lsmlake.compact.bucket import Picker
-from lsmlake.options.isolation import SERIALIZABLE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan, plan
 from lsmlake.spark.statements.clauses import condition
