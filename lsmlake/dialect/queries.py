@@ -12,8 +12,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import Inner
 from lsmlake.dialect.expression import Translator
-from lsmlake.dialect.known import UNKNOWN, Known, Shared
-from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
+from lsmlake.dialect.scope import UNKNOWN, Known, Relation, Scope, ScopeColumn, Shared, Typed
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, holds, quoted, without_null

@@ -12,11 +12,10 @@ from lsmlake.dialect.char_padding import padded
 from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
-from lsmlake.dialect.known import ColumnOrigin, Known
 from lsmlake.dialect.pipes import NESTED
 from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
-from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed, declared
+from lsmlake.dialect.scope import ColumnOrigin, Known, Relation, Scope, ScopeColumn, Typed, declared
 from lsmlake.dialect.table_use import TableUse, push
 from lsmlake.dialect.types import common, of_column, quoted
 from lsmlake.dialect.view_use import ViewUse

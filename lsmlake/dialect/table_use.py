@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.known import Taker
 from lsmlake.dialect.reading import nodes, operands
-from lsmlake.dialect.scope import Scope, ScopeColumn
+from lsmlake.dialect.scope import Scope, ScopeColumn, Taker
 
 _KEYS = ("this", "table", "db", "catalog")
 
