@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
-from lsmlake.dialect.reading import peek
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, peek
 
 NAMES = frozenset(
     ("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id")

@@ -25,8 +25,8 @@ from lsmlake.dialect.cast import assign
 from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.drawn import converted
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery

@@ -96,7 +96,7 @@ class PlainSpark(SparkTypes):
             **Spark.Parser.UNARY_PARSERS,
             TokenType.PLUS: lambda self: exp.Anonymous(this="positive", expressions=[self._parse_unary()]),
         }
-        NO_PAREN_FUNCTIONS: ClassVar[Any] = {}  # `names` looks for a column first
+        NO_PAREN_FUNCTIONS: ClassVar[Any] = {}  # `expression` looks for a column first
         ID_VAR_TOKENS: ClassVar[Any] = {*Spark.Parser.ID_VAR_TOKENS, *Spark.Parser.NO_PAREN_FUNCTIONS}
         SUPPORTS_TABLE_QUERY: ClassVar[bool] = True
         FUNCTION_PARSERS: ClassVar[Any] = {

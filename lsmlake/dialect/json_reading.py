@@ -13,19 +13,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.json_schema import schema_of, written
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.time_patterns import PatternRefused, read
-from lsmlake.dialect.types import (
-    BINARY,
-    BOOLEAN,
-    DATE,
-    INT,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    array_of,
-    duck_name,
-    quoted,
-    text,
-)
+from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, INT, STRING, TIMESTAMP, TIMESTAMP_NTZ, array_of, duck_name, quoted, text
 from lsmlake.errors import InvalidSchema
 from lsmlake.types.ddl import parse_columns
 from lsmlake.types.type_text import format_type

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.arithmetic import is_timely
 from lsmlake.dialect.calling import Arguments, Function, counted, number_argument
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.literals import decimal_of
 from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
-from lsmlake.dialect.time_arithmetic import is_timely
 from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, TINYINT, duck_name, is_number
 from lsmlake.types.intervals import is_calendar, is_interval
 from lsmlake.types.type_text import format_type

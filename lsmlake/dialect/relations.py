@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.char_padding import padded
+from lsmlake.dialect.comparisons import padded
 from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
@@ -16,9 +16,8 @@ from lsmlake.dialect.pipes import NESTED
 from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
 from lsmlake.dialect.scope import ColumnOrigin, Known, Relation, Scope, ScopeColumn, Typed, declared
-from lsmlake.dialect.table_use import TableUse, push
+from lsmlake.dialect.table_use import TableUse, ViewUse, push
 from lsmlake.dialect.types import common, of_column, quoted
-from lsmlake.dialect.view_use import ViewUse
 from lsmlake.types.type_text import format_type
 
 _JOINED = {"this", "joins", "laterals"}

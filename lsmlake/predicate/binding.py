@@ -14,9 +14,8 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.reading import peek, said
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, peek, said
 from lsmlake.dialect.types import CALLED_AS_CASTS
 from lsmlake.errors import InvalidSchema
 from lsmlake.predicate.comparison import compare, compare_padded, fold, is_in, like

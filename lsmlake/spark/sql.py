@@ -30,9 +30,8 @@ from sqlglot import exp
 from lsmlake.api.runtime import Runtime
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.literals import values_in
-from lsmlake.dialect.reading import peek
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.view_use import ViewUse
+from lsmlake.dialect.table_use import ViewUse
+from lsmlake.dialect.text import Text, peek
 from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of

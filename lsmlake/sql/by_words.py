@@ -14,8 +14,7 @@ from sqlglot import exp
 from lsmlake.api.lake import Lake
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.query import QueryTranslator
-from lsmlake.dialect.reading import passed_on, peek
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, passed_on, peek
 from lsmlake.errors import InvalidQuery, TableExists
 from lsmlake.sql.alter import alter, comment_on
 from lsmlake.sql.call import call

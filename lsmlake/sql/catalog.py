@@ -14,11 +14,10 @@ from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
-from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import declared
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.table_use import ViewUse, ViewUseColumn
+from lsmlake.dialect.text import Text, peek
 from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
-from lsmlake.dialect.view_use import ViewUse, ViewUseColumn
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed

@@ -14,9 +14,8 @@ from lsmlake.api.merging import Merging, OwnRows, SourceRows
 from lsmlake.dialect.drawn import check_condition
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.query import Query, QueryTranslator
-from lsmlake.dialect.reading import passed_on, peek
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, passed_on, peek
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described

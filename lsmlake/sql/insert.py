@@ -17,9 +17,8 @@ from lsmlake.dialect.cast import assign
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, passed_on
 from lsmlake.dialect.types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate.condition import predicate_from

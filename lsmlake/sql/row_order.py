@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from lsmlake.dialect.reading import peek
+from lsmlake.dialect.text import peek
 from lsmlake.sql.catalog import Catalog
 from lsmlake.write.arrival import Ordered
 

@@ -11,13 +11,12 @@ from sqlglot import exp
 
 from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import as_schema
-from lsmlake.dialect.interval_rows import stored
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.query import Query, QueryTranslator, run_sql
-from lsmlake.dialect.reading import nodes, peek
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.table_use import TableUse
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, nodes, peek
+from lsmlake.dialect.types import stored
 from lsmlake.predicate.binding import implied
 from lsmlake.predicate.tree import and_
 from lsmlake.read.in_duckdb import relation

@@ -15,8 +15,7 @@ from sqlglot import exp
 from lsmlake.api.lake import Lake
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
-from lsmlake.dialect.reading import passed_on
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, passed_on
 from lsmlake.errors import InvalidQuery
 from lsmlake.sql import create
 from lsmlake.sql.by_words import by_words

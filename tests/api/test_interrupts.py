@@ -26,10 +26,10 @@ from interrupts import CALLS, Bench, Exit, Pressed, rows, states, temporary_fold
 
 from lsmlake import Lake, Scan, undo
 from lsmlake.beside import GivenUp, Signal, Threads
-from lsmlake.dialect import databases
+from lsmlake.dialect import connection as connections
 from lsmlake.dialect.connection import registered
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.patient import PatientConnection
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.errors import TableNotFound
 from lsmlake.files.data_writer import Origin, write_run
 
@@ -246,7 +246,7 @@ def test_nothing_of_duckdb_is_executed_in_the_main_thread(monkeypatch):
     seen: list[tuple[str, threading.Thread]] = []
     connect = Recorded(seen)
     monkeypatch.setattr(duckdb, "connect", lambda _: connect)
-    monkeypatch.setattr(databases, "_idle", {})
+    monkeypatch.setattr(connections, "_idle", {})
     with spark_connected("Asia/Tokyo", sql="SELECT 1") as connection:
         with registered(connection, "n", pa.schema([("v", pa.int64())]), [pa.record_batch({"v": [1]})]):
             assert connection.sql("SELECT sum(v) AS v FROM n").to_arrow_table()["v"].to_pylist() == [1]

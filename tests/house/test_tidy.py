@@ -68,7 +68,7 @@ EDGE = {
     "storage/object_create.py",
     "storage/disk_cache.py",
     "files/spill.py",
-    "dialect/databases.py",
+    "dialect/connection.py",
     "warehouse.py",
     "spark/ship.py",
     "spark/python.py",

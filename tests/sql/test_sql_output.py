@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 from lsmlake.cli.app import app
 from lsmlake.cli.sql_formats import ARRAY, WRITERS
 from lsmlake.cli.sql_shell import run_shell
-from lsmlake.dialect import databases
+from lsmlake.dialect import connection
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.text import csv_lines, json_lines
 from lsmlake.sql import stream
@@ -277,7 +277,7 @@ def test_closing_a_stream_early_ends_its_query(lake, warehouse):
     assert next(rows.batches).num_rows
     rows.batches.close()  # to the end of the query this would last for days
     assert threading.active_count() == running
-    assert all(len(idle) <= 4 for idle in databases._idle.values())
+    assert all(len(idle) <= 4 for idle in connection._idle.values())
 
 
 def test_an_error_in_a_later_batch_is_that_of_the_database(lake, warehouse):

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.dialect.drawn import drawn_twice
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.text import passed_on
 from lsmlake.errors import InvalidData
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.binding import bound, implied
