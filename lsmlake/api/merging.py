@@ -17,9 +17,8 @@ from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve
 from lsmlake.schema.conform import Cast
-from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport, evaluated
-from lsmlake.statements.bound import Bound, bound, equal_columns, schema_of_source
+from lsmlake.statements.bound import Bound, assigned, bound, equal_columns, schema_of_source
 from lsmlake.statements.clause import MATCHED
 from lsmlake.statements.explained import merge_lines
 from lsmlake.statements.merge import merge

@@ -41,8 +41,7 @@ from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.types import is_connect, lengths
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.files import is_file
-from lsmlake.statements.part import ExpressionPart, Replacement, spliced
-from lsmlake.statements.statement import ExpressionReader, StatementQueries
+from lsmlake.statements.statement import ExpressionPart, ExpressionReader, Replacement, StatementQueries, spliced
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked, format_type
 

@@ -24,8 +24,7 @@ from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, so
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.statements.part import ExpressionPart, Replacement
-from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries
+from lsmlake.statements.statement import ExpressionPart, ExpressionReader, Load, Replacement, Statement, StatementQueries
 from lsmlake.tables.version import Version
 
 Report = Callable[[], pa.Table]

@@ -16,7 +16,7 @@ from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.years import has_outside
-from lsmlake.statements.assignments import default_of_column, is_default
+from lsmlake.statements.bound import default_of_column, is_default
 from lsmlake.types.spelling import spelled
 
 

@@ -32,7 +32,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
 from lsmlake.sql.row_order import order_of_rows
 from lsmlake.sql.select import Prepared, run
-from lsmlake.statements.assignments import is_default
+from lsmlake.statements.bound import is_default
 from lsmlake.statements.explained import changed_table
 from lsmlake.tables.version import Version
 from lsmlake.types import types

@@ -1,7 +1,10 @@
 """DELETE and UPDATE in this process.
 
-A condition that is a predicate is evaluated by Arrow, and chooses the files to read. Any other is evaluated by DuckDB, as a MERGE
-with a source of one row; the predicates among its parts choose the files.
+A condition that is a predicate is evaluated by Arrow, and chooses the files to read. Any other is evaluated by DuckDB, as a
+MERGE with a source of one row; the predicates among its parts choose the files.
+
+In an append-only table the old rows are removed by position, and the new ones of an UPDATE, whose values are expressions over
+the old row, are appended. Under a primary key deletes and new rows are written by key, like an upsert.
 """
 
 from __future__ import annotations
@@ -12,21 +15,31 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.commit.identity import Identity
 from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
+from lsmlake.options.isolation import SERIALIZABLE
+from lsmlake.options.merge import PARTIAL_UPDATE
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.binding import bound, implied
 from lsmlake.read.plan import plan
-from lsmlake.statements.assignments import assigned
+from lsmlake.read.positions import matched, rows_at
+from lsmlake.read.scan import read_plan
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.statements.bound import Bound, Checked
+from lsmlake.statements.bound import Bound, Checked, assigned
 from lsmlake.statements.clause import DELETE, MATCHED, UPDATE
-from lsmlake.statements.delete import delete
 from lsmlake.statements.explained import change_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET, ExpressionReader, Statement
-from lsmlake.statements.update import update
 from lsmlake.tables.version import Version
+from lsmlake.write.append import append_files
+from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
+from lsmlake.write.prepare import delete_columns, prepare
+from lsmlake.write.read_set import ReadSet
+from lsmlake.write.request import WriteRequest
+from lsmlake.write.row_edit import replace_rows, rewritten
+from lsmlake.write.write import write_tables
+from lsmlake.write.write_conflicts import KeysUnchanged
 
 _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 
@@ -97,3 +110,97 @@ def explained(statement: Statement, version: Version, zone: str, name: str, mode
     by = "Arrow" if made.condition is None else "DuckDB"
     yield from change_lines(name, plan(version, made.predicate), clause, statement.on, values, by, mode)
     yield from made.reader.explained(zone, mode)
+
+
+def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
+    """Deletes the rows for which `predicate` is true; None: all rows. Raises Overtaken."""
+    wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
+    if version.schema.append_only:
+        return _delete_by_position(version, predicate, wanted)
+    return _delete_by_key(version, predicate, wanted)
+
+
+def _delete_by_position(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    removed = matched(plan(version, predicate))
+    snapshot = replace_rows(version, removed, (), wanted, rewritten)
+    return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
+
+
+def _delete_by_key(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    check_deletable(version.schema, version.meta.paths.root)
+    columns, deleted = delete_columns(version.schema, WriteRequest(deletes=True)), 0
+
+    def keys() -> Iterator[pa.Table]:
+        nonlocal deleted
+        for table in read_plan(plan(version, predicate, columns)):
+            deleted += table.num_rows
+            yield table
+
+    identity = Identity(version.meta.env.ids())
+    request = WriteRequest(identity, deletes=True, of_rows=True, requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_tables(version, keys(), request)
+    return DmlReport(snapshot, deleted=deleted)
+
+
+def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
+    """Gives the rows for which `predicate` is true (None: all rows) new values.
+
+    Args:
+        version: The version to read.
+        assigned: The new values, over the old row.
+        predicate: The rows to update.
+        isolation: See `options.isolation`.
+
+    Raises:
+        InvalidQuery: An expression is invalid, or the merge engine cannot update rows.
+        InvalidData: A new value does not fit its column.
+        Overtaken: Another commit changed one of the rows.
+    """
+    schema = version.schema
+    check_updatable(schema, assigned.schema.names, version.meta.paths.root)
+    wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
+    if schema.append_only:
+        return _update_by_position(version, assigned, predicate, wanted)
+    return _update_by_key(version, assigned, predicate, wanted)
+
+
+def _update_by_position(version: Version, assigned: Columns, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    schema = version.schema
+    removed = matched(plan(version, predicate))
+    if not removed:
+        return DmlReport()
+    old = (rows for one in removed for rows in rows_at(version, one, schema.columns.names))
+    new = (prepare(_replaced(rows, assigned), schema, WriteRequest(), None)[0] for rows in old)
+    snapshot = replace_rows(version, removed, append_files(version, new), wanted, rewritten)
+    return DmlReport(snapshot, updated=sum(one.rows for one in removed))
+
+
+def _update_by_key(version: Version, assigned: Columns, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    schema, options = version.schema, version.options
+    written = schema.columns.names
+    if options.merge.engine == PARTIAL_UPDATE:  # columns that are not written keep their values
+        kept = {*schema.primary_key, *options.merge.sequence_field, *assigned.schema.names}
+        kept.update(name for sequence in options.columns.sequence_groups for name in sequence)
+        written = [name for name in written if name in kept]
+    needed = [name for name in schema.columns.names if name in {*written, *assigned.needs}]
+    updated = 0
+
+    def replaced() -> Iterator[pa.Table]:
+        nonlocal updated
+        for old in read_plan(plan(version, predicate, needed)):
+            new = _replaced(old, assigned)
+            check_replaces(schema, old, new, assigned.schema.names)
+            updated += new.num_rows
+            yield new.select(written)
+
+    request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_tables(version, replaced(), request)
+    return DmlReport(snapshot, updated=updated)
+
+
+def _replaced(rows: pa.Table, assigned: Columns) -> pa.Table:
+    """The rows with the assigned columns."""
+    values = assigned.over(rows)
+    for field, column in zip(values.schema, values.columns, strict=True):
+        rows = rows.set_column(rows.column_names.index(field.name), field.name, column)
+    return rows

@@ -11,7 +11,7 @@ from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
-from lsmlake.statements.part import ExpressionPart
+from lsmlake.statements.statement import ExpressionPart
 from lsmlake.tables.version import Version
 from lsmlake.types.spelling import spelled
 from lsmlake.write.changeable import check_deletable, check_updatable

@@ -28,13 +28,11 @@ from lsmlake.spark.statements.in_driver import decided_by_partitions, is_small
 from lsmlake.spark.statements.merge_source import MergeSource, as_text, few_rows
 from lsmlake.spark.statements.statement import SparkStatement as Executed
 from lsmlake.spark.statements.target import SparkTarget
-from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.statements.bound import check_clauses, equal_columns
+from lsmlake.statements.bound import assigned, check_clauses, equal_columns
+from lsmlake.statements.change import delete
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.statements.delete import delete
-from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement
-from lsmlake.statements.statement import Statement
+from lsmlake.statements.statement import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement, Statement
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
 from lsmlake.write.candidates import candidates

@@ -10,8 +10,7 @@ from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.statements.execute import check_merge, merge_of, pass_on, reading_of
 from lsmlake.spark.statements.merge_source import MergeSource
 from lsmlake.spark.statements.statement import SparkStatement as Executed
-from lsmlake.statements.assignments import assigned
-from lsmlake.statements.bound import equal_columns
+from lsmlake.statements.bound import assigned, equal_columns
 from lsmlake.statements.clause import MATCHED
 from lsmlake.statements.explained import change_lines, merge_lines
 from lsmlake.statements.statement import Statement
