@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
 from lsmlake.api.lake import Lake
-from lsmlake.api.result import Result
+from lsmlake.api.readable import Result
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.types import Statement

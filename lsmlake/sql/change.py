@@ -19,8 +19,7 @@ from lsmlake.dialect.text import Text, passed_on, peek
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
-from lsmlake.sql.row_order import order_of_rows
-from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, sources_of
+from lsmlake.sql.select import Prepared, create_views, order_of_rows, planned, prepare, run, sources_of
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause

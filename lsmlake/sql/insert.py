@@ -30,8 +30,7 @@ from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
-from lsmlake.sql.row_order import order_of_rows
-from lsmlake.sql.select import Prepared, run
+from lsmlake.sql.select import Prepared, order_of_rows, run
 from lsmlake.statements.bound import is_default
 from lsmlake.statements.explained import changed_table
 from lsmlake.tables.version import Version

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.result import Result
+from lsmlake.api.readable import Result
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.types import SparkSession
 

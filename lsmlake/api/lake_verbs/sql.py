@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lsmlake.api.lake_verbs.catalog import CatalogVerbs
-from lsmlake.api.result import Result
+from lsmlake.api.readable import Result
 from lsmlake.api.types import Data, SparkDataFrame, SparkSession
 from lsmlake.border import verbs_of
 from lsmlake.errors import LakeError
