@@ -29,18 +29,15 @@ from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.expression import matching, needed_columns
-from lsmlake.predicate.in_duckdb import condition
-from lsmlake.predicate.in_polars import by_name, expression
 from lsmlake.read import plan as planning
 from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of
-from lsmlake.read.in_duckdb import dataset, relation
-from lsmlake.read.in_polars import lazy_frame, streamed
-from lsmlake.read.limit import first_rows, limited
+from lsmlake.read.in_duckdb import condition, dataset, relation
+from lsmlake.read.in_polars import by_name, expression, lazy_frame, streamed
+from lsmlake.read.limit import KeyOrder, files_of_first_rows, first_rows, first_rows_by_key, limited
 from lsmlake.read.native import NativeSource, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.point import read_keys
 from lsmlake.read.scan import output_schema, read_plan
-from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import moment_of

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import interval_cast
+from lsmlake.dialect import interval_forms
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.time_text import DATE_FORM, TIMESTAMP_FORM
 from lsmlake.dialect.types import (
@@ -50,7 +50,7 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     if found == wanted or t.is_null(found):
         return sql if found == wanted else plain
     if is_interval(found) or is_interval(wanted):
-        return interval_cast.cast(sql, found, wanted, safe)
+        return interval_forms.cast(sql, found, wanted, safe)
     if t.is_string(found):
         return _from_text(sql, wanted, word, "spark_try" if safe else "spark")
     if t.is_string(wanted):
@@ -292,9 +292,7 @@ def _check(literal: exp.Literal, wanted: pa.DataType) -> None:
         if pa.types.is_integer(wanted) or pa.types.is_decimal(wanted):
             value_of(number(text), wanted, timezone.utc)
     elif is_number(wanted) or pa.types.is_boolean(wanted) or (is_dated(wanted) and _is_known(text.strip(), wanted)):
-        value_of(
-            text, TIMESTAMP if is_dated(wanted) and wanted != DATE else wanted, timezone.utc
-        )  # NTZ cuts a zone off
+        value_of(text, TIMESTAMP if is_dated(wanted) and wanted != DATE else wanted, timezone.utc)  # NTZ cuts a zone off
     elif pa.types.is_time(wanted):
         value_of(text, wanted, timezone.utc)
 

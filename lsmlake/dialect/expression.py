@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arithmetic, calls, comparisons, intervals, patterns, pipes, time_fields
+from lsmlake.dialect import arithmetic, calls, comparisons, intervals, patterns, pipes, times
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context, Subquery, refuse_query
 from lsmlake.dialect.drawn import calls as drawing
@@ -105,7 +105,7 @@ class Translator(Context):
             case exp.Cast():
                 return _cast(self, node)
             case exp.Extract():
-                return time_fields.extracted(self, node, node.this.name.upper(), node.expression)
+                return times.extracted(self, node, node.this.name.upper(), node.expression)
             case exp.Trim():
                 return _trim(self, node)
             case exp.Bracket():

@@ -1,4 +1,6 @@
-"""Functions about the query rather than its values: the type of an expression, and assertions."""
+"""Functions about types and the query rather than values: casts that Spark names after a type, such as `int(x)` for CAST(x AS
+INT); the type of an expression; assertions.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,22 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted
+from lsmlake.dialect.comparisons import within
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, NULL, STRING, text
+from lsmlake.dialect.types import BOOLEAN, CALLED_AS_CASTS, NULL, STRING, text
 from lsmlake.types.spelling import spelled
 from lsmlake.types.table import column_type
 from lsmlake.types.type_text import format_type
+
+
+def _cast_to(kind: str) -> Function:
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        counted(context, node, arguments, 1)
+        return context.typed(within(exp.cast(arguments[0], kind, dialect="spark"), node))
+
+    return made
 
 
 def _type_name(kind: pa.DataType) -> str:
@@ -43,4 +54,8 @@ def _assert_true(context: Context, node: exp.Expression, arguments: Arguments) -
     return Typed(f"CASE WHEN {condition} THEN CAST(NULL AS INTEGER) ELSE {failed} END", NULL)
 
 
-FUNCTIONS: dict[str, Function] = {"assert_true": _assert_true, "typeof": _typeof}
+FUNCTIONS: dict[str, Function] = {
+    **{name: _cast_to(name) for name in CALLED_AS_CASTS},
+    "assert_true": _assert_true,
+    "typeof": _typeof,
+}

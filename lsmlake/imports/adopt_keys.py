@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.files.data_reader import Chunk, live_rows
-from lsmlake.files.key_order import in_key_order
+from lsmlake.files.spill import in_key_order
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.kernels.keys import comparable, ends
 from lsmlake.schema.row_text import row_text

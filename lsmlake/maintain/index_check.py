@@ -12,7 +12,7 @@ from lsmlake.format.file_index import FileIndex
 from lsmlake.kernels.gather import joined
 from lsmlake.kernels.value_hash import value_hash
 from lsmlake.kernels.value_words import family
-from lsmlake.predicate.order import ordered
+from lsmlake.predicate.tree import ordered
 from lsmlake.schema.schema import Schema
 
 

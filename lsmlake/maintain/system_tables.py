@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.files.file_indexes import index_of_file
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
@@ -19,6 +18,7 @@ from lsmlake.lsm.merge.column_function import LAST_NON_NULL
 from lsmlake.maintain import listings, named_files
 from lsmlake.options.columns import FUNCTION, PREFIX
 from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.read.indexed import index_of_file
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.statistics import statistics_of

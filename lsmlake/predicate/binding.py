@@ -19,8 +19,7 @@ from lsmlake.dialect.text import Text, peek, said
 from lsmlake.dialect.types import CALLED_AS_CASTS
 from lsmlake.errors import InvalidSchema
 from lsmlake.predicate.comparison import compare, compare_padded, fold, is_in, like
-from lsmlake.predicate.order import common_type
-from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, never, not_, or_
+from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, common_type, never, not_, or_
 from lsmlake.types.ddl import type_of
 from lsmlake.types.literal import cast, number, zone_named
 from lsmlake.types.sized_text import char_length

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.predicate.order import common_type, literals, ordered
 from lsmlake.predicate.tree import (
     NEGATED,
     And,
@@ -36,6 +35,9 @@ from lsmlake.predicate.tree import (
     Not,
     Or,
     Predicate,
+    common_type,
+    literals,
+    ordered,
 )
 from lsmlake.types.table import as_integers
 
