@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lsmlake.api.types import (
     MergeSource,
+    SparkDataFrame,
     SparkSession,
     Statement,
 )
@@ -26,6 +27,9 @@ from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
+
+Args = Mapping[str, object] | Sequence[object] | None
+"""The values of the parameters of a statement, by name or in order."""
 
 
 class Runtime:
@@ -80,8 +84,7 @@ class Runtime:
         """Reads a DELETE or UPDATE on a version. The result evaluates it on any version; it raises Overtaken."""
         from lsmlake.statements.change import CheckedChange  # loads sqlglot
 
-        first = CheckedChange.of(statement, version, self.zone)
-        return lambda now: (first if now is version else CheckedChange.of(statement, now, self.zone)).run()
+        return CheckedChange.of(statement, version, self.zone).on
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
         """What EXPLAIN says of a DELETE or UPDATE of the table `name`."""
@@ -120,10 +123,9 @@ class Runtime:
         """The runtime of a Spark session."""
         return self.on_spark("register_views()")
 
-    def sql(
-        self, lake: object, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
-    ) -> object:
-        """Execute a SQL statement."""
+    @property
+    def executes(self) -> Callable[[Any, str, Args, Mapping[str, object]], pa.Table | SparkDataFrame]:
+        """Executes a statement of SQL for a lake: its text, the values of its parameters, and further data by name."""
         raise InvalidQuery("this lake has no SQL", cure=_CONNECT)
 
     def strategy(self, plan: Plan) -> tuple[str, ...]:

@@ -66,7 +66,8 @@ class Select:
             queries.text.refuse(node, "SELECT without columns", cure="write SELECT * or name columns")
         if hint := node.args.get("hint"):
             passed_on(hint)  # it changes no result
-        source, generator = self._with_generator(Relations(queries, self.ctes, self.outer))
+        relations = Relations(queries, self.ctes, self.outer)
+        source, generator = self._with_generator(relations, relations.of(node))
         before = queries.translator(source.scope, self.ctes)
         rows = self._rows(source, before)
         here = replace(before, windows=True, named_windows=self._windows())
@@ -242,9 +243,8 @@ class Select:
             self.queries.text.refuse(item, what, cure="add it to GROUP BY, or name the columns")
         return found
 
-    def _with_generator(self, relations: Relations) -> tuple[From, Relation | None]:
+    def _with_generator(self, relations: Relations, source: From) -> tuple[From, Relation | None]:
         """FROM, with the rows of a generator among the expressions of SELECT, and the columns of that."""
-        source = relations.of(self.node)
         found = [item for item in self.items if is_generator(_unaliased(item))]
         if not found:
             return source, None

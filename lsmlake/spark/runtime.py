@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
 from lsmlake.api.lake import Lake
-from lsmlake.api.readable import Result
-from lsmlake.api.runtime import Runtime
+from lsmlake.api.runtime import Args, Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.types import Statement
 from lsmlake.cdc.changes import Piece
@@ -151,16 +150,13 @@ class SparkRuntime(Runtime):
     def register_views(self, lake: Lake, database: str | None) -> list[str]:
         return catalog.register_views(self.spark, lake, database)
 
-    def sql(
-        self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
-    ) -> object:
+    def executes(self, lake: Lake, text: str, args: Args, tables: Mapping[str, object]) -> pa.Table | DataFrame:
         """Spark executes queries, also those inside of other statements."""
         from lsmlake.spark.sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.statement import execute
 
         with errors_of_text(), SparkEngine(self.spark, self, args, self.uneven) as engine:
-            found = execute(lake, text, args, tables, engine)
-        return Result(found) if isinstance(found, pa.Table) else found
+            return execute(lake, text, args, tables, engine)
 
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)

@@ -6,7 +6,7 @@ and USE here. A part of a statement that no reader knows is refused between the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.lake import Lake
+from lsmlake.api.runtime import Args
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.literals import bind
 from lsmlake.dialect.query import QueryTranslator
@@ -152,7 +153,6 @@ def _check_of_lake(tree: exp.Expression, catalog: Catalog) -> None:
 
 
 Found = TypeVar("Found")
-Args = Mapping[str, object] | Sequence[object] | None
 Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]
 """Carries out a statement that was read, and returns its rows."""
@@ -257,7 +257,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
 
     match node:
         case exp.Query() | exp.Values():
-            return partial(evaluate, prepared(node)) if engine is None else rows_of(node)
+            return partial(evaluate, prepare(node, text, catalog, now)) if engine is None else rows_of(node)
         case exp.Insert():
             return InsertStatements(text, catalog, prepared, engine, now).insert(node)
         case exp.Delete() | exp.Update():

@@ -49,11 +49,13 @@ class CheckedChange:
     """A DELETE or UPDATE that was checked against one version.
 
     Attributes:
+        statement: what was checked.
         condition: for which rows; None: `predicate` says it, or it is all rows.
         predicate: what is known of the rows; None: nothing.
         values: the new values; None: the rows are deleted.
     """
 
+    statement: Statement
     version: Version
     condition: Condition | None
     predicate: Predicate | None
@@ -80,27 +82,29 @@ class CheckedChange:
         scope = scope if joins else statement.alone(columns)
         typed = {name: (reader.translator(part.text, scope), part.node) for name, part in parts.items()}
         values = None if clause.action == DELETE else columns_from(typed, columns, zone)
-        return CheckedChange(version, condition if joins else None, predicate, values, reader, statement.level(version), zone)
+        level = statement.level(version)
+        return CheckedChange(statement, version, condition if joins else None, predicate, values, reader, level, zone)
 
-    def run(self) -> DmlReport:
-        """Changes the rows.
+    def on(self, version: Version) -> DmlReport:
+        """Changes the rows of a version, for which the statement is checked again if it is another one.
 
         Raises:
             InvalidQuery: An expression fails for a row, or the merge engine cannot update rows.
             InvalidData: A new value does not fit its column.
             Overtaken: Another commit changed one of the rows.
         """
-        version, values = self.version, self.values
-        if self.condition is None and values is None:
-            return delete(version, self.predicate, self.isolation)
-        if self.condition is None:
-            return update(version, values, self.predicate, self.isolation)
+        checked = self if version is self.version else CheckedChange.of(self.statement, version, self.zone)
+        values = checked.values
+        if checked.condition is None and values is None:
+            return delete(version, checked.predicate, checked.isolation)
+        if checked.condition is None:
+            return update(version, values, checked.predicate, checked.isolation)
         clause = Checked(MATCHED, DELETE if values is None else UPDATE, values, None)
-        made = Bound(self.condition, (), (clause,), self.reader, self.predicate)
+        made = Bound(checked.condition, (), (clause,), checked.reader, checked.predicate)
         memory_bytes = version.options.write.buffer_bytes
-        with self.reader.loading() as load, Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes) as join:
+        with checked.reader.loading() as load, Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes) as join:
             join.state(made, load)
-            return merge(version, join, self.isolation)
+            return merge(version, join, checked.isolation)
 
 
 def explained(statement: Statement, version: Version, zone: str, name: str, mode: str) -> Iterator[str]:
@@ -128,11 +132,11 @@ def _delete_by_position(version: Version, predicate: Predicate | None, wanted: R
 
 def _delete_by_key(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
     check_deletable(version.schema, version.meta.paths.root)
-    columns, deleted = delete_columns(version.schema, WriteRequest(deletes=True)), 0
+    reads, deleted = plan(version, predicate, delete_columns(version.schema, WriteRequest(deletes=True))), 0
 
     def keys() -> Iterator[pa.Table]:
         nonlocal deleted
-        for table in read_plan(plan(version, predicate, columns)):
+        for table in read_plan(reads):
             deleted += table.num_rows
             yield table
 
@@ -183,11 +187,11 @@ def _update_by_key(version: Version, assigned: Columns, predicate: Predicate | N
         kept.update(name for sequence in options.columns.sequence_groups for name in sequence)
         written = [name for name in written if name in kept]
     needed = [name for name in schema.columns.names if name in {*written, *assigned.needs}]
-    updated = 0
+    reads, updated = plan(version, predicate, needed), 0
 
     def replaced() -> Iterator[pa.Table]:
         nonlocal updated
-        for old in read_plan(plan(version, predicate, needed)):
+        for old in read_plan(reads):
             new = _replaced(old, assigned)
             check_replaces(schema, old, new, assigned.schema.names)
             updated += new.num_rows
