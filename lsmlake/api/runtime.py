@@ -20,7 +20,7 @@ from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.where import known_of, predicate_of
+from lsmlake.predicate.where import known_of
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import LiveFiles, Plan
 from lsmlake.schema.schema import Schema
@@ -41,6 +41,8 @@ class Runtime:
     name = "embedded"
     filters = False
     """Whether the runtime itself evaluates `where`, including SQL that lsmlake does not support."""
+    live: LiveFiles | None = None
+    """What reads the live files for a plan, if it is not `Version.entries`."""
 
     @property
     def zone(self) -> str:
@@ -60,18 +62,11 @@ class Runtime:
         """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
 
-    def parsed(
-        self, where: str | None, schema: Schema, *, filters: bool, now: Callable[[], str]
-    ) -> tuple[Predicate | None, str | None]:
-        """The predicate that prunes files, and why it is not all of `where`, which happens only if the runtime itself `filters`.
-        `now`: tells the time of the call. Raises InvalidQuery."""
-        if where is None:
-            return None, None
-        columns = schema.typed_columns
-        if not filters:
-            return predicate_of(where, columns, self.zone, now()), None
+    def known_of(self, where: str, columns: pa.Schema, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
+        """The predicate that prunes files where the runtime itself filters, and why it is not all of `where`. `now`: tells the
+        time of the call. Raises InvalidQuery."""
         try:
-            predicate, reason = known_of(where, columns, self.zone, now())
+            predicate, reason = known_of(where, columns, self.zone, now)
         except InvalidQuery:
             if (reason := self.reads_otherwise(where, tuple(columns.types))) is None:
                 raise
@@ -107,11 +102,6 @@ class Runtime:
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         """Read a plan and measure these of its columns."""
         return measure(plan, columns)
-
-    @property
-    def live(self) -> LiveFiles | None:
-        """What reads the live files for a plan, if it is not `Version.entries`."""
-        return None
 
     def on_spark(self, what: str) -> Any:
         """The runtime of the attached Spark session, which has further methods: `spark.runtime`. Raises InvalidQuery, which names

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, NoReturn, Protocol
 
 import pyarrow as pa
@@ -177,7 +178,7 @@ class Context(ABC):
             self.text.wrong(node, reason, found="", cure=TRY if explicit else "correct the literal")
         sql = literal
         if sql is None and (explicit or _is_implicit(made.type, wanted)):
-            sql = converted_once(made.sql, lambda value: cast(value, made.type, wanted, safe))
+            sql = converted_once(made.sql, partial(cast, found=made.type, wanted=wanted, safe=safe))
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
             self.text.refuse(node, what, cure="cast it otherwise")

@@ -120,17 +120,9 @@ def delete(version: Version, predicate: Predicate | None, isolation: str) -> Dml
     """Deletes the rows for which `predicate` is true; None: all rows. Raises Overtaken."""
     wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
     if version.schema.append_only:
-        return _delete_by_position(version, predicate, wanted)
-    return _delete_by_key(version, predicate, wanted)
-
-
-def _delete_by_position(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
-    removed = matched(plan(version, predicate))
-    snapshot = replace_rows(version, removed, (), wanted, rewritten)
-    return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
-
-
-def _delete_by_key(version: Version, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+        removed = matched(plan(version, predicate))
+        snapshot = replace_rows(version, removed, (), wanted, rewritten)
+        return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
     check_deletable(version.schema, version.meta.paths.root)
     reads, deleted = plan(version, predicate, delete_columns(version.schema, WriteRequest(deletes=True))), 0
 
