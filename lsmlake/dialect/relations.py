@@ -65,7 +65,8 @@ class Relations:
         plain = isinstance(node, exp.Subquery) and not {key for key, value in node.args.items() if value} - _JOINED
         if plain and isinstance(node.this, (exp.Table, exp.Subquery)):
             return self._joined(node.this)
-        sql, relation, use = self._unpivoted(node)
+        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        sql, relation, use = self._table(node) if named else self._other(node)
         for pivot in _listed(node, "pivots"):
             (sql, relation), use = pivoted(self.queries, self.ctes, pivot, sql, relation), None
         return From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
@@ -92,9 +93,8 @@ class Relations:
         found, relation = self.lateral(left, node, made)
         return replace(found, scope=found.scope.and_(Scope((relation,))))
 
-    def _unpivoted(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            return self._table(node)
+    def _other(self, node: exp.Expression) -> tuple[str, Relation, None]:
+        """A function that gives rows, a subquery or VALUES."""
         name = self.queries.fresh()
         qualifiers = (node.alias,) if node.alias else ()
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
