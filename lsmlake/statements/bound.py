@@ -35,6 +35,7 @@ from lsmlake.statements.statement import (
     side_column,
     struct_of,
 )
+from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.sized_text import char_length, sized_text, with_sized_text
 
@@ -238,14 +239,15 @@ class Bound:
         return sorted(name.removeprefix(side) for name in found if name.startswith(side))
 
 
-def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, reader: ExpressionReader) -> Bound:
-    """Checks a MERGE. `source`: the columns of the source.
+def bound(statement: Statement, version: Version, source: pa.Schema, zone: str) -> Bound:
+    """Checks a MERGE against a version of its target. `source`: the columns of the source.
 
     Raises:
         InvalidQuery: An expression is invalid, a clause can never apply, or the table cannot be updated that way.
     """
     check_clauses(statement.clauses)
     statement.check_conditions()
+    schema, reader = version.schema, statement.reader(version)
     target = schema.typed_columns
     scopes = statement.joined(target, source)
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
