@@ -22,7 +22,7 @@ from lsmlake.api.types import (
     SparkStrategy,
 )
 from lsmlake.border import public, through
-from lsmlake.dialect.patient import PatientConnection
+from lsmlake.dialect.connection import PatientConnection
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.context import Context
-from lsmlake.dialect.drawn import is_drawn
+from lsmlake.dialect.context import Context, is_drawn
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import BOOLEAN, STRING, common, text
 from lsmlake.types.intervals import is_calendar

@@ -15,9 +15,7 @@ from sqlglot import exp
 
 from lsmlake.dialect import arithmetic, calls, comparisons, intervals, patterns, pipes, times
 from lsmlake.dialect.aggregates import AGGREGATES
-from lsmlake.dialect.context import Context, Subquery, refuse_query
-from lsmlake.dialect.drawn import calls as drawing
-from lsmlake.dialect.drawn import is_drawn, once, variable
+from lsmlake.dialect.context import Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Scope, Typed
@@ -145,7 +143,7 @@ def _drawn_operands(node: exp.Expression) -> list[exp.Expression]:
             operands_ = [peek(node, "this")]
         case _:
             operands_ = []
-    return [one for one in operands_ if not isinstance(one, _NO_OPERANDS) and next(drawing(one), None) is not None]
+    return [one for one in operands_ if not isinstance(one, _NO_OPERANDS) and next(drawing_calls(one), None) is not None]
 
 
 _NO_OPERANDS = exp.Lambda, exp.Distinct, exp.Query, exp.Subquery, exp.DataType, exp.PropertyEQ

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from lsmlake.dialect import encodings, interval_macros, json_text, number_text, numbers, time_text, vectors
-from lsmlake.dialect.connection import Database, opened
+from lsmlake.dialect.connection import Database, PatientConnection, opened
 from lsmlake.dialect.failures import REFUSE
-from lsmlake.dialect.patient import PatientConnection
 
 _SPACES = "' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
 _NUMBER_TEXT = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"

@@ -11,7 +11,6 @@ from sqlglot import exp
 from lsmlake.dialect import (
     arrays,
     buckets,
-    draws,
     encodings,
     intervals,
     json_reading,
@@ -49,7 +48,7 @@ _BY_TYPES = {
     **intervals.FUNCTIONS,
     **buckets.FUNCTIONS,
     **reflection.FUNCTIONS,
-    **draws.FUNCTIONS,
+    **reflection.FUNCTIONS,
 }
 """Functions whose result depends on the types of the arguments."""
 

@@ -25,7 +25,7 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.conform import Cast
 from lsmlake.sql import information_schema
 from lsmlake.sql.files import is_file, opened
-from lsmlake.sql.names import cure_of, name_of
+from lsmlake.sql.token_reader import cure_of, name_of
 from lsmlake.sql.views import columns_of
 from lsmlake.tables.version import Version
 from lsmlake.tables.views import Views

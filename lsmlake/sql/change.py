@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.merging import Merging, OwnRows, SourceRows
-from lsmlake.dialect.drawn import check_condition
+from lsmlake.dialect.context import check_condition
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.query import Query, QueryTranslator
 from lsmlake.dialect.scope import Scope

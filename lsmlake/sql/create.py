@@ -25,8 +25,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.insert import write_rows
-from lsmlake.sql.names import name_of
 from lsmlake.sql.select import order_of_rows
+from lsmlake.sql.token_reader import name_of
 from lsmlake.types import ddl
 from lsmlake.types.sized_text import TEXT_TYPE
 from lsmlake.types.spelling import spelled

@@ -16,8 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.context import refuse_query
-from lsmlake.dialect.drawn import check_condition
+from lsmlake.dialect.context import check_condition, refuse_query
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.scope import Relation, Scope

@@ -27,9 +27,8 @@ from interrupts import CALLS, Bench, Exit, Pressed, rows, states, temporary_fold
 from lsmlake import Lake, Scan, undo
 from lsmlake.beside import GivenUp, Signal, Threads
 from lsmlake.dialect import connection as connections
-from lsmlake.dialect.connection import registered
+from lsmlake.dialect.connection import PatientConnection, registered
 from lsmlake.dialect.macros import spark_connected
-from lsmlake.dialect.patient import PatientConnection
 from lsmlake.errors import TableNotFound
 from lsmlake.files.data_writer import Origin, write_run
 

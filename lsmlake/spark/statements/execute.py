@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
-from lsmlake.dialect.drawn import drawn_twice
+from lsmlake.dialect.context import drawn_twice
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.text import passed_on
 from lsmlake.errors import InvalidData
