@@ -21,8 +21,20 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, BOOLEAN, DATE, INT, NULL, STRING, array_of, common, duck_name, is_dated, quoted
-from lsmlake.dialect.zeros import one_zero
+from lsmlake.dialect.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INT,
+    NULL,
+    STRING,
+    array_of,
+    common,
+    duck_name,
+    is_dated,
+    one_zero,
+    quoted,
+)
 from lsmlake.types.intervals import DAYS, is_calendar, is_interval
 from lsmlake.types.type_text import format_type
 

@@ -212,3 +212,23 @@ def _numbers(chunk: pa.Array, field: pa.Field, kind: Interval) -> pa.Array:
         return pa.array(values["months"].copy(), mask=nulls)
     columns = (values["months"].copy(), values["days"].copy(), microseconds)
     return pa.StructArray.from_arrays([pa.array(one) for one in columns], fields=list(kind.storage_type), mask=pa.array(nulls))
+
+
+def one_zero(sql: str, kind: pa.DataType, depth: int = 0) -> str:
+    """An expression of DuckDB with 0.0 for -0.0, also inside of arrays and structs. `depth`: how many of these are around it.
+
+    Spark compares both as equal, and gives 0.0 where it makes one value of equal ones: in groups, DISTINCT, set operations, sets
+    and the keys of maps.
+    """
+    if pa.types.is_floating(kind):
+        return f"({sql} + CAST(0 AS {duck_name(kind)}))"
+    if not holds(kind, pa.types.is_floating):
+        return sql
+    inside = f"z{depth}"
+    if pa.types.is_list(kind):
+        return f"list_transform({sql}, lambda {inside}: {one_zero(inside, kind.value_type, depth + 1)})"
+    fields = (
+        f"{quoted(one.name)} := {one_zero(f'struct_extract({inside}, {text(one.name)})', one.type, depth + 1)}" for one in kind
+    )
+    made = f"CASE WHEN {inside} IS NOT NULL THEN struct_pack({', '.join(fields)}) END"
+    return f"list_transform([{sql}], lambda {inside}: {made})[1]"

@@ -24,11 +24,10 @@ from lsmlake.inputs.data import as_input
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
+from lsmlake.spark import arrow, catalog, measure, planning, read, settings, stream, tasks, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
-from lsmlake.spark.statements.in_driver import is_small
-from lsmlake.spark.statements.merge_source import MergeSource, small_source
+from lsmlake.spark.statements.sides import MergeSource, is_small, small_source
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.metadata import Metadata
@@ -92,14 +91,14 @@ class SparkRuntime(Runtime):
         return execute.changing(self, statement)
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
-        from lsmlake.spark.statements import explained  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
-        return explained.change(self, statement, version, name, mode)
+        return execute.explained_change(self, statement, version, name, mode)
 
     def explained_merge(self, version: Version, source: MergeSource, statement: Statement, name: str, mode: str) -> Iterator[str]:
-        from lsmlake.spark.statements import explained  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
-        return explained.merge(source, statement, version, name, mode)
+        return execute.explained_merge(source, statement, version, name, mode)
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         if self.owns(data):
@@ -120,7 +119,7 @@ class SparkRuntime(Runtime):
         return execute.merging(source, statement, self.uneven)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
-        return compact.run_on(self.spark, meta, schema)
+        return tasks.run_on(self.spark, meta, schema)
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return measure.measure(self.spark, plan, columns)

@@ -9,9 +9,8 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.api.inferred import with_columns
 from lsmlake.api.lake import Lake
-from lsmlake.api.lake_verbs.loading import created_from
+from lsmlake.api.lake_verbs.loading import created_from, with_columns
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text

@@ -22,7 +22,6 @@ from lsmlake.dialect.text import Text, passed_on
 from lsmlake.dialect.types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate.condition import predicate_from
-from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
@@ -32,7 +31,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
 from lsmlake.sql.select import Prepared, order_of_rows, run
 from lsmlake.statements.bound import is_default
-from lsmlake.statements.explained import changed_table
+from lsmlake.statements.explained import changed_table, contents, pruned
 from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type
