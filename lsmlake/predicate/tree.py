@@ -242,7 +242,7 @@ def ordered(values: Values, kind: pa.DataType) -> Values:
 
 def literals(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Converts literals for a column of type `kind` to the form of `ordered`."""
-    return ordered(pa.array(values, pa.float64() if pa.types.is_floating(kind) else kind), kind)
+    return _float_ranks(pa.array(values, pa.float64())) if pa.types.is_floating(kind) else pa.array(values, kind)
 
 
 def _doubles(values: pa.Array) -> pa.Array:
