@@ -144,6 +144,8 @@ class Readable:
         return as_stream(self.to_batches(), requested_schema)
 
 
+# -- rows of SQL ------------------------------------------------------------------------------------------------------
+
 _ROWS_SHOWN = 20
 _WIDTH_MAX = 40
 

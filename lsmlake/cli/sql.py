@@ -118,6 +118,9 @@ try:
 except ImportError:  # Windows
     readline = None
 
+
+# -- the shell --------------------------------------------------------------------------------------------------------
+
 _HISTORY, _HISTORY_MAX = "~/.lsmlake_history", 1000
 _WELCOME = "Statements end with a semicolon. SHOW TABLES; lists the tables, exit or Ctrl-D ends the shell."
 _HELP = """Queries: SELECT, EXPLAIN. Rows: INSERT, UPDATE, DELETE, MERGE.

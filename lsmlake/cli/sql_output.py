@@ -190,6 +190,8 @@ def _bytes(lines: pa.Array) -> memoryview:
     return memoryview(b"" if data is None else data)[:end]
 
 
+# -- where rows go ----------------------------------------------------------------------------------------------------
+
 _SHOWN = 100
 _CURE = "--format csv prints all"
 

@@ -169,6 +169,9 @@ _SCALE_MAX = 19
 """With this scale of a decimal, a result that an interval can hold is computed with at most 38 digits."""
 
 
+# -- times and intervals ----------------------------------------------------------------------------------------------
+
+
 def is_timely(kind: pa.DataType) -> bool:
     """Whether arithmetic with a value of this type is that of times."""
     return is_dated(kind) or is_interval(kind)

@@ -194,6 +194,8 @@ def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
     return Typed(f"CASE WHEN {whole} THEN flatten({array.sql}) END", array.type.value_type)
 
 
+# -- several arrays ---------------------------------------------------------------------------------------------------
+
 UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
 """The elements of an array, each where it first stands."""
 _HAS = "list_position({1}, e) IS NOT NULL"
@@ -228,6 +230,8 @@ def _zip(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     kind = pa.struct([pa.field(name, made.type.value_type) for name, made in zip(names, typed, strict=True)])
     return Typed(f"CASE WHEN {given} THEN {rows} END", array_of(kind))
 
+
+# -- sequence ---------------------------------------------------------------------------------------------------------
 
 _AWAY = refused("'the step of sequence leads away from its end'")
 _TOO_SHORT = refused("'a sequence of dates needs a step of days or months; make it one of timestamps'")

@@ -265,6 +265,8 @@ def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:
     return f"CASE WHEN {kept} THEN {made} ELSE {refused(f'CAST({sql} AS VARCHAR) || {message}')} END"
 
 
+# -- literals that fit no type ----------------------------------------------------------------------------------------
+
 _DATE, _TIMESTAMP = (re.compile(form, re.ASCII | re.DOTALL) for form in (DATE_FORM, TIMESTAMP_FORM))
 _CLOCK_ALONE = re.compile(r"T\d|\d{1,2}:", re.ASCII)
 _LATER = exp.Case, exp.If, exp.Anonymous

@@ -165,6 +165,8 @@ def tested(context: Context, node: exp.Is) -> Typed:
     context.text.refuse(node, "IS takes NULL, TRUE or FALSE", cure="write = for other values")
 
 
+# -- CHAR(n) ----------------------------------------------------------------------------------------------------------
+
 _VARIABLE = exp.Column, exp.Identifier, exp.Query, exp.Lambda, exp.Placeholder, exp.Window
 
 

@@ -177,6 +177,8 @@ class _Waiting(Generic[Result]):
             self._work.ended.wait(_AGAIN_S)
 
 
+# -- connections with the settings of lsmlake -------------------------------------------------------------------------
+
 _DATA_FILE = ".parquet'"
 _MEMORY_MIN_BYTES = 64 << 20  # with less DuckDB fails rather than spill
 _SETTINGS = (
@@ -276,6 +278,8 @@ def translated_errors(where: str = "") -> Iterator[None]:
         what, found, cure = failure(error)
         raise InvalidQuery(what, where=where, found=found, cure=cure) from error
 
+
+# -- databases --------------------------------------------------------------------------------------------------------
 
 _IDLE_MAX = 4
 

@@ -241,6 +241,8 @@ def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
     return Typed(f"({sql})", types[0])
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
 _CURRENT = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
 """Functions that the text may call without parentheses, where no column has the name."""
 

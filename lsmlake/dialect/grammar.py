@@ -287,6 +287,8 @@ class PlainSpark(SparkTypes):
             return node
 
 
+# -- INTERVAL ---------------------------------------------------------------------------------------------------------
+
 _UNITS = frozenset(("NANOSECOND", "MICROSECOND", "MILLISECOND", *MICROSECONDS, "WEEK", *MONTHS))
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING)
 _SIGNS = (TokenType.DASH, TokenType.PLUS)

@@ -184,6 +184,9 @@ def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:
     return {head: body for head, body in among.items() if head in found}
 
 
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
 @contextmanager
 def spark_connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[PatientConnection]:
     """As `connected`, with the functions of Spark. Macros must be made `TEMP`, too.

@@ -142,6 +142,8 @@ def _refusing_nothing(node: exp.Expression, made: Typed) -> Typed:
     return made if whole else made._replace(sql=f"TRY({made.sql})")
 
 
+# -- rounding ---------------------------------------------------------------------------------------------------------
+
 _FLOATING_AS = {DOUBLE: pa.decimal128(30, 15), FLOAT: pa.decimal128(14, 7)}
 _TEXT_AS = pa.decimal128(38, 18)
 """The DECIMALs that Spark takes other types for, where it needs one."""
@@ -223,6 +225,8 @@ def _decimal(context: Context, node: exp.Expression, value: Typed, mode: str, di
 def _power(digits: int) -> str:
     return f"CAST('1{'0' * digits}' AS HUGEINT)"
 
+
+# -- bases ------------------------------------------------------------------------------------------------------------
 
 _BITS = 2**64
 _TOO_LONG = refused("'the number has more than 64 bits; shorten it'")

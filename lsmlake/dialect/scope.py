@@ -22,6 +22,9 @@ from lsmlake.dialect.types import of_column, quoted
 from lsmlake.types.sized_text import has_sized_text
 
 
+# -- what is known of a column ----------------------------------------------------------------------------------------
+
+
 @dataclass(eq=False, kw_only=True)
 class Taker:
     """Takes conditions: a table in FROM, or a reference to a query of WITH that reads it. `own`: those that were given to it;
@@ -87,6 +90,9 @@ class Shared:
         if len(found) < 2 or not all(found):
             return found[0] if len(found) == 1 else []
         return [exp.or_(*(exp.and_(*one) for one in found))]
+
+
+# -- what a place can name --------------------------------------------------------------------------------------------
 
 
 class Typed(NamedTuple):

@@ -297,6 +297,8 @@ def _unaliased(item: exp.Expression) -> exp.Expression:
     return item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
 
 
+# -- stars ------------------------------------------------------------------------------------------------------------
+
 Path = tuple[str, ...]
 
 

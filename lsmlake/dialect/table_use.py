@@ -85,6 +85,9 @@ def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
     return operands(condition.unnest(), exp.And)
 
 
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ViewUseColumn:
     """A column of a view: its name and type, and its place in the result of the query: the `place`th (from 0) named `source`.

@@ -194,6 +194,8 @@ def shown(text: str, start: int = 0) -> str:
     return repr(f"{'...' if first else ''}{part}{'...' if first + len(part) < len(text) else ''}")
 
 
+# -- what is read of a tree -------------------------------------------------------------------------------------------
+
 SAME = {
     exp.Identifier: ("quoted",),  # names of columns and tables are compared without case, quoted or not
     exp.Literal: ("is_string",),

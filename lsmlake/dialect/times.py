@@ -255,6 +255,8 @@ def _clock(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     return Typed(cast(current(context, node, False).sql, TIMESTAMP, TIME), TIME)
 
 
+# -- fields of a time -------------------------------------------------------------------------------------------------
+
 _SECONDS = pa.decimal128(8, 6)
 _CALLS = {
     "YEAR": "year", "YEAROFWEEK": "isoyear", "QUARTER": "quarter", "MONTH": "month", "WEEK": "weekofyear", "DAY": "day",

@@ -159,6 +159,9 @@ def arithmetic(op: str, a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return pa.decimal128(min(digits + scale, DIGITS_MAX), scale)  # a quotient with more digits is an error of its value
 
 
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
 def result_sql(sql: str, kind: pa.DataType, level: int = 0) -> str:
     """An expression of DuckDB as it comes out in a result: Arrow casts a number of microseconds to a duration itself."""
     if not has_interval(kind):

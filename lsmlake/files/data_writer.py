@@ -314,6 +314,8 @@ class IndexWriter:
         )
 
 
+# -- how Parquet stores the leaves ------------------------------------------------------------------------------------
+
 _SAMPLE_ROWS = 1 << 12
 _DISTINCT_SHARE = 0.985  # in the sample; implies about 140,000 values in all, which exceed Parquet's dictionary limit
 

@@ -55,7 +55,7 @@ class Constant(Predicate):
 
 @dataclass(frozen=True)
 class Compare(Predicate):
-    """`left op right`, op is one of = != < <= > >=; NULL if a side is null. Two columns have a `common_type` (order.py)."""
+    """`left op right`, op is one of = != < <= > >=; NULL if a side is null. Two columns have a `common_type`."""
 
     op: str
     left: Column
@@ -191,6 +191,8 @@ def columns_of(predicate: Predicate) -> Iterator[Column]:
             for child in children:
                 yield from columns_of(child)
 
+
+# -- values as Arrow compares them ------------------------------------------------------------------------------------
 
 Values = pa.Array | pa.ChunkedArray
 _BELOW_SIGN = np.int64(np.iinfo(np.int64).max)

@@ -164,6 +164,8 @@ def _item(old: pa.Field | None, field: pa.Field) -> str:
     return f"CAST({quoted(old.name)} AS {duck_name(plain(field.type))})" if is_evolved(old.type, field.type) else quoted(old.name)
 
 
+# -- conditions and values --------------------------------------------------------------------------------------------
+
 _LIKE_SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 

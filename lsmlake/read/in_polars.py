@@ -140,6 +140,8 @@ def _items(source: NativeSource, stored: Stored) -> list[object]:
     return made
 
 
+# -- expressions ------------------------------------------------------------------------------------------------------
+
 _PATTERN = re.compile(r"\*|\^.*\$", re.DOTALL)
 _OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 

@@ -218,6 +218,9 @@ def _holds_one(among: In, bounds: ColumnBounds | None) -> Callable[[BloomFilter,
     return lambda one, file: one.may_hold_one(hashes[first[file] : end[file]])
 
 
+# -- the index of a file ----------------------------------------------------------------------------------------------
+
+
 def index_of_file(files: TableFiles, file: DataFile) -> FileIndex:
     """The index of a data file, cached. Raises Corrupt, UnsupportedFormat, TableNotFound."""
     if file.index is None and file.index_bytes is None:

@@ -71,6 +71,8 @@ def _dead(split: Split, name: str) -> int:
     return split.vectors[name].cardinality if name in split.vectors else 0
 
 
+# -- in the order of the key ------------------------------------------------------------------------------------------
+
 KeyOrder = Literal["asc", "desc"]
 """The order of keys: nulls of partition columns come first in ascending order, as in Spark."""
 

@@ -155,6 +155,9 @@ def _same(value: object, text: str) -> bool:
     return text == (str(value).lower() if isinstance(value, bool) else str(value))
 
 
+# -- files of older schemas -------------------------------------------------------------------------------------------
+
+
 class EvolvedRead(NamedTuple):
     """`columns`: what Spark reads, nullable. `select`: one expression per column of the table, in its order; None: the columns
     are those of the table."""

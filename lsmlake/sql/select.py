@@ -130,6 +130,8 @@ def _planned(use: TableUse, catalog: Catalog, zone: str, names: set[str] | None)
     return made if use.limit is None or use.conditions else limited(made, use.limit)
 
 
+# -- the order of rows ------------------------------------------------------------------------------------------------
+
 _IN_ANY_ORDER = exp.Join, exp.Group, exp.Distinct, exp.SetOperation, exp.Window, exp.Pivot, exp.Exists, exp.In, exp.Subquery
 _IN_FROM = exp.From, exp.Subquery, exp.SetOperation, exp.CTE
 

@@ -152,6 +152,8 @@ def _check_of_lake(tree: exp.Expression, catalog: Catalog) -> None:
             catalog.rows(node)
 
 
+# -- all statements ---------------------------------------------------------------------------------------------------
+
 Found = TypeVar("Found")
 Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]

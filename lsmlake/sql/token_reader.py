@@ -245,6 +245,9 @@ def _words(token: Token) -> Iterator[Token]:
         yield Token(TokenType.VAR, word[0], start=start, end=start + len(word[0]) - 1)
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
 def full_name(lake: Lake, words: Words) -> str:
     """Takes the name of a table; returns it with its database. Refuses a name without one if there is no current database."""
     place = words.place

@@ -116,6 +116,9 @@ def explained(statement: Statement, version: Version, zone: str, name: str, mode
     yield from made.reader.explained(zone, mode)
 
 
+# -- DELETE -----------------------------------------------------------------------------------------------------------
+
+
 def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
     """Deletes the rows for which `predicate` is true; None: all rows. Raises Overtaken."""
     wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
@@ -136,6 +139,9 @@ def delete(version: Version, predicate: Predicate | None, isolation: str) -> Dml
     request = WriteRequest(identity, deletes=True, of_rows=True, requires=(KeysUnchanged(version, wanted),))
     snapshot = write_tables(version, keys(), request)
     return DmlReport(snapshot, deleted=deleted)
+
+
+# -- UPDATE -----------------------------------------------------------------------------------------------------------
 
 
 def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:

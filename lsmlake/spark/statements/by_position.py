@@ -80,6 +80,9 @@ def _together(rows, clauses: Clauses):
     return rows.repartition(*partition, F.expr(f"if({ACTION} in ({writing}), 0L, {FILE})"))
 
 
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Places:
     """The files of a plan that has no level 0. `numbers`: how `FILE` names each file: by what Catalyst tells of it."""

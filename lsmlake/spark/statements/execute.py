@@ -210,6 +210,9 @@ def _run(statement: Executed) -> DmlReport:
         return by_position.run(statement) if schema.append_only else by_key.run(statement)
 
 
+# -- EXPLAIN ----------------------------------------------------------------------------------------------------------
+
+
 def explained_change(runtime: Runtime, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:
     """The lines of a DELETE or UPDATE."""
     pass_on(statement)

@@ -95,6 +95,9 @@ def decided_by_partitions(planned: Plan) -> bool:
     )
 
 
+# -- the source -------------------------------------------------------------------------------------------------------
+
+
 class MergeSource:
     """The rows of a source, and the values of its columns."""
 
