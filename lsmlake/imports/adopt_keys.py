@@ -1,6 +1,6 @@
 """Reads the keys of a table that is to be adopted: every live row has one, no two have the same.
 
-The keys of a partition are sorted in bounded memory (`files.key_order`), so that equal ones are neighbours.
+The keys of a partition are sorted in bounded memory (`files.spill`), so that equal ones are neighbours.
 """
 
 from __future__ import annotations
