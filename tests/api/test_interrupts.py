@@ -192,7 +192,7 @@ def test_an_interruption_while_duckdb_binds_a_scan_is_raised_itself(lake, monkey
 
 def test_a_consumer_that_passes_an_interruption_on_gets_no_second_one(lake, monkeypatch):
     error = Pressed("in the stream")
-    monkeypatch.setattr(Scan, "to_batches", lambda self: reader(error, rows(0, 5, 9)))
+    monkeypatch.setattr(Scan, "_batches", lambda self, version: reader(error, rows(0, 5, 9)))
     with pytest.raises(Pressed) as raised:
         lake.table("d.t").scan().to_arrow()
     assert raised.value is error
@@ -353,7 +353,7 @@ def replaced_by_another_error(error: BaseException, how: str) -> None:
 @pytest.mark.parametrize("how", ["finally", "class"])
 def test_an_interruption_that_another_error_has_replaced_is_raised(lake, monkeypatch, how):
     error = Pressed("behind")
-    monkeypatch.setattr(Scan, "to_batches", lambda self: replaced_by_another_error(error, how))
+    monkeypatch.setattr(Scan, "_batches", lambda self, version: replaced_by_another_error(error, how))
     with pytest.raises(Pressed) as raised:
         lake.table("d.t").scan().to_arrow()
     assert raised.value is error
