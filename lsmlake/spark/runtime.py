@@ -149,7 +149,11 @@ class SparkRuntime(Runtime):
     def register_views(self, lake: Lake, database: str | None) -> list[str]:
         return catalog.register_views(self.spark, lake, database)
 
-    def executes(self, lake: Lake, text: str, args: Args, tables: Mapping[str, object]) -> pa.Table | DataFrame:
+    @property
+    def executes(self) -> Callable[[Lake, str, Args, Mapping[str, object]], pa.Table | DataFrame]:
+        return self._execute
+
+    def _execute(self, lake: Lake, text: str, args: Args, tables: Mapping[str, object]) -> pa.Table | DataFrame:
         """Spark executes queries, also those inside of other statements."""
         from lsmlake.spark.sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.statement import execute
