@@ -21,7 +21,6 @@ from sqlglot import exp
 from lsmlake.dialect.types import of_column, quoted
 from lsmlake.types.sized_text import has_sized_text
 
-
 # -- what is known of a column ----------------------------------------------------------------------------------------
 
 
