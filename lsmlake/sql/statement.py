@@ -214,10 +214,12 @@ def execute(
             action: Action = partial(engine.query, tree, text, catalog, explain=None if mode is None else f"EXPLAIN {mode}")
         else:
             node = bind(tree, args, text)
-            if mode is None:
-                action = _action(lake, node, text, catalog, engine, evaluate)
-            else:
+            if mode is not None:
                 action = _explained(lake, node, text, catalog, engine, mode)
+            elif isinstance(node, (exp.Query, exp.Values)):
+                action = partial(evaluate, prepare(node, text, catalog, moment_of(lake.env)))
+            else:
+                action = _action(lake, node, text, catalog, engine)
     return action()
 
 
@@ -243,8 +245,8 @@ def _explained(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, e
     return partial(as_rows, list(lines))
 
 
-def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None, evaluate: Callable) -> Action:
-    """Reads a statement. Nothing is written before the action that it returns."""
+def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None) -> Action:
+    """Reads a statement that is no query. Nothing is written before the action that it returns."""
     now = moment_of(lake.env)
 
     def prepared(query: exp.Expression) -> Prepared:
@@ -258,8 +260,6 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         return partial(engine.rows, query, text, catalog)
 
     match node:
-        case exp.Query() | exp.Values():
-            return partial(evaluate, prepare(node, text, catalog, now)) if engine is None else rows_of(node)
         case exp.Insert():
             return InsertStatements(text, catalog, prepared, engine, now).insert(node)
         case exp.Delete() | exp.Update():
