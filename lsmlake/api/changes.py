@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -69,7 +70,7 @@ class Changes(Readable):
         schema = latest.schema
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
-        predicate = predicate_of(self.where, schema.typed_columns, self.runtime.zone, moment_of(self.meta.env))
+        predicate = predicate_of(self.where, schema.typed_columns, self.runtime.zone, partial(moment_of, self.meta.env))
         like = Feed.asked(schema, predicate, self.columns, self.commit_columns, self.meta.paths.root)
         last = latest.snapshot if self.end is None else self._last(self.end)
         first = None if isinstance(self.start, int) else self._first()

@@ -23,8 +23,7 @@ from lsmlake.maintain.copy import copy as copy_table
 from lsmlake.read.travel import Moment, milliseconds
 from lsmlake.refs.rollback import RollbackReport
 from lsmlake.refs.rollback import rollback as roll_back
-from lsmlake.report.text import counted, printable
-from lsmlake.report.units import human_bytes, human_count
+from lsmlake.report.text import counted, human_bytes, human_count, printable
 from lsmlake.report.views import statistics_view
 from lsmlake.retention.orphans import remove_orphan_files
 from lsmlake.schema.schema import Schema

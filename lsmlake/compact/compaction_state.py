@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.key_order import in_key_order
+from lsmlake.files.spill import in_key_order
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.lsm.levels import Levels

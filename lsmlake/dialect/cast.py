@@ -1,14 +1,20 @@
-"""Spark's casts (ANSI mode) in DuckDB: explicit ones, and the assignment of a value to a column."""
+"""Spark's casts (ANSI mode) in DuckDB: explicit ones, and the assignment of a value to a column.
+
+A literal that is certainly no value of the type is an error of the whole text to Spark, with or without rows. What is not
+certain is left to the conversion itself: zones of a form that only the engine knows, years beyond 9999.
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timezone
 
 import pyarrow as pa
+from sqlglot import exp
 
-from lsmlake.dialect import interval_cast
+from lsmlake.dialect import interval_forms
 from lsmlake.dialect.failures import refused
+from lsmlake.dialect.time_text import DATE_FORM, TIMESTAMP_FORM
 from lsmlake.dialect.types import (
     BIGINT,
     BINARY,
@@ -28,6 +34,8 @@ from lsmlake.dialect.types import (
     text,
 )
 from lsmlake.types.intervals import is_interval
+from lsmlake.types.literal import cast as value_of
+from lsmlake.types.literal import is_usual_time, number
 
 _SHORT = 100
 _USUAL = re.compile(r"'(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?'", re.ASCII)
@@ -42,7 +50,7 @@ def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) 
     if found == wanted or t.is_null(found):
         return sql if found == wanted else plain
     if is_interval(found) or is_interval(wanted):
-        return interval_cast.cast(sql, found, wanted, safe)
+        return interval_forms.cast(sql, found, wanted, safe)
     if t.is_string(found):
         return _from_text(sql, wanted, word, "spark_try" if safe else "spark")
     if t.is_string(wanted):
@@ -255,3 +263,44 @@ def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:
     message = f"' does not fit {name.replace('INTEGER', 'INT')} without loss; round or cast the value'"
     kept = f"CAST({made} AS {back}) = CAST({sql} AS {back}) OR {sql} IS NULL"
     return f"CASE WHEN {kept} THEN {made} ELSE {refused(f'CAST({sql} AS VARCHAR) || {message}')} END"
+
+
+# -- literals that fit no type ----------------------------------------------------------------------------------------
+
+_DATE, _TIMESTAMP = (re.compile(form, re.ASCII | re.DOTALL) for form in (DATE_FORM, TIMESTAMP_FORM))
+_CLOCK_ALONE = re.compile(r"T\d|\d{1,2}:", re.ASCII)
+_LATER = exp.Case, exp.If, exp.Anonymous
+"""In these Spark converts a literal with the rows, since it may not need the value."""
+
+
+def unfit(node: exp.Expression, wanted: pa.DataType) -> str | None:
+    """Why a literal, or one that is cast, cannot become a value of a type; None if it can, or may."""
+    literal = (node.this if isinstance(node, exp.Cast) else node).unnest()
+    if not isinstance(literal, exp.Literal):
+        return None
+    try:
+        _check(literal, wanted)
+    except ValueError as error:
+        return None if node.find_ancestor(*_LATER) else str(error)
+    except OverflowError:  # a time that exists in another zone only
+        return None
+    return None
+
+
+def _check(literal: exp.Literal, wanted: pa.DataType) -> None:
+    """Raises ValueError for a literal that is no value of the type."""
+    text = literal.this
+    if not literal.is_string:
+        if pa.types.is_integer(wanted) or pa.types.is_decimal(wanted):
+            value_of(number(text), wanted, timezone.utc)
+    elif is_number(wanted) or pa.types.is_boolean(wanted) or (is_dated(wanted) and _is_known(text.strip(), wanted)):
+        value_of(text, TIMESTAMP if is_dated(wanted) and wanted != DATE else wanted, timezone.utc)  # NTZ cuts a zone off
+    elif pa.types.is_time(wanted):
+        value_of(text, wanted, timezone.utc)
+
+
+def _is_known(text: str, kind: pa.DataType) -> bool:
+    """Whether a text is certainly a time, or certainly none."""
+    if (_DATE if kind == DATE else _TIMESTAMP).match(text) is None:
+        return kind == DATE or not _CLOCK_ALONE.match(text)
+    return is_usual_time(text, kind) and not text.startswith("0000")

@@ -23,10 +23,10 @@ from sqlglot import exp
 
 from lsmlake.dialect.cast import assign
 from lsmlake.dialect.connection import translated_errors
-from lsmlake.dialect.drawn import converted
+from lsmlake.dialect.context import converted_once
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import BOOLEAN, NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery
@@ -126,7 +126,7 @@ def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema:
             raise InvalidQuery(f"column {field.name!r} is assigned twice", cure="assign it once")
         wanted = types.plain(types.canonical(field.type, field.name))
         made = translator.typed(node)
-        sql = converted(made.sql, partial(assign, found=made.type, wanted=wanted))
+        sql = converted_once(made.sql, partial(assign, found=made.type, wanted=wanted))
         if sql is None:
             found = format_type(made.type) if made.type != NULL else "NULL"
             cure = f"write CAST(... AS {format_type(wanted)})"

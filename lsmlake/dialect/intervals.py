@@ -9,8 +9,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted
 from lsmlake.dialect.context import Context
-from lsmlake.dialect.interval_cast import of_kind
-from lsmlake.dialect.interval_forms import DAY, HOUR, MINUTE, SECOND, typed, units, value
+from lsmlake.dialect.interval_forms import DAY, HOUR, MINUTE, SECOND, of_kind, typed, units, value
 from lsmlake.dialect.scope import Typed
 from lsmlake.dialect.types import DOUBLE, INT, NULL, STRING, TINYINT, duck_name, is_number
 from lsmlake.types.intervals import CALENDAR, DAY_TIME, KINDS, MONTHS, SIZES, YEAR_MONTH, Interval

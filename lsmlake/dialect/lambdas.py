@@ -17,8 +17,8 @@ from lsmlake.dialect.calling import (
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
+from lsmlake.dialect.maps import renamed
 from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
-from lsmlake.dialect.structs import renamed
 from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of, duck_name
 from lsmlake.types.type_text import format_type
 

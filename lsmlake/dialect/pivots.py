@@ -11,10 +11,9 @@ from sqlglot import exp
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.calls import called
 from lsmlake.dialect.grouping import SelectGroups
-from lsmlake.dialect.known import UNKNOWN
 from lsmlake.dialect.queries import Queries, Query, relation_of
-from lsmlake.dialect.reading import passed_on
-from lsmlake.dialect.scope import Relation, Scope, Typed
+from lsmlake.dialect.scope import UNKNOWN, Relation, Scope, Typed
+from lsmlake.dialect.text import passed_on
 from lsmlake.dialect.types import STRING, quoted, text
 from lsmlake.types.spelling import spelled
 

@@ -21,14 +21,12 @@ from sqlglot import exp
 from lsmlake.dialect.cast import cast
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.failures import refused
-from lsmlake.dialect.interval_rows import result_sql
-from lsmlake.dialect.known import UNKNOWN, Known, Shared
 from lsmlake.dialect.queries import Queries, Query, relation_of
-from lsmlake.dialect.reading import peek
-from lsmlake.dialect.scope import Scope, Typed
+from lsmlake.dialect.scope import UNKNOWN, Known, Scope, Shared, Typed
 from lsmlake.dialect.select import Select
 from lsmlake.dialect.sorting import limits, of_outputs, sorting
-from lsmlake.dialect.types import INT, common, duck_name, quoted, text, without_null
+from lsmlake.dialect.text import peek
+from lsmlake.dialect.types import INT, common, duck_name, quoted, result_sql, text, without_null
 from lsmlake.types.type_text import format_type
 
 

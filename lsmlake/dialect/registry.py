@@ -10,9 +10,7 @@ from sqlglot import exp
 
 from lsmlake.dialect import (
     arrays,
-    bases,
     buckets,
-    draws,
     encodings,
     intervals,
     json_reading,
@@ -23,14 +21,8 @@ from lsmlake.dialect import (
     numbers,
     patterns,
     reflection,
-    rounding,
-    sequences,
-    several_arrays,
     strings,
-    structs,
-    time_fields,
     times,
-    type_names,
     vectors,
 )
 from lsmlake.dialect.aggregates import AGGREGATES
@@ -43,27 +35,20 @@ from lsmlake.types.type_text import format_type
 _BY_TYPES = {
     **nulls.FUNCTIONS,
     **numbers.FUNCTIONS,
-    **rounding.FUNCTIONS,
-    **bases.FUNCTIONS,
     **strings.FUNCTIONS,
     **json_reading.FUNCTIONS,
     **json_writing.FUNCTIONS,
     **patterns.FUNCTIONS,
     **encodings.FUNCTIONS,
-    **structs.FUNCTIONS,
-    **arrays.FUNCTIONS,
-    **sequences.FUNCTIONS,
-    **several_arrays.FUNCTIONS,
-    **vectors.FUNCTIONS,
     **maps.FUNCTIONS,
+    **arrays.FUNCTIONS,
+    **vectors.FUNCTIONS,
     **lambdas.FUNCTIONS,
     **times.FUNCTIONS,
-    **time_fields.FUNCTIONS,
     **intervals.FUNCTIONS,
     **buckets.FUNCTIONS,
-    **type_names.FUNCTIONS,
     **reflection.FUNCTIONS,
-    **draws.FUNCTIONS,
+    **reflection.FUNCTIONS,
 }
 """Functions whose result depends on the types of the arguments."""
 

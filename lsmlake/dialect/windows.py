@@ -14,8 +14,8 @@ from lsmlake.dialect import intervals
 from lsmlake.dialect.aggregates import RANKS, SHIFTS
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.interval_forms import DAY
-from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.text import peek
 from lsmlake.dialect.types import DATE, INT, NULL, TIMESTAMP, duck_name, is_dated
 from lsmlake.types.intervals import DAYS, is_calendar, is_interval
 from lsmlake.types.type_text import format_type

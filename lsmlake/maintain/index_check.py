@@ -11,7 +11,7 @@ from lsmlake.files.data_reader import Chunk
 from lsmlake.format.file_index import FileIndex
 from lsmlake.kernels.keys import joined
 from lsmlake.kernels.value_hash import family, value_hash
-from lsmlake.predicate.order import ordered
+from lsmlake.predicate.tree import ordered
 from lsmlake.schema.schema import Schema
 
 

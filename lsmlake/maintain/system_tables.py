@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.files.file_indexes import index_of_file
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.files import VectorRef
 from lsmlake.format.statistics import ColumnStatistics
@@ -20,6 +19,7 @@ from lsmlake.maintain import listings, named_files
 from lsmlake.maintain.analyze import statistics_of
 from lsmlake.options.column_options import FUNCTION, PREFIX
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.read.indexed import index_of_file
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version

@@ -22,7 +22,6 @@ from lsmlake.errors import LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.checksum import checksum_of
 from lsmlake.files.data_reader import Chunk, DataReader, live_rows, reading
-from lsmlake.files.file_indexes import index_of_file
 from lsmlake.files.retained import Retained
 from lsmlake.format import manifest, puffin
 from lsmlake.format.file_index import NOTHING
@@ -37,6 +36,7 @@ from lsmlake.kernels.keys import comparable, ends
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.analyze import statistics_of
 from lsmlake.maintain.index_check import IndexCheck
+from lsmlake.read.indexed import index_of_file
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.storage import read_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.drawn import check_condition
+from lsmlake.dialect.context import check_condition
 from lsmlake.dialect.evaluate import Condition, condition_sql
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import Scope

@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.predicate.order import common_type, literals, ordered
 from lsmlake.predicate.tree import (
     NEGATED,
     And,
@@ -36,6 +35,9 @@ from lsmlake.predicate.tree import (
     Not,
     Or,
     Predicate,
+    common_type,
+    literals,
+    ordered,
 )
 from lsmlake.types.table import as_integers
 
@@ -136,9 +138,9 @@ def _may(predicate: Predicate, files: _FileFacts) -> _May:
             may = _may(child, files)
             return _May(may.false, may.true, may.null)
         case And(children):
-            return reduce(_and, (_may(child, files) for child in children))
+            return reduce(_and, map(partial(_may, files=files), children))
         case Or(children):
-            return reduce(_or, (_may(child, files) for child in children))
+            return reduce(_or, map(partial(_may, files=files), children))
     raise AssertionError(predicate)
 
 

@@ -162,8 +162,9 @@ def plan(
     )
     table, vector_refs = side_by_side([entries, version.vector_refs], version.meta.env.storage.at_once)
     steps = [("snapshot", version.live_files())]
-    retained = {} if deeper or by_last_level else _retained(table, schema)
-    table = manifest.with_rows(table)
+    with_rows = manifest.with_rows(table)
+    retained = {} if deeper or by_last_level or with_rows is table else _retained(table, schema)
+    table = with_rows
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
     if predicate is not None or deeper:
@@ -187,7 +188,7 @@ def plan(
         if found is not None:
             table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
             steps.append((found.step, int(matches.sum())))
-        if vectors and rule_of(schema).old_row is OldRow.REPLACED and not matches.all():
+        if vectors and not matches.all() and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
     splits = split(table, matches, vector_refs, schema, retained)

@@ -17,9 +17,8 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.maintain.listings import key_text, partition_text
 from lsmlake.report.listing import CellKind, Listing, ListingColumn
-from lsmlake.report.text import printable, utc_stamp, utc_time
+from lsmlake.report.text import human_bytes, human_count, human_share, printable, utc_stamp, utc_time
 from lsmlake.report.tree import TreeRow, tree_picture
-from lsmlake.report.units import human_bytes, human_count, human_share
 from lsmlake.schema.schema import Schema
 from lsmlake.types.type_text import format_columns, format_type_of
 from lsmlake.types.types import COMMENT

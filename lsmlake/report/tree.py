@@ -20,8 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lsmlake.report.listing import end_elided
-from lsmlake.report.text import printable
-from lsmlake.report.units import human_bytes, human_count, human_share
+from lsmlake.report.text import human_bytes, human_count, human_share, printable
 
 _LIVE, _DEAD, _QUIET = Style(color="cyan"), Style(color="red"), Style(dim=True)
 _LEAST_WIDTH_WITH_KEYS = 72

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.report.listing import CellKind, Listing, ListingColumn
-from lsmlake.report.text import counted
-from lsmlake.report.units import human_bytes, human_count, human_share
+from lsmlake.report.text import counted, human_bytes, human_count, human_share
 
 _ROOMY, _USUAL = 100, 70  # window widths from which optional columns are shown
 

@@ -12,10 +12,8 @@ from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
 from lsmlake.api.lake import Lake
-from lsmlake.api.result import Result
-from lsmlake.api.runtime import Runtime
+from lsmlake.api.runtime import Args, Runtime
 from lsmlake.api.scan import Scan
-from lsmlake.api.types import Statement
 from lsmlake.cdc.changes import Piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.compact.job import CompactBuckets
@@ -25,13 +23,13 @@ from lsmlake.inputs.data import as_input
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
+from lsmlake.spark import arrow, catalog, measure, planning, read, settings, stream, tasks, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
-from lsmlake.spark.statements.in_driver import is_small
-from lsmlake.spark.statements.merge_source import MergeSource, small_source
+from lsmlake.spark.statements.sides import MergeSource, is_small, small_source
 from lsmlake.spark.types import is_connect, to_arrow
 from lsmlake.statements.attempts import DmlReport
+from lsmlake.statements.statement import Statement
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.write.request import WriteRequest
@@ -93,14 +91,14 @@ class SparkRuntime(Runtime):
         return execute.changing(self, statement)
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
-        from lsmlake.spark.statements import explained  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
-        return explained.change(self, statement, version, name, mode)
+        return execute.explained_change(self, statement, version, name, mode)
 
     def explained_merge(self, version: Version, source: MergeSource, statement: Statement, name: str, mode: str) -> Iterator[str]:
-        from lsmlake.spark.statements import explained  # loads sqlglot
+        from lsmlake.spark.statements import execute  # loads sqlglot
 
-        return explained.merge(source, statement, version, name, mode)
+        return execute.explained_merge(source, statement, version, name, mode)
 
     def source(self, version: Version, data: object) -> MergeSource | None:
         if self.owns(data):
@@ -121,7 +119,7 @@ class SparkRuntime(Runtime):
         return execute.merging(source, statement, self.uneven)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
-        return compact.run_on(self.spark, meta, schema)
+        return tasks.run_on(self.spark, meta, schema)
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return measure.measure(self.spark, plan, columns)
@@ -151,16 +149,17 @@ class SparkRuntime(Runtime):
     def register_views(self, lake: Lake, database: str | None) -> list[str]:
         return catalog.register_views(self.spark, lake, database)
 
-    def sql(
-        self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
-    ) -> object:
+    @property
+    def executes(self) -> Callable[[Lake, str, Args, Mapping[str, object]], pa.Table | DataFrame]:
+        return self._execute
+
+    def _execute(self, lake: Lake, text: str, args: Args, tables: Mapping[str, object]) -> pa.Table | DataFrame:
         """Spark executes queries, also those inside of other statements."""
         from lsmlake.spark.sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.statement import execute
 
         with errors_of_text(), SparkEngine(self.spark, self, args, self.uneven) as engine:
-            found = execute(lake, text, args, tables, engine)
-        return Result(found) if isinstance(found, pa.Table) else found
+            return execute(lake, text, args, tables, engine)
 
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)

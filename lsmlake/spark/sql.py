@@ -30,9 +30,8 @@ from sqlglot import exp
 from lsmlake.api.runtime import Runtime
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.literals import values_in
-from lsmlake.dialect.reading import peek
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.view_use import ViewUse
+from lsmlake.dialect.table_use import ViewUse
+from lsmlake.dialect.text import Text, peek
 from lsmlake.errors import EngineFailed, TableNotFound
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
@@ -42,8 +41,7 @@ from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.types import is_connect, lengths
 from lsmlake.sql.catalog import Catalog, Rows
 from lsmlake.sql.files import is_file
-from lsmlake.statements.part import ExpressionPart, Replacement, spliced
-from lsmlake.statements.statement import ExpressionReader, StatementQueries
+from lsmlake.statements.statement import ExpressionPart, ExpressionReader, Replacement, StatementQueries, spliced
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked, format_type
 

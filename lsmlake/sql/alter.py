@@ -31,8 +31,7 @@ from lsmlake.schema.alterations.of_table import (
 from lsmlake.schema.fields import field_at, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.defaults import constant
-from lsmlake.sql.names import full_name
-from lsmlake.sql.token_reader import Words
+from lsmlake.sql.token_reader import Words, full_name
 from lsmlake.tables.views import Views
 from lsmlake.types import ddl
 from lsmlake.types.type_text import backticked, format_type_of

@@ -14,11 +14,10 @@ from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
-from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import declared
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.table_use import ViewUse, ViewUseColumn
+from lsmlake.dialect.text import Text, peek
 from lsmlake.dialect.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
-from lsmlake.dialect.view_use import ViewUse, ViewUseColumn
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed
@@ -26,7 +25,7 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.conform import Cast
 from lsmlake.sql import information_schema
 from lsmlake.sql.files import is_file, opened
-from lsmlake.sql.names import cure_of, name_of
+from lsmlake.sql.token_reader import cure_of, name_of
 from lsmlake.sql.views import columns_of
 from lsmlake.tables.version import Version
 from lsmlake.tables.views import Views

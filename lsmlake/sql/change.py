@@ -11,23 +11,23 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.merging import Merging, OwnRows, SourceRows
-from lsmlake.dialect.drawn import check_condition
+from lsmlake.dialect.context import check_condition
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.queries import aliased_columns
 from lsmlake.dialect.query import Query, QueryTranslator
-from lsmlake.dialect.reading import passed_on, peek
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, passed_on, peek, said
+from lsmlake.dialect.types import of_column, without_null
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
-from lsmlake.sql.row_order import order_of_rows
-from lsmlake.sql.select import Prepared, create_views, planned, prepare, run, sources_of
+from lsmlake.sql.select import Prepared, create_views, order_of_rows, planned, prepare, run, sources_of
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.statements.part import ExpressionPart, Replacement
-from lsmlake.statements.statement import ExpressionReader, Load, Statement, StatementQueries
+from lsmlake.statements.statement import ExpressionPart, ExpressionReader, Load, Replacement, Statement, StatementQueries
 from lsmlake.tables.version import Version
+from lsmlake.types.intervals import has_interval
 
 Report = Callable[[], pa.Table]
 
@@ -75,9 +75,9 @@ class ChangeStatements:
         for one in prepared[-1:]:
             yield from described(one, mode)
 
-    def _merging(self, node: exp.Merge, note: Callable[[Prepared], object] = lambda _: None) -> tuple[Merging, Version, object]:
-        """The statement, the version that it begins with, and its source. `note`: is called with the source, if it is a query of
-        this process."""
+    def _merging(self, node: exp.Merge, note: Callable[[Prepared], object] | None = None) -> tuple[Merging, Version, object]:
+        """The statement, the version that it begins with, and its source. `note`: is called with the query of this process that
+        reads the source; without it, rows in memory need none."""
         text, catalog = self.text, self.catalog
         target, using = self._target(node.this), node.args.get("using")
         table, version = catalog.table(target), catalog.newest(target)
@@ -88,8 +88,11 @@ class ChangeStatements:
             catalog.pin(target, now)
             if self.engine is not None:
                 return self.engine.rows(query, text, catalog)
+            if note is None and (rows := self._in_memory(using, node)) is not None:
+                return SourceRows(schema_of_source(rows.schema, now.schema.plain_columns), lambda: [rows])
             prepared = prepare(query, text, catalog, self.now)
-            note(prepared)
+            if note is not None:
+                note(prepared)
             columns = schema_of_source(prepared.query.schema, now.schema.plain_columns)
             return SourceRows(columns, lambda: [run(prepared)], order_of_rows(query, catalog))
 
@@ -100,6 +103,16 @@ class ChangeStatements:
         statement = Statement(clauses, on, self.now, None, self._names(target), self._names(using), queries)
         rows = OwnRows(source) if catalog.reads(query, target) else source(version)
         return Merging(statement, table.runtime, table.name, bool(node.args.get("evolves"))), version, rows
+
+    def _in_memory(self, using: exp.Expression, node: exp.Merge) -> pa.Table | None:
+        """The rows of a source that is data in memory as it is; None for others."""
+        named = isinstance(using, exp.Table) and isinstance(peek(using, "this"), exp.Identifier) and peek(node, "with_") is None
+        if not named or aliased_columns(using) or {name for name, _ in said(using)} - {*exp.TABLE_PARTS, "alias"}:
+            return None
+        found = self.catalog.rows(using)
+        if not isinstance(found, pa.Table) or any(has_interval(of_column(field)) for field in found.schema):
+            return None
+        return found.cast(pa.schema([pa.field(field.name, without_null(of_column(field))) for field in found.schema]))
 
     def _queries(self, node: exp.Expression, target: exp.Table) -> StatementQueries:
         with_ = node.args.get("with_")

@@ -23,8 +23,7 @@ from lsmlake.inputs.places import PlacedTables
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema.conform import Cast
 from lsmlake.sql.files import FORMATS, loaded, paths_of
-from lsmlake.sql.names import full_name
-from lsmlake.sql.token_reader import Words
+from lsmlake.sql.token_reader import Words, full_name
 from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
 from lsmlake.tables.version import Version

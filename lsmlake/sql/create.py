@@ -9,9 +9,8 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.api.inferred import with_columns
 from lsmlake.api.lake import Lake
-from lsmlake.api.lake_verbs.loading import created_from
+from lsmlake.api.lake_verbs.loading import created_from, with_columns
 from lsmlake.api.table import Table
 from lsmlake.api.types import SparkDataFrame
 from lsmlake.dialect.text import Text
@@ -25,8 +24,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import constant
 from lsmlake.sql.insert import write_rows
-from lsmlake.sql.names import name_of
-from lsmlake.sql.row_order import order_of_rows
+from lsmlake.sql.select import order_of_rows
+from lsmlake.sql.token_reader import name_of
 from lsmlake.types import ddl
 from lsmlake.types.spelling import spelled
 from lsmlake.types.type_text import backticked

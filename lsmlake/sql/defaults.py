@@ -10,13 +10,13 @@ from sqlglot import exp
 from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import NULL, STRING, TIMESTAMP
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.years import has_outside
-from lsmlake.statements.assignments import default_of_column, is_default
+from lsmlake.statements.bound import default_of_column, is_default
 from lsmlake.types.spelling import spelled
 
 

@@ -17,9 +17,7 @@ from lsmlake.schema.fields import field_at, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import texts, type_of
-from lsmlake.sql.names import full_name
-from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
-from lsmlake.sql.token_reader import Words
+from lsmlake.sql.token_reader import Words, full_name, table_or_view, table_or_view_name
 from lsmlake.sql.views import Analyse, columns_of
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.version import Version

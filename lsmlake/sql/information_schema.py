@@ -12,7 +12,7 @@ from lsmlake.format.view import View
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.defaults import described
 from lsmlake.sql.listing import Listed, tables_of, views_of
-from lsmlake.sql.table_or_view import table_or_view
+from lsmlake.sql.token_reader import table_or_view
 from lsmlake.sql.views import columns_of
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.version import Version

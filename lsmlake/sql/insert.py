@@ -17,13 +17,11 @@ from lsmlake.dialect.cast import assign
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, passed_on
 from lsmlake.dialect.types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate.condition import predicate_from
-from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
@@ -31,10 +29,9 @@ from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.defaults import with_defaults
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
-from lsmlake.sql.row_order import order_of_rows
-from lsmlake.sql.select import Prepared, run
-from lsmlake.statements.assignments import is_default
-from lsmlake.statements.explained import changed_table
+from lsmlake.sql.select import Prepared, order_of_rows, run
+from lsmlake.statements.bound import is_default
+from lsmlake.statements.explained import changed_table, contents, pruned
 from lsmlake.tables.version import Version
 from lsmlake.types import types
 from lsmlake.types.type_text import format_type

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lsmlake.api.lake import Lake
-from lsmlake.api.result import Result
-from lsmlake.api.runtime import Runtime
+from lsmlake.api.runtime import Args, Runtime
 from lsmlake.api.types import SparkSession
 
 
@@ -22,9 +23,8 @@ class EmbeddedRuntime(Runtime):
     def attached(self, spark: SparkSession) -> Runtime:
         return self.attach(spark)
 
-    def sql(
-        self, lake: Lake, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
-    ) -> Result:
+    @property
+    def executes(self) -> Callable[[Lake, str, Args, Mapping[str, object]], pa.Table]:
         from lsmlake.sql.statement import execute  # loads sqlglot
 
-        return Result(execute(lake, text, args, tables))
+        return execute

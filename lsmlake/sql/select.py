@@ -1,8 +1,10 @@
-"""Runs a query: plans each table that it reads with the conditions on it, makes the tables views of DuckDB, and executes it."""
+"""The rows of a query in this process: it is translated, the files of its tables are chosen, and DuckDB runs it. Also the order
+that a query gives its rows, and that of the table that it reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -11,13 +13,12 @@ from sqlglot import exp
 
 from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import as_schema
-from lsmlake.dialect.interval_rows import stored
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.query import Query, QueryTranslator, run_sql
-from lsmlake.dialect.reading import nodes, peek
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.table_use import TableUse
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import Text, nodes, peek
+from lsmlake.dialect.types import stored
 from lsmlake.predicate.binding import implied
 from lsmlake.predicate.tree import and_
 from lsmlake.read.in_duckdb import relation
@@ -27,6 +28,7 @@ from lsmlake.read.plan import Plan, plan
 from lsmlake.sql.catalog import Catalog
 from lsmlake.sql.files import own_errors
 from lsmlake.tables.version import Version
+from lsmlake.write.order import Ordered
 
 
 @dataclass(frozen=True)
@@ -126,3 +128,40 @@ def _planned(use: TableUse, catalog: Catalog, zone: str, names: set[str] | None)
     with found.unless_expired():
         made = plan(found, and_(*predicates) if predicates else None, columns)
     return made if use.limit is None or use.conditions else limited(made, use.limit)
+
+
+# -- the order of rows ------------------------------------------------------------------------------------------------
+
+_IN_ANY_ORDER = exp.Join, exp.Group, exp.Distinct, exp.SetOperation, exp.Window, exp.Pivot, exp.Exists, exp.In, exp.Subquery
+_IN_FROM = exp.From, exp.Subquery, exp.SetOperation, exp.CTE
+
+
+def order_of_rows(query: exp.Expression, catalog: Catalog) -> Ordered:
+    """ALL if the rows come in the order of VALUES, of one table or file, of UNION ALL, or of an ORDER BY at the end.
+
+    Args:
+        query: A query that has been translated.
+        catalog: The tables that it names.
+    """
+    if peek(query.unnest(), "order") is not None:
+        return Ordered.ALL
+    mixes = any(_mixes(node, tree) for tree in _trees(query, catalog) for node in tree.find_all(*_IN_ANY_ORDER))
+    return Ordered.QUERY if mixes else Ordered.ALL
+
+
+def _trees(query: exp.Expression, catalog: Catalog) -> Iterator[exp.Expression]:
+    """The query, and those of the views that it reads."""
+    yield query
+    yield from (view.tree() for view in catalog.views())
+
+
+def _mixes(node: exp.Expression, tree: exp.Expression) -> bool:
+    """Whether a node of one of these classes joins or groups rows, or makes a join of a query in an expression."""
+    match node:
+        case exp.Union():
+            return peek(node, "distinct") is not False
+        case exp.In():
+            return peek(node, "query") is not None
+        case exp.Subquery():
+            return node is not tree and not isinstance(node.parent, _IN_FROM)
+    return True

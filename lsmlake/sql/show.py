@@ -13,9 +13,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.sql.defaults import described
 from lsmlake.sql.describe import details_of_table, details_of_view
 from lsmlake.sql.listing import Fits, Listed, database_in, pattern, quoted_text, tables_of, texts, views_of
-from lsmlake.sql.names import full_name
-from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
-from lsmlake.sql.token_reader import Words
+from lsmlake.sql.token_reader import Words, full_name, table_or_view, table_or_view_name
 from lsmlake.sql.views import columns_of
 from lsmlake.types.type_text import backticked, format_columns
 

@@ -12,8 +12,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.paths import table_dir
 from lsmlake.format.view import View, ViewColumn
-from lsmlake.sql.names import full_name
-from lsmlake.sql.token_reader import Words
+from lsmlake.sql.token_reader import Words, full_name
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.views import Views
 from lsmlake.types import ddl

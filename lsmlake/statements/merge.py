@@ -20,7 +20,7 @@ from lsmlake.commit.request import Identity
 from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_
-from lsmlake.read.plan import plan
+from lsmlake.read.plan import Plan, plan
 from lsmlake.read.point import rows_of_keys
 from lsmlake.read.positions import MERGED, PLACE, POSITION, Placed, PlacedRows, by_file
 from lsmlake.schema.omitted import as_null, may_be_omitted
@@ -52,9 +52,9 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
             check_deletable(version.schema, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
     wanted = _wanted(statement, join, of_rows(predicate), own) if isolation == SERIALIZABLE else None
-    if version.schema.append_only:
-        return _by_position(version, join, predicate, wanted)
-    return _by_key(version, join, predicate, wanted)
+    reads = replace(plan(version, predicate), predicate=of_rows(predicate))  # as little of it as the join needs
+    change = _by_position if version.schema.append_only else _by_key
+    return change(version, join, reads, wanted)
 
 
 def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> ReadSet:
@@ -83,16 +83,11 @@ def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | N
     return and_(*known) if known else None
 
 
-def _target(version: Version, predicate: Predicate | None, columns: Sequence[str]) -> PlacedRows:
-    """The candidate rows, to be read with as little of the predicate as the join needs."""
-    return PlacedRows(replace(plan(version, predicate), predicate=of_rows(predicate), columns=tuple(columns)))
-
-
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
-def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
-    schema, target = version.schema, _target(version, predicate, join.statement.needs(TARGET))
+def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -> DmlReport:
+    schema, target = version.schema, PlacedRows(replace(reads, columns=tuple(join.statement.needs(TARGET))))
     join.run(map(_as_target, target.read()), ())
     removed: dict[int, list[np.ndarray]] = {}
     kept = _kept_columns(schema, join.statement)
@@ -161,11 +156,11 @@ def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Tabl
 # -- tables with a primary key --------------------------------------------------------------------------------------------
 
 
-def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -> DmlReport:
     schema, statement = version.schema, join.statement
     deleting = WriteRequest(deletes=True, of_rows=True)
     own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
-    target = _target(version, predicate, dict.fromkeys([*own, *statement.needs(TARGET)]))
+    target = PlacedRows(replace(reads, columns=tuple(dict.fromkeys([*own, *statement.needs(TARGET)]))))
     merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
     kept = schema.columns.names if merges else _kept_columns(schema, statement)
     missing = [name for name in kept if name not in own]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lsmlake.dialect.connection import memory_limit, registered, translated_errors
 from lsmlake.dialect.evaluate import as_schema
-from lsmlake.dialect.spark_connection import spark_connected
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.read.positions import FILE, POSITION

@@ -27,10 +27,9 @@ from interrupts import CALLS, Bench, Exit, Pressed, rows, states, temporary_fold
 from lsmlake import Lake, Scan, border, undo
 from lsmlake.beside import GivenUp, Signal, Threads
 from lsmlake.border import public
-from lsmlake.dialect import databases
-from lsmlake.dialect.connection import registered
-from lsmlake.dialect.patient import PatientConnection
-from lsmlake.dialect.spark_connection import spark_connected
+from lsmlake.dialect import connection as connections
+from lsmlake.dialect.connection import PatientConnection, registered
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.errors import TableNotFound
 from lsmlake.files.data_writer import Origin, write_run
 
@@ -194,7 +193,7 @@ def test_an_interruption_while_duckdb_binds_a_scan_is_raised_itself(lake, monkey
 
 def test_a_consumer_that_passes_an_interruption_on_gets_no_second_one(lake, monkeypatch):
     error = Pressed("in the stream")
-    monkeypatch.setattr(Scan, "to_batches", lambda self: reader(error, rows(0, 5, 9)))
+    monkeypatch.setattr(Scan, "_batches", lambda self, version: reader(error, rows(0, 5, 9)))
     with pytest.raises(Pressed) as raised:
         lake.table("d.t").scan().to_arrow()
     assert raised.value is error
@@ -247,7 +246,7 @@ def test_nothing_of_duckdb_is_executed_in_the_main_thread(monkeypatch):
     seen: list[tuple[str, threading.Thread]] = []
     connect = Recorded(seen)
     monkeypatch.setattr(duckdb, "connect", lambda _: connect)
-    monkeypatch.setattr(databases, "_idle", {})
+    monkeypatch.setattr(connections, "_idle", {})
     with spark_connected("Asia/Tokyo", sql="SELECT 1") as connection:
         with registered(connection, "n", pa.schema([("v", pa.int64())]), [pa.record_batch({"v": [1]})]):
             assert connection.sql("SELECT sum(v) AS v FROM n").to_arrow_table()["v"].to_pylist() == [1]
@@ -355,7 +354,7 @@ def replaced_by_another_error(error: BaseException, how: str) -> None:
 @pytest.mark.parametrize("how", ["finally", "class"])
 def test_an_interruption_that_another_error_has_replaced_is_raised(lake, monkeypatch, how):
     error = Pressed("behind")
-    monkeypatch.setattr(Scan, "to_batches", lambda self: replaced_by_another_error(error, how))
+    monkeypatch.setattr(Scan, "_batches", lambda self, version: replaced_by_another_error(error, how))
     with pytest.raises(Pressed) as raised:
         lake.table("d.t").scan().to_arrow()
     assert raised.value is error

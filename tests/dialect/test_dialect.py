@@ -12,8 +12,8 @@ from lsmlake.dialect.cast import cast
 from lsmlake.dialect.connection import translated_errors
 from lsmlake.dialect.evaluate import columns_of, condition_of
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.dialect.scope import Scope, Typed
-from lsmlake.dialect.spark_connection import spark_connected
 from lsmlake.dialect.text import Text
 from lsmlake.dialect.types import STRING
 from lsmlake.errors import InvalidQuery, LakeError

@@ -68,7 +68,7 @@ EDGE = {
     "storage/object_writes.py",
     "storage/disk_cache.py",
     "files/spill.py",
-    "dialect/databases.py",
+    "dialect/connection.py",
     "warehouse.py",
     "spark/ship.py",
     "spark/python.py",
@@ -314,8 +314,8 @@ INTERRUPTIONS = {"BaseException", "KeyboardInterrupt", "SystemExit"}
 KEPT = {
     ("beside.py", "run"): "the thread that waits for the work raises it",
     ("undo.py", "_undo"): "the first one is raised when all has been removed",
-    ("cli/sql_shell.py", "run_shell"): "it ends the line, and the shell goes on",
-    ("cli/sql_shell.py", "_run_all"): "it ends the statement, and the shell goes on",
+    ("cli/sql.py", "run_shell"): "it ends the line, and the shell goes on",
+    ("cli/sql.py", "_run_all"): "it ends the statement, and the shell goes on",
 }
 """The functions that may catch an interruption without raising it."""
 OF_USERS = {"inputs/data.py", "border.py"}

@@ -19,9 +19,8 @@ from effort import scaled
 from sqlglot import exp
 
 from lsmlake.dialect.evaluate import Columns, condition_of
-from lsmlake.dialect.reading import SAME, peek
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.text import SAME, Text, peek
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import evaluate
 from lsmlake.predicate.binding import bound, bound_text

@@ -12,7 +12,7 @@ from strategies import new_lake, tiny_units
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.files.layout import layout, leaf_paths
+from lsmlake.files.data_writer import layout, leaf_paths
 from lsmlake.kernels.nested import leaf_positions, leaves
 
 NAMES = ["a.b", "a.b.c", "a.c.d", "a.b.c.list.element", ".a", "[0]", "`", "a`b", "a b", "%3D", "ä.ö", "l.list.element"]

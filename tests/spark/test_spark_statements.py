@@ -17,7 +17,7 @@ from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan
 from lsmlake.spark import write
-from lsmlake.spark.statements import by_position, target
+from lsmlake.spark.statements import by_position, sides
 from lsmlake.storage.env import Limits
 from lsmlake.tables.version import Version
 from lsmlake.write import candidates
@@ -155,13 +155,13 @@ def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, 
     for first in range(0, 500, 100):
         write = lake.table("d.t").upsert if kind == "key" else lake.table("d.t").append
         write([{"id": n, "k": 1, "v": n, "s.1": f"a{n}"} for n in range(first, first + 100)])
-    table, planned, made = small.table("d.t"), [], target.plan
+    table, planned, made = small.table("d.t"), [], sides.plan
 
     def noted(version: Version, predicate: Predicate | None = None) -> Plan:
         planned.append(made(version, predicate))
         return planned[-1]
 
-    monkeypatch.setattr(target, "plan", noted)
+    monkeypatch.setattr(sides, "plan", noted)
     source = spark.range(150, 351, 200).selectExpr("cast(id as int) id", "cast(rand() * 1e9 as long) a").selectExpr("*", "a b")
     for listed in (10_000, 1):
         monkeypatch.setattr(candidates, "_LISTED", listed)

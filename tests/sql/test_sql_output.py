@@ -21,9 +21,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lsmlake.cli.app import app
-from lsmlake.cli.sql_formats import ARRAY, WRITERS
-from lsmlake.cli.sql_shell import run_shell
-from lsmlake.dialect import databases
+from lsmlake.cli.sql import run_shell
+from lsmlake.cli.sql_output import ARRAY, WRITERS
+from lsmlake.dialect import connection
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.text import csv_lines, json_lines
 from lsmlake.sql import stream
@@ -232,7 +232,7 @@ def test_ctrl_c_between_batches(lake, warehouse):
 
 
 def test_the_shell_goes_on_after_ctrl_c(lake, warehouse, capsys, monkeypatch):
-    monkeypatch.setattr("lsmlake.cli.sql_shell.readline", None)
+    monkeypatch.setattr("lsmlake.cli.sql.readline", None)
     from lsmlake.cli.sql import _run
     from lsmlake.cli.sql_output import output_of
 
@@ -277,7 +277,7 @@ def test_closing_a_stream_early_ends_its_query(lake, warehouse):
     assert next(rows.batches).num_rows
     rows.batches.close()  # to the end of the query this would last for days
     assert threading.active_count() == running
-    assert all(len(idle) <= 4 for idle in databases._idle.values())
+    assert all(len(idle) <= 4 for idle in connection._idle.values())
 
 
 def test_an_error_in_a_later_batch_is_that_of_the_database(lake, warehouse):
@@ -291,7 +291,7 @@ def test_an_error_in_a_later_batch_is_that_of_the_database(lake, warehouse):
 
 
 def test_every_format_has_its_writer():
-    from lsmlake.cli.sql_formats import ARRAY, FORMATS, TABLE
+    from lsmlake.cli.sql_output import ARRAY, FORMATS, TABLE
 
     assert set(WRITERS) == {*FORMATS, ARRAY} - {TABLE}
 

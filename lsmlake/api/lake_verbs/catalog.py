@@ -1,20 +1,22 @@
-"""The verbs of databases and of tables as a whole: to list, create, open, rename and drop them."""
+"""The verbs of databases and of tables as a whole: to list, create, open, rename and drop them; and what a lake handle remembers
+from one statement to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 
 import pyarrow as pa
 
 from lsmlake import undo
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.session import Session
 from lsmlake.api.table import Table
 from lsmlake.api.types import OptionValue, TableSchema
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidQuery, InvalidSchema, TableExists, Wording
 from lsmlake.format.paths import TablePaths, split_name
+from lsmlake.format.view import View
 from lsmlake.iceberg.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.notebook import html_rows, offered
@@ -23,6 +25,56 @@ from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, HandleCache, metadata_of, taken
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.views import Views
+
+
+class Session:
+    """The current database, and temporary views. Threads can share it; each then sees what the others set. Pickles empty.
+
+    Attributes:
+        database: where tables are that are named without a database; None: nowhere.
+    """
+
+    def __init__(self) -> None:
+        self.database: str | None = None
+        self._views: dict[str, View] = {}
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Session, ()
+
+    def full_name(self, name: str) -> str:
+        """The name of a table with its database, if there is one."""
+        return f"{self.database}.{name}" if "." not in name and self.database is not None else name
+
+    # -- temporary views ----------------------------------------------------------------------------------------------
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """The temporary views, by name."""
+        with self._lock:
+            return dict(self._views)
+
+    def view(self, name: str) -> View | None:
+        """The temporary view of a name, whatever its case."""
+        with self._lock:
+            return next((view for known, view in self._views.items() if known.lower() == name.lower()), None)
+
+    def put_view(self, name: str, view: View, *, replaces: bool) -> bool:
+        """Returns False if there is one of this name, and it is not to be replaced."""
+        with self._lock:
+            known = next((one for one in self._views if one.lower() == name.lower()), None)
+            if known is not None and not replaces:
+                return False
+            self._views.pop(known, None)
+            self._views[name] = view
+            return True
+
+    def drop_view(self, name: str) -> bool:
+        """Returns False if there is no such view."""
+        with self._lock:
+            known = next((one for one in self._views if one.lower() == name.lower()), None)
+            return self._views.pop(known, None) is not None
+
 
 _TAKEN = Wording(
     "choose another name or pass if_not_exists=True",

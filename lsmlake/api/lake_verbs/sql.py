@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+
 from lsmlake.api.lake_verbs.catalog import CatalogVerbs
-from lsmlake.api.result import Result
+from lsmlake.api.readable import Result
 from lsmlake.api.types import Data, SparkDataFrame, SparkSession
 from lsmlake.border import verbs_of
 from lsmlake.errors import LakeError
@@ -43,11 +45,12 @@ class Sql(CatalogVerbs):
             >>> lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}).fetchall()
         """
         try:
-            return self.runtime.sql(self, text, args, dict(tables or {}))
+            found = self.runtime.executes(self, text, args, dict(tables or {}))
         except LakeError as error:
             if (worded := error.for_sql()) is error:
                 raise
             raise worded from error.__cause__
+        return Result(found) if isinstance(found, pa.Table) else found
 
     def register_tables(self, spark: SparkSession, database: str | None = None) -> list[str]:
         """Put tables into Spark's catalog: spark.table("sales.orders"), INSERT INTO and INSERT OVERWRITE of Spark SQL.

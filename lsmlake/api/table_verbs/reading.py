@@ -20,9 +20,9 @@ from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.arrow import as_table
 from lsmlake.inputs.data import as_input
+from lsmlake.read.limit import KeyOrder
 from lsmlake.read.plan import FRESH, RAW
 from lsmlake.read.point import row_of_key, rows_of_keys
-from lsmlake.read.top import KeyOrder
 from lsmlake.read.travel import Moment
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema

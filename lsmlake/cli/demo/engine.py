@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.source import DemoSource
+from lsmlake.cli.demo.events import DemoSource
 from lsmlake.errors import InvalidOption
 
 

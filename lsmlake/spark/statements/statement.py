@@ -13,8 +13,7 @@ from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.spark import collected
 from lsmlake.spark.statements.clauses import IS_SOURCE, IS_TARGET, Clauses
 from lsmlake.spark.statements.errors import REPEATED
-from lsmlake.spark.statements.merge_source import Few
-from lsmlake.spark.statements.target import SparkTarget
+from lsmlake.spark.statements.sides import Few, SparkTarget
 from lsmlake.statements.bound import repeats_allowed
 from lsmlake.statements.clause import ACTION, BY_SOURCE, MATCHED, NOT_MATCHED
 from lsmlake.types.type_text import backticked

@@ -1,16 +1,19 @@
-"""The source of a MERGE on Spark.
+"""The two sides of a statement on Spark: the rows of the target that it may change, and the source of a MERGE. Small ones stay
+in the driver: files that it may read itself, and a source of few rows.
 
-Its values limit the files of the target that are read, so it is used several times: to find these values, for the join, and again
-if another commit overtakes the statement. It is evaluated once, and kept by the executors, if its values are looked at: a source
-that gives other rows each time must not be joined with files that were chosen by rows it no longer has.
+The values of a source limit the files of the target that are read, so it is used several times: to find these values, for the
+join, and again if another commit overtakes the statement. It is evaluated once, and kept by the executors, if its values are
+looked at: a source that gives other rows each time must not be joined with files that were chosen by rows it no longer has.
 
-A source of few rows is fetched by the driver instead, and is a constant of the plans from then on: Spark knows that it is small.
+A source of few rows is fetched by the driver instead, and is a constant of the plans from then on: Spark knows that it is
+small.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,15 +21,81 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
+from lsmlake.compact.bucket import Picker
 from lsmlake.errors import InvalidQuery
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
+from lsmlake.read.partitions import is_of_partitions, partition_matches
+from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected
-from lsmlake.spark.statements.target import SparkTarget
+from lsmlake.spark.statements.clauses import condition
 from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
 from lsmlake.types.types import char_length
+from lsmlake.write.write import picker
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """The rows of a version that a statement may change.
+
+    Attributes:
+        name: what the statement calls the table.
+        where: the condition for the rows, in the words of the statement.
+        predicate: what is known of the rows. `decides`: it is the whole condition.
+        ranges: limits of the rows, as SQL by which Spark leaves out parts of files.
+        own: the statement reads other rows of this version, too.
+        uneven: as in `write.upsert`.
+    """
+
+    spark: object
+    version: Version
+    name: str
+    isolation: str = SERIALIZABLE
+    where: str | None = None
+    predicate: Predicate | None = None
+    decides: bool = False
+    ranges: str | None = None
+    own: bool = False
+    uneven: set[str] = field(default_factory=set)
+
+    def of(self, rows):
+        """Returns the rows that the statement may change, under the name of the table."""
+        named = rows.alias(self.name)
+        return named if self.where is None else named.where(condition(self.where))
+
+    def plan(self) -> Plan:
+        """A read of the rows."""
+        return plan(self.version, self.predicate)
+
+    @property
+    def picker(self) -> Picker | None:
+        """What picks the compaction of the buckets that the statement writes."""
+        return None if self.version.schema.append_only else picker(self.version, None)
+
+
+def is_small(planned: Plan) -> bool:
+    """Whether the driver may read the files of a statement itself."""
+    files = (file for split in planned.splits for file in (*split.files, *split.level0, *split.merged))
+    return sum(file.bytes for file in files) <= planned.version.meta.env.limits.driver_statement_bytes
+
+
+def decided_by_partitions(planned: Plan) -> bool:
+    """Whether a DELETE of the rows of a plan reads no rows."""
+    predicate = planned.predicate
+    by_position = planned.schema.append_only and planned.version.options.layout.deletion_vectors
+    if not by_position or predicate is None:
+        return by_position
+    buckets = {split.bucket for split in planned.splits}
+    return is_of_partitions(predicate, planned.schema) and all(
+        partition_matches(predicate, planned.schema, bucket) is not None for bucket in buckets
+    )
+
+
+# -- the source -------------------------------------------------------------------------------------------------------
 
 
 class MergeSource:
