@@ -42,3 +42,8 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
     """Returns the column as one array, without a copy if it has one chunk."""
     column = filled(column)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def in_one_chunk(table: pa.Table) -> pa.Table:
+    """Returns the table with one chunk per column; copies only columns of several chunks."""
+    return pa.table([joined(column) for column in table.columns], schema=table.schema)

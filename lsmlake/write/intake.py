@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lsmlake.files.spill import Spill
 from lsmlake.format.files import Bucket
+from lsmlake.kernels.gather import in_one_chunk
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rule import MergeRule
@@ -104,9 +105,9 @@ class Intake:
         data = pa.concat_tables(with_kinds(list(tables)) if self.prepared else tables)
         numbers = None if known[0] is None else np.concatenate([np.asarray(one) for one in known])
         arrival = Arrival.joined(arrivals)
-        if self.prepared:
-            return data, numbers, arrival
-        rows, kept = prepare(data, self.schema, self.request, None)
+        rows, kept = (data, None) if self.prepared else prepare(data, self.schema, self.request, None)
+        if len(tables) > 1:  # no more than the buffer: joined once, not for each bucket
+            rows = in_one_chunk(rows)
         if kept is None:
             return rows, numbers, arrival
         return rows, None if numbers is None else numbers[kept], arrival.take(kept)
