@@ -68,14 +68,15 @@ class _Source:
 
 
 def _case(
-    folder: Path, data: Callable[[], DataFrame], first: int, rounds: int, spark: SparkSession
+    folder: Path, data: Callable[[], DataFrame], before: int, rounds: int, spark: SparkSession
 ) -> tuple[dict[str, Spent], str]:
-    """`first`: number of an order that the table has already; 0: none. The driver writes only what follows a small commit."""
+    """`before`: so many other orders are in the table already. The driver writes only what follows a small commit, and estimates
+    the bytes of a row by it."""
 
     def side(name: str, order_by: AnyOrder | None, _: int) -> Callable[[], object]:
         table = tables.create(tables.fresh(folder / name), {"bucket": 4}, spark)
-        if first:
-            table.upsert(orders(np.array([first])), compact=False)
+        if before:
+            table.upsert(orders(before + np.arange(before)), compact=False)
         return partial(table.upsert, data(), compact=False, order_by=order_by)
 
     spent = take_turns({name: partial(side, name, order_by) for name, order_by in _SIDES.items()}, rounds, warm=2)
