@@ -115,6 +115,11 @@ def joined(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def in_one_chunk(table: pa.Table) -> pa.Table:
+    """Returns the table with one chunk per column; copies only columns of several chunks."""
+    return pa.table([joined(column) for column in table.columns], schema=table.schema)
+
+
 def fixed_width(column: pa.ChunkedArray, dtype: str, into: str = "") -> np.ndarray:
     """Returns a copy of a fixed-width column's bytes, read as `dtype` and converted to `into`. A decimal128 read as `<u8` gives
     two numbers per row, the low one first. Values of null rows are undefined."""

@@ -85,6 +85,8 @@ def equal_rows(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarra
     """Flags the pairs of rows, by position, that are equal in all columns, as in `difference`."""
     equal = np.ones(len(left), bool)
     for column in rows.columns:
+        if not equal.any():
+            break
         values = joined(column)
         equal &= same(segments.take(values, left), segments.take(values, right))
     return equal

@@ -88,6 +88,13 @@ def _read(order_by: OrderBy) -> set[str]:
 
 _EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
 _MOVED_RDD = re.compile(r"\b(Shuffled(Row)?|(Local|Reliable)Checkpoint)RDD\b")  # a checkpoint forgets what was before it
+_STEP = re.compile(r"^[^A-Za-z]*(\w+)", re.MULTILINE)
+_STAYING = {
+    *("Relation", "RelationV2", "LocalRelation", "OneRowRelation", "Range", "LogicalRDD", "View", "SubqueryAlias"),
+    *("Project", "Filter", "Union", "Generate", "Sample", "MapInArrow", "MapInPandas"),
+}
+"""The steps of an analyzed plan that leave rows in their tasks. A plan of these alone is not planned once more to look for an
+exchange, which takes as long as the write of a few thousand rows."""
 _ON_CONNECT = {
     *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
     *("GroupMap", "CoGroupMap", "SetOperation"),
@@ -101,9 +108,14 @@ def shuffled(df) -> bool:
         if is_connect(df):
             return _on_connect(df._plan)
         execution = df._jdf.queryExecution()
-        if _EXCHANGE.search(execution.executedPlan().toString()):
+        analyzed = execution.analyzed()
+        steps = set(_STEP.findall(analyzed.toString()))
+        stays = steps <= _STAYING and analyzed.subqueriesAll().isEmpty()  # a subquery may become a join
+        if not stays and _EXCHANGE.search(execution.executedPlan().toString()):
             return True
-        leaves = execution.analyzed().collectLeaves()
+        if stays and "LogicalRDD" not in steps:
+            return False
+        leaves = analyzed.collectLeaves()
         found = (leaves.apply(number) for number in range(leaves.size()))
         return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in found if leaf.nodeName() == "LogicalRDD")
     except Exception as unknown:  # an error of the plan, which the write reports

@@ -25,7 +25,7 @@ from lsmlake.files.spill import Spill
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.groups import Groups, group
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.keys import comparable, in_one_chunk
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule
@@ -248,9 +248,9 @@ class Intake:
         data = pa.concat_tables(with_kinds(list(tables)) if self.prepared else tables)
         numbers = None if known[0] is None else np.concatenate([np.asarray(one) for one in known])
         arrival = Arrival.joined(arrivals)
-        if self.prepared:
-            return data, numbers, arrival
-        rows, kept = prepare(data, self.schema, self.request, None)
+        rows, kept = (data, None) if self.prepared else prepare(data, self.schema, self.request, None)
+        if len(tables) > 1:  # no more than the buffer: joined once, not for each bucket
+            rows = in_one_chunk(rows)
         if kept is None:
             return rows, numbers, arrival
         return rows, None if numbers is None else numbers[kept], arrival.take(kept)
