@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Runtime
+from lsmlake.api.runtime import Args, Runtime
 from lsmlake.api.types import SparkSession
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.spark.ship import ship as ship_package
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.env import Env
 from lsmlake.storage.location import cache_at, storage_at
 from lsmlake.storage.storage import Storage
@@ -22,6 +24,24 @@ from lsmlake.types.literal import zone_named
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"
+
+
+@dataclass(frozen=True)
+class EmbeddedRuntime(Runtime):
+    """All work in this process; SQL is executed by DuckDB. `attach`: makes the runtime of a Spark session. `zone`: see
+    `Runtime.zone`."""
+
+    attach: Callable[[SparkSession], Runtime]
+    zone: str = "UTC"
+
+    def attached(self, spark: SparkSession) -> Runtime:
+        return self.attach(spark)
+
+    @property
+    def executes(self) -> Callable[[Lake, str, Args, Mapping[str, object]], pa.Table]:
+        from lsmlake.sql.statement import execute  # loads sqlglot
+
+        return execute
 
 
 @public

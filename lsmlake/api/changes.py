@@ -29,7 +29,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import Moment, resolve
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 from lsmlake.tables.version import Version

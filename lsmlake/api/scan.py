@@ -41,7 +41,7 @@ from lsmlake.read.point import read_keys
 from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 

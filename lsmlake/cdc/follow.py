@@ -15,8 +15,8 @@ from typing import NamedTuple
 from lsmlake.cdc.changes import Piece, insert_pieces, snapshot_pieces
 from lsmlake.cdc.commits import Feed
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.tables.cache import Cache
 from lsmlake.tables.consumers import Progress, progress_of, put_consumer
+from lsmlake.tables.live import Cache
 from lsmlake.tables.metadata import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (

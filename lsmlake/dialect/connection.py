@@ -210,12 +210,11 @@ def connected(zone: str, what: str) -> Iterator[PatientConnection]:
 @contextmanager
 def opened(zone: str, what: str, setup: Callable[[Database], Iterable[str]] = lambda database: ()) -> Iterator[PatientConnection]:
     """As `connected`. `setup`: the statements that set up the connection."""
-    duckdb = need("duckdb", what)
-    with borrowed(_SETTINGS) as database:
+    with borrowed(_SETTINGS, what) as database:
         statements = [*(f"RESET {name}" for name in _CHANGED), f"SET TimeZone = '{_zone_in_duckdb(zone)}'", *setup(database)]
         try:
             connection = database.cursor("; ".join(statements))
-        except duckdb.NotImplementedException as error:
+        except database.refusal as error:
             raise InvalidQuery("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=zone) from error
         try:
             yield connection
@@ -261,10 +260,12 @@ def registered(connection: PatientConnection, name: str, schema: pa.Schema, batc
 def translated_errors(where: str = "") -> Iterator[None]:
     """Raises InvalidQuery for an error of DuckDB, such as a value that a cast refuses, Corrupt for a file that it cannot read,
     and EngineFailed if memory is short."""
-    duckdb: ModuleType = need("duckdb", "SQL")
     try:
         yield
-    except duckdb.Error as error:
+    except Exception as error:
+        duckdb: ModuleType = need("duckdb", "SQL")
+        if not isinstance(error, duckdb.Error):
+            raise
         if isinstance(error, duckdb.IOException) or _DATA_FILE in str(error):
             cure = Wording("verify() names the file", command="`lsmlake verify` names the file", sql="CALL verify names the file")
             raise Corrupt("a data file cannot be read", where=where, found=str(error).partition("\n")[0], cure=cure) from error
@@ -289,11 +290,14 @@ class Database:
 
     Attributes:
         made: names of what was made in it, and stays.
+        refusal: the error of a setting that it does not know.
     """
 
-    def __init__(self, settings: str) -> None:
+    def __init__(self, settings: str, what: str) -> None:
+        duckdb = need("duckdb", what)
         self.made: set[str] = set()
-        self._root = PatientConnection(need("duckdb", "SQL").connect(":memory:"))
+        self.refusal: type[Exception] = duckdb.NotImplementedException
+        self._root = PatientConnection(duckdb.connect(":memory:"))
         self._root.execute(settings)
         self.folder = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{secrets.token_hex(8)}")
         quoted = self.folder.replace("'", "''")
@@ -326,11 +330,12 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def borrowed(settings: str) -> Iterator[Database]:
+def borrowed(settings: str, what: str) -> Iterator[Database]:
     """A database that nobody else uses meanwhile. After an error, which may have been a lack of memory, it is not used again.
 
     Args:
         settings: the statements that set up a new database.
+        what: the feature that needs DuckDB, for the error message.
 
     Raises:
         MissingDependency: DuckDB is not installed.
@@ -338,7 +343,7 @@ def borrowed(settings: str) -> Iterator[Database]:
     try:
         database = _idle[settings].pop()
     except (KeyError, IndexError):
-        database = Database(settings)
+        database = Database(settings, what)
     undo.made(_remove, [database.folder])
     try:
         yield database

@@ -20,7 +20,7 @@ from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Page, PagedCo
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.ranges import ByteRange, RangedFile
-from lsmlake.tables.cache import Cache
+from lsmlake.tables.live import Cache
 from lsmlake.types.table import is_time, of_integers
 
 _INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index

@@ -169,8 +169,7 @@ def _range(column: Column, kind: pa.DataType, files: _FileFacts) -> _FileRange:
     counts = bounds.nulls
     if isinstance(counts, pa.Array):
         counts = (counts.cast(pa.int64()).fill_null(-1) if counts.null_count else counts).to_numpy(zero_copy_only=False)
-    low, high = (ordered(side, kind) for side in (bounds.min, bounds.max))
-    return _FileRange(low, high, counts < files.rows, counts != 0)
+    return _FileRange(ordered(bounds.min, kind), ordered(bounds.max, kind), counts < files.rows, counts != 0)
 
 
 def _compare(op: str, left: Column, right: Column | Literal, files: _FileFacts) -> _May:

@@ -36,7 +36,7 @@ from lsmlake.sql.select import Prepared, prepare, run
 from lsmlake.sql.show import show
 from lsmlake.sql.token_reader import Words, first_word
 from lsmlake.sql.views import Analysed, alter_view, create_view
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.databases import Databases
 
 KINDS = "DATABASE", "SCHEMA", "NAMESPACE"

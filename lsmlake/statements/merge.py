@@ -32,8 +32,7 @@ from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.candidates import candidates, of_rows
-from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
+from lsmlake.write.changeable import candidates, check_deletable, check_replaces, check_updatable, of_rows
 from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns, prepare
 from lsmlake.write.read_set import KeysUnchanged, ReadSet

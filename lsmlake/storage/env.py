@@ -6,6 +6,7 @@ tests get byte-identical tables.
 
 from __future__ import annotations
 
+import datetime
 import random as _random
 import time
 import uuid
@@ -109,3 +110,8 @@ class Env:
     workers: int = 1
     limits: Limits = Limits()
     followers: tuple[CommitFollower, ...] = ()
+
+
+def moment_of(env: Env) -> str:
+    """The time of a statement, as text with a time zone."""
+    return datetime.datetime.fromtimestamp(env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")

@@ -21,8 +21,7 @@ from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables import live as live_set
-from lsmlake.tables.cache import Index
-from lsmlake.tables.live import Live, Selection
+from lsmlake.tables.live import Index, Live, Selection
 from lsmlake.tables.table_files import TableFiles
 
 

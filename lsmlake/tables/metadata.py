@@ -23,7 +23,7 @@ from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.branches import Branches
-from lsmlake.tables.cache import Cache
+from lsmlake.tables.live import Cache
 from lsmlake.tables.manifests import Manifests
 from lsmlake.tables.snapshots import Snapshots
 from lsmlake.tables.table_files import RESTORE, TableFiles

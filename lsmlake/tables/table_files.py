@@ -20,7 +20,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, read_bytes, storage_errors
-from lsmlake.tables.cache import Cache
+from lsmlake.tables.live import Cache
 
 LIST_BRANCHES = Wording(
     "branches() lists the branches", command="`lsmlake branch TABLE` lists the branches", sql="table$branches lists the branches"

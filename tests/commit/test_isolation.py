@@ -28,11 +28,11 @@ from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Version
+from lsmlake.warehouse import EmbeddedRuntime
 
 SWITCHES = int(os.environ.get("LSMLAKE_SWITCHES", "1"))
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"

@@ -17,8 +17,9 @@ from lsmlake.border import public, verbs_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import offered
 from lsmlake.read.travel import Moment
-from lsmlake.statements.attempts import DmlReport, check_isolation, evaluated, moment_of
+from lsmlake.statements.attempts import DmlReport, check_isolation, evaluated
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.version import Version
 
 

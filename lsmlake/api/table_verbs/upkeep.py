@@ -16,7 +16,7 @@ from lsmlake.maintain.analyze import analyze
 from lsmlake.read.partitions import partition_matches
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.write.replace import partition_predicate
 
 

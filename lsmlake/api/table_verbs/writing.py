@@ -23,7 +23,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
 from lsmlake.write.request import WriteRequest

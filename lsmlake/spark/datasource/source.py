@@ -30,7 +30,7 @@ from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, S
 from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
 from lsmlake.spark.ship import Package
 from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.version import Version
 from lsmlake.types.widening import widens
 from lsmlake.write.order import commit_columns_in

@@ -37,8 +37,7 @@ from lsmlake.statements.explained import change_lines, merge_lines
 from lsmlake.statements.statement import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement, Statement
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
-from lsmlake.write.candidates import candidates
-from lsmlake.write.changeable import check_deletable, check_updatable
+from lsmlake.write.changeable import candidates, check_deletable, check_updatable
 
 
 def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlReport]:

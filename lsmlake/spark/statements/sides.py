@@ -224,7 +224,7 @@ def small_source(spark, tables: Iterator[pa.Table], limit: int):
 
 
 def as_text(predicate: Predicate | None, schema: Schema) -> str | None:
-    """The ranges of values that a predicate of `write.candidates` allows, as SQL by which Spark leaves out parts of files. None:
+    """The ranges of values that a predicate of `write.changeable` allows, as SQL by which Spark leaves out parts of files. None:
     no range can be written in SQL."""
     parts = predicate.children if isinstance(predicate, And) else (predicate,)
     return " and ".join(text for part in parts if (text := _range(part, schema)) is not None) or None
