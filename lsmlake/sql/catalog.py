@@ -106,7 +106,7 @@ class Catalog:
 
     def newest(self, node: exp.Table) -> Version:
         """The newest version of the table that a statement changes. Its name stands for this version from now on."""
-        version = self.table(node).version
+        version = Version.latest(self.table(node).meta)
         self.pin(node, version)
         return version
 
