@@ -26,7 +26,7 @@ from bench.session import session
 from bench.timing import clock
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.spark import tasks
 from lsmlake.tables.version import Version
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lsmlake.api.types import ColumnType, OptionValue, Value
+from lsmlake.api.public_types import ColumnType, OptionValue, Value
 from lsmlake.border import public
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.alterations.of_columns import (

@@ -8,11 +8,11 @@ from functools import partial
 
 import pyarrow as pa
 
+from lsmlake.api.public_types import ChangesMode, SparkDataFrame
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import ChangesMode, SparkDataFrame
 from lsmlake.border import public, through
-from lsmlake.cdc.changes import (
+from lsmlake.cdc.change_reader import (
     DIFF,
     MODES,
     Piece,

@@ -10,9 +10,9 @@ from itertools import chain
 
 import pyarrow as pa
 
+from lsmlake.api.public_types import MergeSource
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
-from lsmlake.api.types import MergeSource
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from lsmlake.api.types import DuckDBConnection, DuckDBRelation, PandasDataFrame, PolarsDataFrame
+from lsmlake.api.public_types import DuckDBConnection, DuckDBRelation, PandasDataFrame, PolarsDataFrame
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need

@@ -1,6 +1,6 @@
 """Where the verbs run: in this process, or on an attached engine such as Spark.
 
-`Runtime` is both the interface and the implementation for this process; `spark.runtime` overrides it.
+`Runtime` is both the interface and the implementation for this process; `spark.spark_runtime` overrides it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lsmlake.api.types import (
-    MergeSource,
-    SparkDataFrame,
-    SparkSession,
-    Statement,
-)
+from lsmlake.api.public_types import MergeSource, SparkDataFrame, SparkSession, Statement
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
@@ -104,8 +99,8 @@ class Runtime:
         return measure(plan, columns)
 
     def on_spark(self, what: str) -> Any:
-        """The runtime of the attached Spark session, which has further methods: `spark.runtime`. Raises InvalidQuery, which names
-        `what`, if there is none."""
+        """The runtime of the attached Spark session, which has further methods: `spark.spark_runtime`. Raises InvalidQuery,
+        which names `what`, if there is none."""
         need("pyspark", what)
         raise InvalidQuery(f"{what} needs Spark", cure=_ATTACH)
 

@@ -9,9 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.api.readable import Readable, check_rows, duckdb_connection, html_table
-from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import (
+from lsmlake.api.public_types import (
     ArrowExpression,
     DuckDBConnection,
     DuckDBRelation,
@@ -21,24 +19,26 @@ from lsmlake.api.types import (
     SparkDataFrame,
     SparkStrategy,
 )
+from lsmlake.api.readable import Readable, check_rows, duckdb_connection, html_table
+from lsmlake.api.runtime import Runtime
 from lsmlake.border import public, through
 from lsmlake.dialect.connection import PatientConnection
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.expression import matching, needed_columns
+from lsmlake.predicate.arrow_expression import matching, needed_columns
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read import plan as planning
 from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of
+from lsmlake.read.arrow_scan import output_schema, read_plan
 from lsmlake.read.in_duckdb import condition, dataset, relation
 from lsmlake.read.in_polars import by_name, expression, lazy_frame, streamed
 from lsmlake.read.limit import KeyOrder, files_of_first_rows, first_rows, first_rows_by_key, limited
 from lsmlake.read.native import NativeSource, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.point import read_keys
-from lsmlake.read.scan import output_schema, read_plan
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import moment_of

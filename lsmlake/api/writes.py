@@ -18,8 +18,8 @@ from lsmlake.maintain.alter import evolve
 from lsmlake.schema.conform import Cast
 from lsmlake.tables.version import Version
 from lsmlake.write.prepare import unstored
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 PROPERTY = "input"
 """The property of a snapshot that says how the files of its rows were read, as far as this was recognised."""

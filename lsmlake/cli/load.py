@@ -11,11 +11,11 @@ import typer
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
+from lsmlake.cli.argument_reading import column_names, is_directory, settings
 from lsmlake.cli.arguments import TableName
-from lsmlake.cli.command import CommandResult
+from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.progress import busy
-from lsmlake.cli.reading import column_names, is_directory, settings
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
 from lsmlake.imports.adopt import ImportReport

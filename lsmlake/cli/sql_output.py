@@ -26,10 +26,10 @@ from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import waiting
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.interval_text import with_texts
-from lsmlake.kernels.text import csv_lines, json_lines
+from lsmlake.kernels.text_format import csv_lines, json_lines
 from lsmlake.report.rows import Rows
 from lsmlake.report.text import counted
-from lsmlake.sql.stream import Streamed
+from lsmlake.sql.streamed_rows import Streamed
 from lsmlake.types.intervals import column_of_months
 
 TABLE, ARRAY, BINARY = "table", "JSON array", ("parquet", "arrow")

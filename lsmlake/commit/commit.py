@@ -33,7 +33,7 @@ from lsmlake.commit.request import Committed, Request, replayed
 from lsmlake.commit.requirements import Fits, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
-from lsmlake.format.files import BucketEdit
+from lsmlake.format.data_files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.concurrency import Waits, attempts, side_by_side
 from lsmlake.tables.metadata import Metadata

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from lsmlake.commit.requirements import Requirement
 from lsmlake.errors import InvalidData, SnapshotNotFound
-from lsmlake.format.files import Bucket, BucketEdit, CommitMessage
+from lsmlake.format.data_files import Bucket, BucketEdit, CommitMessage
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lsmlake.errors import CommitConflict, Corrupt
-from lsmlake.format.files import DELETES, Bucket, BucketEdit, BucketState, CommitMessage
+from lsmlake.format.data_files import DELETES, Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.schema.evolution import unfit
 from lsmlake.schema.schema import Schema

@@ -18,8 +18,8 @@ from typing import TypeVar
 from lsmlake.commit.request import Request
 from lsmlake.commit.requirements import apply
 from lsmlake.format import manifest
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, merged
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, NamedFile, Snapshot
 from lsmlake.schema.schema import Schema

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns
+from lsmlake.format.data_files import COMPACT, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import COMPACT, DataFile
 from lsmlake.lsm.difference import difference
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys

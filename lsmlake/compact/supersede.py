@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lsmlake.compact.compaction_state import CompactionState, kinds, lookup_columns
 from lsmlake.files.bucket_files import Hits
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import lengths, of_sorted
 from lsmlake.lsm.levels import Section, recency, sections

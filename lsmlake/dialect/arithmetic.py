@@ -14,12 +14,12 @@ from sqlglot import exp
 
 from lsmlake.dialect.aggregates import unit
 from lsmlake.dialect.calling import number_argument
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.interval_forms import DAY, of_kind
 from lsmlake.dialect.literals import decimal_of, literal_number, unscaled
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import (
+from lsmlake.dialect.sql_types import (
     BIGINT,
     DATE,
     DIGITS_MAX,

@@ -14,10 +14,10 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import Context, is_drawn
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, STRING, common, text
+from lsmlake.dialect.sql_types import BOOLEAN, STRING, common, text
+from lsmlake.types.column_types import char_length
 from lsmlake.types.intervals import is_calendar
 from lsmlake.types.type_text import format_type
-from lsmlake.types.types import char_length
 
 _OPERATORS = {
     exp.EQ: "=",

@@ -18,11 +18,11 @@ from typing import NamedTuple, NoReturn, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.cast import cast, unfit
+from lsmlake.dialect.casts import cast, unfit
 from lsmlake.dialect.failures import TRY
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
-from lsmlake.dialect.text import Text, peek
-from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
+from lsmlake.dialect.sql_text import Text, peek
+from lsmlake.dialect.sql_types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 

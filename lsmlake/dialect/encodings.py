@@ -8,7 +8,7 @@ from lsmlake.dialect.calling import Arguments, Function, constant_text, counted
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import or_refused, refused
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BINARY, BOOLEAN, STRING
+from lsmlake.dialect.sql_types import BINARY, BOOLEAN, STRING
 
 _DIGIT, _REST = "[0-9A-F]", "[89AB][0-9A-F]"
 _UTF8 = (

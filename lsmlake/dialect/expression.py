@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arithmetic, calls, comparisons, intervals, patterns, pipes, times
+from lsmlake.dialect import arithmetic, calls, comparisons, interval_functions, patterns, pipes, times
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Scope, Typed
-from lsmlake.dialect.text import Text, operands, peek
-from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
+from lsmlake.dialect.sql_text import Text, operands, peek
+from lsmlake.dialect.sql_types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
 from lsmlake.errors import InvalidSchema
 from lsmlake.types.ddl import type_of
 from lsmlake.types.type_text import format_type
@@ -166,7 +166,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
         case exp.Placeholder():
             context.text.refuse(node, "a parameter has no value", cure="write the value; lake.sql takes it in args")
         case exp.Interval():
-            return intervals.literal(context, node)
+            return interval_functions.literal(context, node)
         case exp.Array():
             context.text.refuse(
                 node, "an index after a call is not supported", cure="put the call in parentheses, or use element_at"

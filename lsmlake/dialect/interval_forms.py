@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.dialect.failures import or_refused
-from lsmlake.dialect.types import STRING, duck_name, text
+from lsmlake.dialect.sql_types import STRING, duck_name, text
 from lsmlake.types.intervals import CALENDAR, MICROSECONDS, MONTHS, SIZES, Interval, is_interval
 
 DAY, HOUR, MINUTE, SECOND = (SIZES[field] for field in MICROSECONDS)

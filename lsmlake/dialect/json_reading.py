@@ -14,8 +14,7 @@ from sqlglot import exp
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_options, literal_text, text_argument
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.time_patterns import PatternRefused, read
-from lsmlake.dialect.types import (
+from lsmlake.dialect.sql_types import (
     BIGINT,
     BINARY,
     BOOLEAN,
@@ -32,6 +31,7 @@ from lsmlake.dialect.types import (
     quoted,
     text,
 )
+from lsmlake.dialect.time_patterns import PatternRefused, read
 from lsmlake.errors import InvalidSchema
 from lsmlake.types.ddl import parse_columns
 from lsmlake.types.type_text import backticked, format_type

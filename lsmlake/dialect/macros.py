@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from lsmlake.dialect import encodings, interval_macros, json_text, number_text, numbers, time_text, vectors
+from lsmlake.dialect import encodings, interval_macros, json_macros, number_text, numbers, time_text, vectors
 from lsmlake.dialect.connection import Database, PatientConnection, opened
 from lsmlake.dialect.failures import REFUSE
 
@@ -165,7 +165,7 @@ _TIMES = {head: body for kind, what in time_text.KINDS.items() for head, body in
 def macros(zone: str) -> dict[str, str]:
     """Head -> body of every macro, for the time zone of a session. A macro comes after those that it calls."""
     zoned = {head: in_utc if zone == "UTC" else local for head, (in_utc, local) in ZONED.items()}
-    own = (number_text, numbers, encodings, interval_macros, json_text, vectors, time_text)
+    own = (number_text, numbers, encodings, interval_macros, json_macros, vectors, time_text)
     made = {head: body for module in own for head, body in module.MACROS.items()}
     return {**dict([REFUSE]), **zoned, **MACROS, **made, **TRYING, **_TIMES}
 

@@ -19,7 +19,7 @@ from lsmlake.dialect.calling import (
 )
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of, one_zero, quoted
+from lsmlake.dialect.sql_types import BOOLEAN, INT, NULL, array_of, one_zero, quoted
 from lsmlake.types.type_text import format_type
 
 _NAMED = (exp.Alias, exp.Column, exp.Dot, exp.Identifier)

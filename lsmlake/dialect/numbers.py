@@ -14,7 +14,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.literals import decimal_of
 from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
-from lsmlake.dialect.types import (
+from lsmlake.dialect.sql_types import (
     BIGINT,
     BOOLEAN,
     DIGITS_MAX,

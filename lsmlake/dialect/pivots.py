@@ -13,8 +13,8 @@ from lsmlake.dialect.calls import called
 from lsmlake.dialect.grouping import SelectGroups
 from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.scope import UNKNOWN, Relation, Scope, Typed
-from lsmlake.dialect.text import passed_on
-from lsmlake.dialect.types import STRING, quoted, text
+from lsmlake.dialect.sql_text import passed_on
+from lsmlake.dialect.sql_types import STRING, quoted, text
 from lsmlake.types.spelling import spelled
 
 

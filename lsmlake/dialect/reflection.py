@@ -12,9 +12,9 @@ from lsmlake.dialect.comparisons import within
 from lsmlake.dialect.context import CHOOSES_NO_ROWS, COMPUTED_FIRST, Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, CALLED_AS_CASTS, DOUBLE, NULL, STRING, text
+from lsmlake.dialect.sql_types import BOOLEAN, CALLED_AS_CASTS, DOUBLE, NULL, STRING, text
 from lsmlake.types.spelling import spelled
-from lsmlake.types.table import column_type
+from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import format_type
 
 

@@ -12,7 +12,7 @@ from lsmlake.dialect import (
     arrays,
     buckets,
     encodings,
-    intervals,
+    interval_functions,
     json_reading,
     json_writing,
     lambdas,
@@ -29,7 +29,7 @@ from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, SqlFunction
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_dated, is_number
+from lsmlake.dialect.sql_types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_dated, is_number
 from lsmlake.types.type_text import format_type
 
 _BY_TYPES = {
@@ -45,7 +45,7 @@ _BY_TYPES = {
     **vectors.FUNCTIONS,
     **lambdas.FUNCTIONS,
     **times.FUNCTIONS,
-    **intervals.FUNCTIONS,
+    **interval_functions.FUNCTIONS,
     **buckets.FUNCTIONS,
     **reflection.FUNCTIONS,
     **reflection.FUNCTIONS,

@@ -16,8 +16,8 @@ from lsmlake.dialect.pipes import NESTED
 from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
 from lsmlake.dialect.scope import ColumnOrigin, Known, Relation, Scope, ScopeColumn, Typed, declared
+from lsmlake.dialect.sql_types import common, of_column, quoted
 from lsmlake.dialect.table_use import TableUse, ViewUse, push
-from lsmlake.dialect.types import common, of_column, quoted
 from lsmlake.types.type_text import format_type
 
 _JOINED = {"this", "joins", "laterals"}

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.types import of_column, quoted
-from lsmlake.types.types import has_sized_text
+from lsmlake.dialect.sql_types import of_column, quoted
+from lsmlake.types.column_types import has_sized_text
 
 # -- what is known of a column ----------------------------------------------------------------------------------------
 

@@ -28,9 +28,9 @@ from lsmlake.dialect.queries import Queries, Query, relation_of
 from lsmlake.dialect.relations import From, Relations
 from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
 from lsmlake.dialect.sorting import OutputColumn, Sorting, by_name, is_all, limit_number, limits, ordinal, sorting
+from lsmlake.dialect.sql_text import passed_on, peek
+from lsmlake.dialect.sql_types import quoted, text
 from lsmlake.dialect.table_use import push
-from lsmlake.dialect.text import passed_on, peek
-from lsmlake.dialect.types import quoted, text
 from lsmlake.types.spelling import spelled
 
 _KEPT = quoted("#kept")

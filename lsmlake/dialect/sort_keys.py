@@ -11,11 +11,11 @@ from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from lsmlake.dialect.context import drawing_calls
-from lsmlake.dialect.evaluate import Columns, needs_of
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.grammar import PlainSpark
+from lsmlake.dialect.row_evaluation import Columns, needs_of
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text, shown
+from lsmlake.dialect.sql_text import Text, shown
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.ddl import requoted
 from lsmlake.types.type_text import format_type

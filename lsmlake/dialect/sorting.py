@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import SORTED, Context
 from lsmlake.dialect.scope import Scope, Typed
-from lsmlake.dialect.text import Text, peek
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.sql_text import Text, peek
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.dialect.windows import ordered, sortable
 
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.scope import Scope, ScopeColumn, Taker
-from lsmlake.dialect.text import Text, nodes, operands, passed_on
-from lsmlake.dialect.types import NULL, duck_name, quoted
+from lsmlake.dialect.sql_text import Text, nodes, operands, passed_on
+from lsmlake.dialect.sql_types import NULL, duck_name, quoted
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.intervals import has_interval
 from lsmlake.types.type_text import format_type

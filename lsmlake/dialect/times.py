@@ -5,15 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import intervals
+from lsmlake.dialect import interval_functions
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_text
-from lsmlake.dialect.cast import assign, cast
+from lsmlake.dialect.casts import assign, cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import or_refused
 from lsmlake.dialect.functions import DATE_UNITS, UNITS
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.time_patterns import PatternRefused, read, written
-from lsmlake.dialect.types import (
+from lsmlake.dialect.sql_types import (
     BIGINT,
     DATE,
     DOUBLE,
@@ -27,6 +26,7 @@ from lsmlake.dialect.types import (
     is_dated,
     is_number,
 )
+from lsmlake.dialect.time_patterns import PatternRefused, read, written
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -278,7 +278,7 @@ def extracted(context: Context, node: exp.Expression, name: str, source: exp.Exp
     """A field of a time or of an interval. `node`: for errors."""
     made = context.typed(source)
     if is_interval(made.type):
-        return intervals.extracted(context, node, name, made)
+        return interval_functions.extracted(context, node, name, made)
     field = _FIELDS.get(name)
     if field is None:
         context.text.refuse(
@@ -313,7 +313,7 @@ def _date_part(context: Context, node: exp.Expression, arguments: Arguments) -> 
         )
     if isinstance(arguments[0], exp.Null):
         context.typed(arguments[1])
-        return intervals.no_field()
+        return interval_functions.no_field()
     return extracted(context, arguments[0], literal_text(context, arguments[0], "the field").upper(), arguments[1])
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lsmlake.files.data_reader import DataReader, checked_kinds, reading
 from lsmlake.files.data_writer import DATA, Origin, write_run
 from lsmlake.files.page_reader import PageReader, RowOfGroup
-from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from lsmlake.files.checksum import SummingSink
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
+from lsmlake.format.data_files import ColumnStats, DataFile
 from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
-from lsmlake.format.files import ColumnStats, DataFile
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
 from lsmlake.kernels.bounds import bounds
@@ -36,7 +36,7 @@ from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, write_unnamed
-from lsmlake.types.table import is_time
+from lsmlake.types.type_table import is_time
 
 DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
 """Prefixes of file names."""

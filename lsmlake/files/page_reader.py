@@ -21,7 +21,7 @@ from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.ranges import ByteRange, RangedFile
 from lsmlake.tables.live import Cache
-from lsmlake.types.table import is_time, of_integers
+from lsmlake.types.type_table import is_time, of_integers
 
 _INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
 _CHUNK_BYTES = 512  # of objects for a column chunk

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData, LakeError
 from lsmlake.files.checksum import TAIL_BYTES, footer_in
-from lsmlake.format.files import ColumnStats
+from lsmlake.format.data_files import ColumnStats
 from lsmlake.kernels.bounds import bounds
 from lsmlake.storage.location import OutsideFile
 

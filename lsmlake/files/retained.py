@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lsmlake.files.bucket_files import BucketFiles, Hits
 from lsmlake.files.data_writer import RETAINED, Origin, float_columns, write_run
-from lsmlake.format.files import DELETES, DataFile
+from lsmlake.format.data_files import DELETES, DataFile
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable, filter_of
 from lsmlake.kernels.segments import of_sorted
@@ -29,7 +29,7 @@ from lsmlake.lsm.merge.rule import MergeRule, distinct
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, kinds_of, plain
 from lsmlake.schema.schema import Schema
-from lsmlake.types.types import FIELD_ID
+from lsmlake.types.column_types import FIELD_ID
 
 DELETED_MS = "_deleted_ms"
 _KEPT_ROWS = 1 << 16  # files with so many rows stay in memory

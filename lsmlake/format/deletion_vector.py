@@ -32,7 +32,7 @@ from pyroaring import BitMap64
 
 from lsmlake.errors import Corrupt
 from lsmlake.format import roaring
-from lsmlake.format.files import VectorRef
+from lsmlake.format.data_files import VectorRef
 from lsmlake.schema.envelope import check_lengths, pack, unpack
 from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, ROWS_MAX, JsonKind, check, integer, listing, one_of, optional
 

@@ -29,7 +29,7 @@ from lsmlake.errors import Corrupt
 from lsmlake.kernels.value_hash import from_words, mix, widest, words
 from lsmlake.schema.envelope import pack, unpack
 from lsmlake.types.json_shape import FLAG, RESTORE, TEXT, JsonKind, check, integer, is_text, listing, shown
-from lsmlake.types.table import BYTES as TEXT_FAMILY
+from lsmlake.types.type_table import BYTES as TEXT_FAMILY
 
 KIND = "FIDX"
 _RATIO_MAX = 1 << 15  # consecutive values nearly vanish; zstd does not reach more

@@ -24,13 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import DELETES, Bucket, BucketState, ColumnStats, DataFile, VectorRef
+from lsmlake.format.data_files import DELETES, Bucket, BucketState, ColumnStats, DataFile, VectorRef
 from lsmlake.kernels.bounds import bounds
 from lsmlake.schema.envelope import check_lengths, loaded, pack, stored, unpack
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
+from lsmlake.types.column_types import type_name
 from lsmlake.types.json_shape import BYTES_MAX, NAME, RESTORE, JsonKind, check, integer, listing, optional, shown
-from lsmlake.types.types import type_name
 
 ADD, DELETE = 0, 1
 FIXED = (

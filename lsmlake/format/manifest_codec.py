@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import SOURCES
+from lsmlake.format.data_files import SOURCES
 from lsmlake.format.manifest import FIXED, entries_schema
 from lsmlake.schema.envelope import loaded, pack, stored, unpack
 from lsmlake.schema.schema import Schema
-from lsmlake.types import types
+from lsmlake.types import column_types
+from lsmlake.types.column_types import type_name
 from lsmlake.types.json_shape import (
     BYTES_MAX,
     NAME,
@@ -33,12 +34,11 @@ from lsmlake.types.json_shape import (
     listing,
     shown,
 )
-from lsmlake.types.types import type_name
 from lsmlake.types.widening import widens
 
 _COLUMN = {
     "name": TEXT,
-    "type": JsonKind("the name of a type", types.is_name_of_type),
+    "type": JsonKind("the name of a type", column_types.is_name_of_type),
     "values": JsonKind("a list", lambda v: isinstance(v, list)),
 }
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format import manifest
+from lsmlake.format.data_files import Bucket, DataFile, VectorRef
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE
 from lsmlake.options.merge_options import DEDUPLICATE
 from lsmlake.schema.rowkind import INSERT, UPDATE_AFTER

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.format import puffin
 from lsmlake.format.snapshot import COMPACT, Snapshot
-from lsmlake.iceberg import metadata
+from lsmlake.iceberg import table_metadata
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
 from lsmlake.iceberg.entries import Entry, EntryKey, Made, Point, SnapshotNumbers, VectorPlace
+from lsmlake.iceberg.iceberg_manifests import ChangeSummary, EntryChange, ManifestFiles, SnapshotManifests, changed
 from lsmlake.iceberg.iceberg_view import IcebergView, Touched, touched
 from lsmlake.iceberg.lineage import Line
-from lsmlake.iceberg.manifests import ChangeSummary, EntryChange, ManifestFiles, SnapshotManifests, changed
 from lsmlake.iceberg.published import entries_of, is_of, list_bytes, manifest_bytes, manifests_of, path_of, uri_of
 from lsmlake.iceberg.schemas import check_promotions
 from lsmlake.tables.metadata import Metadata
@@ -32,7 +32,7 @@ class Additions:
     `whole`: whether the newest snapshot of the table must be there. `made`: the new snapshots."""
 
     meta: Metadata
-    content: metadata.Metadata
+    content: table_metadata.Metadata
     put: Callable[[str, bytes], str]
     whole: bool
     made: list[dict] = field(default_factory=list)
@@ -44,9 +44,9 @@ class Additions:
             InvalidSchema: with `whole`, the newest snapshot of the table has files of a type that Iceberg does not widen.
             Corrupt: with `whole`, the newest snapshot of the table is damaged; or the metadata is.
         """
-        known = metadata.published(self.content)
+        known = table_metadata.published(self.content)
         read = [(line, one) for line in lines for _, one in sorted(line.kept.items()) if one is not None]
-        todo = [(line, one) for line, one in read if known.get(line.id_of(one.id)) != metadata.identity_of(one)]
+        todo = [(line, one) for line, one in read if known.get(line.id_of(one.id)) != table_metadata.identity_of(one)]
         new = {line.id_of(one.id) for line, one in todo}
         there = {one["snapshot-id"]: one for one in self.content["snapshots"] if one["snapshot-id"] not in new}
         files = self.meta if len(todo) <= 1 else self.meta.with_empty_cache()
@@ -79,9 +79,9 @@ class Additions:
             before = IcebergView.of(Version.at(files if of is main else of.meta, of.kept[last] or of.meta.snapshots.get(last)))
             parent = there[of.id_of(last)]
         if line is main:
-            content, order = metadata.with_schema(self.content, view.version.schema)
+            content, order = table_metadata.with_schema(self.content, view.version.schema)
         else:
-            content, schema_id, order = metadata.with_branch_schema(self.content, view.version.schema, line.common)
+            content, schema_id, order = table_metadata.with_branch_schema(self.content, view.version.schema, line.common)
         number = SnapshotNumbers(line.id_of(snapshot.id), max(snapshot.id, self._last_sequence() + 1))
         with line.meta.snapshots.unless_expired(snapshot):
             made = Step(files, self.put, view, before, parent, number, schema_id, order, self.next_row).snapshot()
@@ -247,8 +247,8 @@ class Step(NamedTuple):
         }
         nonzero = {name: str(count) for name, count in counts.items() if count}
         identity = {
-            metadata.COMMIT: metadata.identity_of(snapshot),
-            metadata.SNAPSHOT: str(snapshot.id),
+            table_metadata.COMMIT: table_metadata.identity_of(snapshot),
+            table_metadata.SNAPSHOT: str(snapshot.id),
             "engine-name": "lsmlake",
         }
         totals = {name: str(count) for name, count in there.totals().items()}

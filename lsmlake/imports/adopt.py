@@ -30,8 +30,8 @@ from lsmlake.errors import CommitUnknown, Corrupt, LakeError, StorageFailed, Tab
 from lsmlake.files.data_reader import Chunk, live_rows
 from lsmlake.files.data_writer import DATA
 from lsmlake.files.parquet_facts import RESTORE
+from lsmlake.format.data_files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.imports.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
@@ -52,7 +52,7 @@ from lsmlake.storage.env import Env
 from lsmlake.storage.location import Outside
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.write.append import LEVEL
 from lsmlake.write.write import new_files
 
@@ -224,7 +224,7 @@ class _Adoption:
         made = []
         ids_of_key = [self.schema.field_ids()[name] for name in self.schema.primary_key]
         for number, shape in enumerate(shapes.values()):
-            ids = {types.field_id(one): one.name for one in shape}
+            ids = {column_types.field_id(one): one.name for one in shape}
             specs = tuple(s for s in self.schema.partitioning.specs if all(one.source in ids for one in s.fields))
             known = Partitioning.first(())
             if specs:

@@ -19,10 +19,10 @@ from lsmlake.imports.foreign import ForeignFile
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.types import types
-from lsmlake.types.table import DECIMAL, TABLE
+from lsmlake.types import column_types
+from lsmlake.types.column_types import field_id, has_field_id, inner_fields
+from lsmlake.types.type_table import DECIMAL, TABLE
 from lsmlake.types.type_text import format_type
-from lsmlake.types.types import field_id, has_field_id, inner_fields
 from lsmlake.types.widening import widens
 
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
@@ -74,7 +74,7 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
                 yield f"the key column {column.name!r} is not in the file"
             continue
         found = facts.columns.field(number)
-        if column.name in schema.primary_key and _normal(found.type) != types.plain(column.type):
+        if column.name in schema.primary_key and _normal(found.type) != column_types.plain(column.type):
             yield f"the key column {column.name!r} is stored as {found.type}"
         if column.name in schema.primary_key and pa.types.is_floating(column.type):
             yield f"the key column {column.name!r} may have a negative zero"
@@ -111,7 +111,7 @@ def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[ParquetLeaf]
     stored = _normal(found.type)
     if not _fits(stored, wanted.type):
         shown = "dictionary" if pa.types.is_dictionary(found.type) else found.type
-        return f"as {shown}, not {format_type(types.plain(wanted.type))}"
+        return f"as {shown}, not {format_type(column_types.plain(wanted.type))}"
     if other := sorted({leaf.logical for leaf in leaves} - _LOGICAL):
         return f"as {other[0]}"
     for leaf, type_ in zip(leaves, _leaf_types(stored), strict=True):
@@ -174,7 +174,7 @@ def _is_widened(stored: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _is_canonical(type_: pa.DataType) -> bool:
-    return all(types.is_name_of_type(types.type_name(one)) for one in _leaf_types(type_))
+    return all(column_types.is_name_of_type(column_types.type_name(one)) for one in _leaf_types(type_))
 
 
 def _normal(type_: pa.DataType) -> pa.DataType:
@@ -196,7 +196,7 @@ def _normal(type_: pa.DataType) -> pa.DataType:
 
 
 def _normal_field(field: pa.Field, name: str) -> pa.Field:
-    metadata = {types.FIELD_ID: field.metadata[types.FIELD_ID]} if has_field_id(field) else None
+    metadata = {column_types.FIELD_ID: field.metadata[column_types.FIELD_ID]} if has_field_id(field) else None
     return pa.field(name, _normal(field.type), True, metadata)
 
 
@@ -220,4 +220,4 @@ def is_whole(schema: Schema, shape: pa.Schema) -> bool:
 
 def shape_key(shape: pa.Schema) -> str:
     """Equal for shapes that are equal but for the order of their columns."""
-    return json.dumps(sorted((types.to_json(field) for field in shape), key=lambda one: one["id"]))
+    return json.dumps(sorted((column_types.to_json(field) for field in shape), key=lambda one: one["id"]))

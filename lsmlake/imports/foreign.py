@@ -15,15 +15,15 @@ import pyarrow as pa
 from lsmlake.errors import Corrupt, InvalidData, InvalidSchema
 from lsmlake.files.data_reader import DataReader
 from lsmlake.files.parquet_facts import RESTORE
+from lsmlake.format.data_files import APPEND, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import APPEND, DataFile
 from lsmlake.schema.adapt import NamedFields, lacks_ids, with_ids
 from lsmlake.schema.checks import check_are_columns
 from lsmlake.schema.partitioning import Partitioning, Term
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.location import Outside
-from lsmlake.types.types import field_id
+from lsmlake.types.column_types import field_id
 
 COMPACT_THERE = "rewrite the data files of the table there, which applies its deletes, and import it again"
 """The cure for deletes that are not read."""

@@ -37,8 +37,8 @@ from lsmlake.schema.partitioning import FIRST_ID, Partitioning
 from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.location import Outside, joined
-from lsmlake.types import types
-from lsmlake.types.table import is_time, of_integers
+from lsmlake.types import column_types
+from lsmlake.types.type_table import is_time, of_integers
 
 _OTHER_PARTITIONS = "write those rows with other values there"
 
@@ -169,7 +169,7 @@ class _MetadataReader:
             wanted = snapshot.get("schema-id", wanted)
         schema = next(one for one in schemas if one.get("schema-id", 0) == wanted)
         columns = columns_of(schema, self.where)
-        highest = max(content["last-column-id"], *types.field_ids(columns))
+        highest = max(content["last-column-id"], *column_types.field_ids(columns))
         specs = content.get("partition-specs") or [{"spec-id": 0, "fields": content["partition-spec"]}]
         last = content.get("last-partition-id") or max((f["field-id"] for s in specs for f in s["fields"]), default=FIRST_ID - 1)
         entries = [] if snapshot is None else self._entries(snapshot)
@@ -274,7 +274,7 @@ class _MetadataReader:
     ) -> list[ForeignFile]:
         vectors = self._vectors(entries)
         values = _PartitionValues(columns, partitioning, specs)
-        floats = [types.field_id(field) for field in columns if pa.types.is_floating(field.type)]
+        floats = [column_types.field_id(field) for field in columns if pa.types.is_floating(field.type)]
         found = []
         for entry in self._of(entries, DATA):
             file, spec, partition = entry.file, known[entry.spec], entry.file.get("partition") or {}
@@ -324,8 +324,8 @@ class _MetadataReader:
         for schema in schemas:
             for one in schema["fields"]:
                 with suppress(InvalidSchema):  # of a type that lsmlake does not have
-                    found |= {types.field_id(field): field for field in columns_of({"fields": [one]}, self.where)}
-        return [field for id, field in found.items() if id not in map(types.field_id, columns)]
+                    found |= {column_types.field_id(field): field for field in columns_of({"fields": [one]}, self.where)}
+        return [field for id, field in found.items() if id not in map(column_types.field_id, columns)]
 
 
 def _format(entry: _LiveEntry) -> str:
@@ -343,11 +343,11 @@ class _PartitionValues:
     """Partition values as lsmlake holds them, by the id of the field."""
 
     def __init__(self, columns: pa.Schema, partitioning: Partitioning, specs: Sequence[Mapping]) -> None:
-        types_ = {types.field_id(field): field.type for field in columns}
-        self.types = {one.id: one.transform.result(types.plain(types_[one.source])) for one in partitioning.fields}
+        types_ = {column_types.field_id(field): field.type for field in columns}
+        self.types = {one.id: one.transform.result(column_types.plain(types_[one.source])) for one in partitioning.fields}
         self.identities = {
             spec["spec-id"]: {
-                one["field-id"]: (one["source-id"], types.plain(types_[one["source-id"]]))
+                one["field-id"]: (one["source-id"], column_types.plain(types_[one["source-id"]]))
                 for one in spec["fields"]
                 if one["transform"] == "identity" and one.get("source-id") in types_
             }

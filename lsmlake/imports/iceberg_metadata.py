@@ -28,7 +28,7 @@ from lsmlake.iceberg.avro import NAMES
 from lsmlake.iceberg.catalog import metadata_file
 from lsmlake.storage.location import Outside, joined
 from lsmlake.storage.storage import Entry
-from lsmlake.types.table import TABLE
+from lsmlake.types.type_table import TABLE
 
 _FILE = re.compile(r".*\.metadata\.json(\.gz)?")
 _NUMBER = re.compile(r"v?([0-9]{1,18})[.-]")

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels.keys import fixed_width, is_text, joined, plain
-from lsmlake.types.table import BYTES as TEXT
-from lsmlake.types.table import DECIMAL_DIGITS_MAX, TABLE, column_type, of_integers
+from lsmlake.types.type_table import BYTES as TEXT
+from lsmlake.types.type_table import DECIMAL_DIGITS_MAX, TABLE, column_type, of_integers
 
 
 def family(type_: pa.DataType) -> str | None:

@@ -36,7 +36,7 @@ from heapq import heappush, heapreplace
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from lsmlake.format.files import IMPORT, DataFile
+from lsmlake.format.data_files import IMPORT, DataFile
 
 
 def recency(file: DataFile) -> tuple:

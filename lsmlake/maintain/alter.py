@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Follows
-from lsmlake.compact.bucket import changes_rows
+from lsmlake.compact.bucket_compaction import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
@@ -49,7 +49,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Overwrite
 from lsmlake.write.write import new_files
@@ -152,18 +152,18 @@ def _multiplies_default(old: Schema, new: Schema) -> bool:
     """Whether `new` adds a column with a default that would count once for each stored row of a key, not once for the key."""
     if not new.combines_rows:
         return False
-    defaults = (default_of(field, INITIAL) for field in new.columns if types.field_id(field) > old.highest_field_id)
+    defaults = (default_of(field, INITIAL) for field in new.columns if column_types.field_id(field) > old.highest_field_id)
     return any(value is not None and value.is_valid for value in defaults)
 
 
 def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
     """The schema `new` with the columns of `old`, and without the aggregate functions of columns that `old` lacks, for rows that
     do not have them yet. Raises InvalidOption for other options that name such columns."""
-    becoming, there = through(new, old), {types.field_id(field) for field in old.columns}
+    becoming, there = through(new, old), {column_types.field_id(field) for field in old.columns}
     added = {field.name for field in becoming.columns} - {field.name for field in old.columns}
     if not added:
         return becoming
-    lacking = {field.name for field in new.columns if types.field_id(field) not in there}
+    lacking = {field.name for field in new.columns if column_types.field_id(field) not in there}
     naming_lacking = [option for option, value in new.options.items() if columns_in(option, value) & lacking]
     if other := sorted(each for each in naming_lacking if not each.startswith(PREFIX) or each.endswith(SEQUENCE_GROUP)):
         raise InvalidOption(
@@ -217,15 +217,15 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
     supersedes. Raises InvalidSchema if it has one that all see. Reads the column only if statistics do not prove that it has
     none."""
     superseded = False
-    nullable = {types.field_id(field): field for field in version.schema.columns if field.nullable}
+    nullable = {column_types.field_id(field): field for field in version.schema.columns if field.nullable}
     for field in new.columns:
-        old = None if field.nullable else nullable.get(types.field_id(field))
+        old = None if field.nullable else nullable.get(column_types.field_id(field))
         if old is None or version.snapshot is None:
             continue
-        counted = version.live()[f"n:{types.field_id(field)}"]
+        counted = version.live()[f"n:{column_types.field_id(field)}"]
         if not counted.null_count and not pc.sum(counted).as_py():
             continue
-        is_null = IsNull(Column((old.name,), types.plain(old.type)))
+        is_null = IsNull(Column((old.name,), column_types.plain(old.type)))
         superseded = superseded or count(plan(version, is_null, mode=RAW)) > 0
         if nulls := count(plan(version, is_null)):
             raise InvalidSchema(

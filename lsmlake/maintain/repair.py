@@ -27,8 +27,8 @@ from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import Chunk, live_rows
 from lsmlake.files.data_writer import Origin, float_columns
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
 from lsmlake.lsm.levels import recency, sections

@@ -24,8 +24,8 @@ from lsmlake.files.checksum import checksum_of
 from lsmlake.files.data_reader import Chunk, DataReader, live_rows, reading
 from lsmlake.files.retained import Retained
 from lsmlake.format import manifest, puffin
+from lsmlake.format.data_files import DELETES, Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.file_index import NOTHING
-from lsmlake.format.files import DELETES, Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import NamedFile, Snapshot

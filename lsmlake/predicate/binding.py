@@ -17,14 +17,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text, peek, said
-from lsmlake.dialect.types import CALLED_AS_CASTS
+from lsmlake.dialect.sql_text import Text, peek, said
+from lsmlake.dialect.sql_types import CALLED_AS_CASTS
 from lsmlake.errors import InvalidSchema
 from lsmlake.predicate.comparison import compare, compare_padded, fold, is_in, like
 from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, common_type, never, not_, or_
+from lsmlake.types.column_types import char_length
 from lsmlake.types.ddl import type_of
 from lsmlake.types.literal import cast, number, zone_named
-from lsmlake.types.types import char_length
 
 _OPS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -40,7 +40,7 @@ from lsmlake.predicate.tree import (
     or_,
 )
 from lsmlake.types.literal import cast, show
-from lsmlake.types.table import column_type
+from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import format_type
 
 _OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

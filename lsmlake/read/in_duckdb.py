@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.dialect.types import duck_name, quoted, text
+from lsmlake.dialect.sql_types import duck_name, quoted, text
 from lsmlake.extras import need
 from lsmlake.interruption import exported
-from lsmlake.predicate.expression import matching, needed_columns
+from lsmlake.predicate.arrow_expression import matching, needed_columns
 from lsmlake.predicate.tree import (
     And,
     Column,
@@ -39,12 +39,12 @@ from lsmlake.predicate.tree import (
     Predicate,
     is_ordered,
 )
+from lsmlake.read.arrow_scan import output_schema
 from lsmlake.read.native import Direct, NativeSource, Stored, Stream
-from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.defaults import INITIAL, default_of
-from lsmlake.types.table import as_integers
-from lsmlake.types.types import plain
+from lsmlake.types.column_types import plain
+from lsmlake.types.type_table import as_integers
 
 _ZERO_ROWS_MAX = 1 << 28
 """Rows whose bitmaps of zeros are 32 MB."""

@@ -42,8 +42,8 @@ from lsmlake.predicate.tree import (
     columns_of,
     is_ordered,
 )
+from lsmlake.read.arrow_scan import output_schema
 from lsmlake.read.native import Direct, NativeSource, Stored, Stream
-from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import constant, is_evolved
 
 _DEAD_ROWS_MAX = 1 << 18

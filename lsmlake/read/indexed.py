@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt, UnsupportedFormat
 from lsmlake.format import file_index, manifest
+from lsmlake.format.data_files import DataFile
 from lsmlake.format.file_index import NOTHING, BloomFilter, FileIndex, ValueIndex
-from lsmlake.format.files import DataFile
 from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.predicate import ColumnBounds, evaluate, reach
 from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Or, Predicate, and_

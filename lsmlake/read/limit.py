@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.read.aggregate_pushdown import decided_files
+from lsmlake.read.arrow_scan import output_schema, read_split
 from lsmlake.read.plan import Plan, Split
-from lsmlake.read.scan import output_schema, read_split
 
 
 def limited(plan: Plan, limit: int) -> Plan:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format import manifest
-from lsmlake.format.files import DELETES, Bucket, DataFile, VectorRef
+from lsmlake.format.data_files import DELETES, Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels, sections
 from lsmlake.lsm.merge.rule import OldRow

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidQuery, Wording
-from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.partition_options import VALUES_TIME, PartitionOptions, directives

@@ -1,4 +1,4 @@
-"""Creates automatic tags, and deletes tags whose time is over. `refs.tags` deletes each with the files that only it needs."""
+"""Creates automatic tags, and deletes tags whose time is over. `refs.tagging` deletes each with the files that only it needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.options.retention_options import TagOptions
-from lsmlake.refs.tags import TagCalendar, TagReport, delete_tags, tag_snapshot
+from lsmlake.refs.tagging import TagCalendar, TagReport, delete_tags, tag_snapshot
 from lsmlake.tables.metadata import Metadata
 
 _AT_ONCE = 50  # tags that one commit deletes

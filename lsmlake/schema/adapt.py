@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lsmlake.kernels import nested
 from lsmlake.schema.defaults import INITIAL, default_of
-from lsmlake.types.types import FIELD_ID, field_id, has_field_id, inner_fields, plain
+from lsmlake.types.column_types import FIELD_ID, field_id, has_field_id, inner_fields, plain
 
 
 def constant(field: pa.Field, rows: int) -> pa.Array:

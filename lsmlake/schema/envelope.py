@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lsmlake.errors import Corrupt, UnsupportedFormat
 from lsmlake.types.json_shape import RESTORE, shown
-from lsmlake.types.table import TABLE, column_type, named
+from lsmlake.types.type_table import TABLE, column_type, named
 
 VERSION = 1
 _NEWEST = {"schema": max(row.version for row in TABLE)}

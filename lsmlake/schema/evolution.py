@@ -10,8 +10,8 @@ import pyarrow as pa
 from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.schema import RESERVED, Schema
+from lsmlake.types.column_types import FIELD_ID, field_id, inner_fields, widens_text, with_inner_fields
 from lsmlake.types.type_text import format_type_of
-from lsmlake.types.types import FIELD_ID, field_id, inner_fields, widens_text, with_inner_fields
 from lsmlake.types.widening import widens
 
 UNWRITTEN = -1

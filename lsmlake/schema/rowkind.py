@@ -21,7 +21,7 @@ from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.schema import lossless
 from lsmlake.schema.conform import shown
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD
-from lsmlake.types.table import is_bytes, is_text
+from lsmlake.types.type_table import is_bytes, is_text
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4

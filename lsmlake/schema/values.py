@@ -16,8 +16,8 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.kernels.text import plain
-from lsmlake.types.table import is_time
+from lsmlake.kernels.text_format import plain
+from lsmlake.types.type_table import is_time
 
 
 def json_rows(table: pa.Table | pa.RecordBatch) -> Iterator[dict[str, object]]:

@@ -21,16 +21,16 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
+from lsmlake.spark.frame_types import lengths, to_spark
 from lsmlake.spark.settings import READER
-from lsmlake.spark.types import lengths, to_spark
 from lsmlake.tables.metadata import Metadata
-from lsmlake.types.table import column_type
+from lsmlake.types.column_types import field_id, has_sized_text, inner_fields, plain
+from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import backticked, format_type
-from lsmlake.types.types import field_id, has_sized_text, inner_fields, plain
 
 Place = tuple[Bucket, DataFile]
 

@@ -28,12 +28,12 @@ from lsmlake.read.travel import time_text
 from lsmlake.schema.rowkind import COMMIT_TIME
 from lsmlake.spark.caller import Batches, SinkArrival, caller
 from lsmlake.spark.datasource import options, portable
+from lsmlake.spark.frame_types import to_arrow
 from lsmlake.spark.ship import carried
-from lsmlake.spark.types import to_arrow
 from lsmlake.tables.metadata import Metadata
 from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import unstored
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 _WRITTEN = Batches()
 _OBSERVED = "lsmlake"

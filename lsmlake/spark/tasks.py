@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from lsmlake.compact.job import CompactBuckets, Goal, compact_one, needs_compaction
 from lsmlake.errors import LakeError
-from lsmlake.format.files import BucketState, CommitMessage
+from lsmlake.format.data_files import BucketState, CommitMessage
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.metadata import Metadata
 

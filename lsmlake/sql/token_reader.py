@@ -18,8 +18,8 @@ from sqlglot.tokens import Token, TokenType
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.dialect.grammar import PlainSpark
+from lsmlake.dialect.sql_text import Text, shown
 from lsmlake.dialect.strict import NO_NAMES
-from lsmlake.dialect.text import Text, shown
 from lsmlake.errors import InvalidQuery, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.tables.views import Views

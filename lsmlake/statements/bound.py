@@ -16,8 +16,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import ON
-from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
 from lsmlake.dialect.literals import literal
+from lsmlake.dialect.row_evaluation import Columns, Condition, columns_from, condition_from
 from lsmlake.dialect.scope import Scope, ScopeColumn
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
@@ -36,8 +36,8 @@ from lsmlake.statements.statement import (
     struct_of,
 )
 from lsmlake.tables.version import Version
-from lsmlake.types import types
-from lsmlake.types.types import char_length, sized_text, with_sized_text
+from lsmlake.types import column_types
+from lsmlake.types.column_types import char_length, sized_text, with_sized_text
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 
@@ -277,7 +277,7 @@ def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
     def type_of(field: pa.Field) -> pa.DataType:
         if pa.types.is_null(field.type):
             return of_target.get(field.name.lower(), pa.string())
-        return types.plain(types.canonical(field.type, field.name))
+        return column_types.plain(column_types.canonical(field.type, field.name))
 
     return pa.schema([with_sized_text(pa.field(field.name, type_of(field)), sized_text(field)) for field in found])
 

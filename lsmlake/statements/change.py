@@ -16,14 +16,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.commit.request import Identity
-from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
+from lsmlake.dialect.row_evaluation import Columns, Condition, columns_from, condition_from
 from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.binding import bound, implied
+from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.plan import plan
 from lsmlake.read.positions import matched, rows_at
-from lsmlake.read.scan import read_plan
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import Bound, Checked, assigned
 from lsmlake.statements.clause import DELETE, MATCHED, UPDATE
@@ -36,9 +36,9 @@ from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
 from lsmlake.write.prepare import delete_columns, prepare
 from lsmlake.write.read_set import KeysUnchanged, ReadSet
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause

@@ -36,9 +36,9 @@ from lsmlake.write.changeable import candidates, check_deletable, check_replaces
 from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns, prepare
 from lsmlake.write.read_set import KeysUnchanged, ReadSet
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import Part, picker, write_parts
+from lsmlake.write.write_request import WriteRequest
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:

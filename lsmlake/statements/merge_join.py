@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.dialect.connection import memory_limit, registered, translated_errors
-from lsmlake.dialect.evaluate import as_schema
 from lsmlake.dialect.macros import spark_connected
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.row_evaluation import as_schema
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.read.positions import FILE, POSITION
 from lsmlake.statements.bound import Bound, Checked

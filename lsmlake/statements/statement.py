@@ -20,7 +20,7 @@ from lsmlake.dialect.context import check_condition, refuse_query
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.scope import Relation, Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.sql_text import Text
 from lsmlake.errors import InvalidQuery
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.tables.version import Version

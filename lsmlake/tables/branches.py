@@ -2,7 +2,7 @@
 
 Two programs must not forward, rename or delete a branch at once. So such work is numbered: the first program to create the file
 `begun-<n>` does it, and `ended-<n>` ends it, where n - 1 is the highest number that has ended. A program that was suspended can
-only create files whose numbers do not count any more. `refs.branches` has the steps.
+only create files whose numbers do not count any more. `refs.branching` has the steps.
 """
 
 from __future__ import annotations

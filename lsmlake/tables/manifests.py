@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format import deletion_vector, manifest
+from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.deletion_vector import IndexManifest, VectorIndex
-from lsmlake.format.files import Bucket, BucketState
 from lsmlake.format.manifest import ManifestMeta, in_groups
 from lsmlake.format.manifest_codec import Content, content, decode_under, encode
 from lsmlake.format.snapshot import NamedFile, Snapshot

@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 from lsmlake import undo
 from lsmlake.errors import Corrupt
 from lsmlake.format import puffin
+from lsmlake.format.data_files import DataFile, VectorRef
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import DataFile, VectorRef
 from lsmlake.format.paths import Branch, TablePaths, first_schema, numbered
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema

@@ -13,7 +13,7 @@ from typing import TypeVar
 from lsmlake import undo
 from lsmlake.errors import Corrupt, TableNotFound, Wording
 from lsmlake.format.branch import BranchInfo
-from lsmlake.format.files import CommitMessage
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.format.paths import Branch, TablePaths
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema

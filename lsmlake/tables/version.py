@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, BucketState, VectorRef
+from lsmlake.format.data_files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.table_options import Options
 from lsmlake.schema.evolution import through

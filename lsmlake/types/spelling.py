@@ -14,7 +14,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel
 from sqlglot.tokens import TokenType
 
-from lsmlake.types.table import TABLE
+from lsmlake.types.type_table import TABLE
 
 _NAMES = {
     **{TokenType[token]: words for row in TABLE for token, words in row.ddl.items()},

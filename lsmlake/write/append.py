@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin, nan_columns
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Version
-from lsmlake.write.bucket import bucket_codes
+from lsmlake.write.bucket_writer import bucket_codes
 
 LEVEL = 1
 """The level of all files of append-only tables."""

@@ -24,8 +24,8 @@ from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import CHANGE_ORDINAL, COMMIT_COLUMNS, COMMIT_SNAPSHOT, NAMES, kinds_of
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.schema.values import row_text
-from lsmlake.types import types
-from lsmlake.types.table import is_text
+from lsmlake.types import column_types
+from lsmlake.types.type_table import is_text
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Order:
         own: the columns of the data that only the order reads.
         given: the columns of the data that the table lacks and the order reads, with their types.
         names: the columns of the values, if the expressions are names.
-        keys: evaluates the expressions, if they are not; a `dialect.evaluate.Columns`.
+        keys: evaluates the expressions, if they are not; a `dialect.row_evaluation.Columns`.
     """
 
     own: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ def _others(found: pa.Schema, schema: Schema) -> pa.Schema:
         if field.name.lower() in own or found.names.count(field.name) > 1:
             continue
         try:
-            fields.append(pa.field(field.name, types.plain(types.canonical(field.type, field.name))))
+            fields.append(pa.field(field.name, column_types.plain(column_types.canonical(field.type, field.name))))
         except InvalidSchema:  # unknown to expressions; the write refuses the column itself
             continue
     return pa.schema(fields)

@@ -20,7 +20,7 @@ from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.rowkind import with_kind
 from lsmlake.schema.schema import RESERVED, Schema
 from lsmlake.write.order import Order, commit_columns_in
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 INPUT_KIND = f"{RESERVED}input_kind"
 """A column of prepared rows if the input is the table's changelog: the row kinds before `MergeRule.stored` changed them."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lsmlake.commit.requirements import Overtaken, Requirement
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.format.files import BucketState, CommitMessage, DataFile
+from lsmlake.format.data_files import BucketState, CommitMessage, DataFile
 from lsmlake.format.snapshot import APPEND, COMPACT
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.merge.rule import OldRow

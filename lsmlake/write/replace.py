@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lsmlake.commit.requirements import replacing
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
-from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.predicate.where import predicate_of
-from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
+from lsmlake.read.partition_match import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.values import row_text
 from lsmlake.tables.version import Version

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Request, replayed
-from lsmlake.compact.bucket import Picker
+from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.errors import LakeError
 from lsmlake.files.spill import Spill
-from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable, in_one_chunk
@@ -38,11 +38,20 @@ from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.bucket import base_states, fold, in_replay_order, split, split_input, split_unfolded, write_alone, write_onto
+from lsmlake.write.bucket_writer import (
+    base_states,
+    fold,
+    in_replay_order,
+    split,
+    split_input,
+    split_unfolded,
+    write_alone,
+    write_onto,
+)
 from lsmlake.write.order import Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
 from lsmlake.write.replace import Overwrite, Replacement
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 _log = logging.getLogger("lsmlake")
 

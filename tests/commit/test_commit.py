@@ -18,7 +18,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import BucketAsRead, FilesAsRead, apply, check_edits, rebase, violations
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage

@@ -1,4 +1,4 @@
-"""A statement is read completely, or refused: no argument that the parser sets is ignored (`dialect.text`)."""
+"""A statement is read completely, or refused: no argument that the parser sets is ignored (`dialect.sql_text`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from sqlglot import exp
 
 import lsmlake
-from lsmlake.dialect import text as texts
-from lsmlake.dialect.text import Text
+from lsmlake.dialect import sql_text as texts
+from lsmlake.dialect.sql_text import Text
 from lsmlake.errors import InvalidQuery, LakeError
 
 STATEMENTS = (

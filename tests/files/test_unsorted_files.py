@@ -24,7 +24,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.spill import in_key_order
-from lsmlake.format.files import BucketEdit, CommitMessage
+from lsmlake.format.data_files import BucketEdit, CommitMessage
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.tables.version import Version

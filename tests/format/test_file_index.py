@@ -50,7 +50,7 @@ from lsmlake.format.file_index import BloomFilter, FileIndex, ValueIndex, encode
 from lsmlake.kernels.value_hash import family, mix, value_hash
 from lsmlake.schema.envelope import pack, wrap
 from lsmlake.storage.memory import MemoryStorage
-from lsmlake.types.types import type_of
+from lsmlake.types.column_types import type_of
 
 COLUMNS, RATE, THRESHOLD = (
     f"file-index.{name}" for name in ("bloom-filter.columns", "bloom-filter.fpp", "in-manifest-threshold")

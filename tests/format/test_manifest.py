@@ -13,8 +13,8 @@ from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
 from lsmlake.format import deletion_vector, manifest, manifest_codec
+from lsmlake.format.data_files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, VectorIndex
-from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema

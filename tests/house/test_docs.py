@@ -40,11 +40,11 @@ from lsmlake.cli.app import app, single
 from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.site.build import build_site, file_of, server_of
 from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
-from lsmlake.cli.site.reference import error_classes, pages, public_members
+from lsmlake.cli.site.reference_pages import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.format import branch, deletion_vector, manifest, manifest_codec, snapshot, statistics, tag
 from lsmlake.lsm.merge.fold import LAST_NON_NULL
-from lsmlake.maintain.listings import reference
+from lsmlake.maintain.version_listings import reference
 from lsmlake.notebook import offered
 from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS, Options
@@ -54,7 +54,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Limits
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.tables import consumers
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.types.json_shape import JsonKind
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
@@ -130,7 +130,7 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
+    fixed = {name: column_types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
     assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_codec._MAY_BE_NULL, *dict(manifest.INDEX)}
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}

@@ -21,7 +21,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
 from lsmlake.write.write import picker
 

@@ -24,7 +24,7 @@ from lsmlake.lsm.merge.rule import MergeRule, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.rowkind import NAMES, kinds_of, with_kind, without_deletes
 from lsmlake.schema.schema import Schema
-from lsmlake.write.bucket import fold, in_replay_order
+from lsmlake.write.bucket_writer import fold, in_replay_order
 
 ADDS, ALL = ("+I", "+U"), ("+I", "+I", "+U", "-U", "-D")
 NUMBER = st.one_of(st.none(), st.integers(0, 4))

@@ -21,8 +21,8 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import DeletionVector, IndexManifest, VectorChanges
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
 from lsmlake.storage.local import LocalStorage

@@ -15,7 +15,7 @@ from strategies import new_lake
 import lsmlake
 from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import InvalidOption
-from lsmlake.maintain.listings import OWN, reference
+from lsmlake.maintain.version_listings import OWN, reference
 from lsmlake.options import column_options, option_rules
 from lsmlake.options.option import Change, Tables, When, options_of
 from lsmlake.options.table_options import OPTIONS, Options, group_of

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text, passed_on
+from lsmlake.dialect.sql_text import Text, passed_on
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import ColumnBounds, and_, evaluate, key_values, may_match
 from lsmlake.predicate.binding import bound, bound_text, implied

@@ -17,7 +17,7 @@ from lsmlake import set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption
 from lsmlake.options.retention_options import TagOptions
-from lsmlake.refs.tags import TagCalendar
+from lsmlake.refs.tagging import TagCalendar
 from lsmlake.storage.memory import MemoryStorage
 
 HOURLY = {"tag__automatic_creation": "process-time", "tag__creation_period": "hourly"}

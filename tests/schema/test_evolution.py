@@ -27,7 +27,7 @@ from lsmlake.schema.envelope import unwrap_json, wrap_json
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.types.widening import widens
-from lsmlake.write.bucket import split, write_onto
+from lsmlake.write.bucket_writer import split, write_onto
 from lsmlake.write.prepare import prepare
 
 NESTED = "id BIGINT, a INT, p STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<q: INT>>, m MAP<STRING, STRUCT<z: INT>>"

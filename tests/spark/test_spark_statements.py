@@ -16,7 +16,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan
-from lsmlake.spark import write
+from lsmlake.spark import frame_writer
 from lsmlake.spark.statements import by_position, sides
 from lsmlake.storage.env import Limits
 from lsmlake.tables.version import Version
@@ -84,7 +84,7 @@ def test_what_only_spark_can_evaluate_and_what_is_refused(spark, of_kind, kind):
 @pytest.mark.parametrize("kind", [*KINDS, *COLLECTED])
 def test_a_statement_that_is_overtaken_is_evaluated_again(lake, of_kind, kind, monkeypatch):
     table = of_kind(kind)
-    writes = {"key": (write, "upsert"), "key, changes collected": (write, "upsert_collected")}
+    writes = {"key": (frame_writer, "upsert"), "key, changes collected": (frame_writer, "upsert_collected")}
     place, name = writes.get(kind, (by_position, "replace_rows"))
     publish, left = getattr(place, name), [1]
 

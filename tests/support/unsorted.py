@@ -13,8 +13,8 @@ from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.format.data_files import IMPORT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import IMPORT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.tables.version import Version
 
 

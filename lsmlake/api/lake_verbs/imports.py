@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
-from lsmlake.api.lake_verbs.catalog import CatalogVerbs
-from lsmlake.api.types import OptionValue
+from lsmlake.api.lake_verbs.administration import CatalogVerbs
+from lsmlake.api.public_types import OptionValue
 from lsmlake.border import verbs_of
 from lsmlake.imports.adopt import ImportReport, adopt
 from lsmlake.imports.delta import read_delta

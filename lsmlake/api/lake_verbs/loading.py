@@ -8,11 +8,11 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lsmlake.api.lake_verbs.catalog import CatalogVerbs
+from lsmlake.api.lake_verbs.administration import CatalogVerbs
+from lsmlake.api.public_types import Data, OptionValue, RowKinds
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.api.table_verbs.handle import check_keyed
-from lsmlake.api.types import Data, OptionValue, RowKinds
 from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidData, InvalidSchema, Wording
 from lsmlake.format.snapshot import Snapshot

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lsmlake.api.scan import Scan
-from lsmlake.api.table_verbs.reading import Reading
-from lsmlake.api.table_verbs.writing import Writing
-from lsmlake.api.types import (
+from lsmlake.api.public_types import (
     Data,
     Isolation,
 )
+from lsmlake.api.scan import Scan
+from lsmlake.api.table_verbs.reading import Reading
+from lsmlake.api.table_verbs.writing import Writing
 from lsmlake.border import public, verbs_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import offered

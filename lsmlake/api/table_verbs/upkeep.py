@@ -9,11 +9,11 @@ from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.border import verbs_of
 from lsmlake.compact.job import CompactionReport, compact_table
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
-from lsmlake.read.partitions import partition_matches
+from lsmlake.read.partition_match import partition_matches
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import moment_of

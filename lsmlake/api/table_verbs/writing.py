@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed
-from lsmlake.api.types import (
+from lsmlake.api.public_types import (
     BatchFunction,
     Data,
     OrderKeys,
@@ -15,6 +14,7 @@ from lsmlake.api.types import (
     StreamingQuery,
     Trigger,
 )
+from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
 from lsmlake.commit.request import Identity
@@ -26,8 +26,8 @@ from lsmlake.schema.conform import Cast
 from lsmlake.storage.env import moment_of
 from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish
+from lsmlake.write.write_request import WriteRequest
 
 
 @verbs_of("Table")

@@ -19,7 +19,7 @@ from lsmlake.lsm.aggregate.opaque import Union
 from lsmlake.lsm.aggregate.product import Product
 from lsmlake.lsm.aggregate.sums import Sum
 from lsmlake.options.column_options import SETTINGS, FieldSettings
-from lsmlake.types.types import sized_text
+from lsmlake.types.column_types import sized_text
 
 Make = Callable[[pa.Field, FieldSettings, str], Function]
 _t = pa.types

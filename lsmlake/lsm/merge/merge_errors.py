@@ -14,7 +14,7 @@ from itertools import islice
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.aggregate.overflow import failing
 from lsmlake.schema.schema import ROW_KIND

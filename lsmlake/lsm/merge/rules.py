@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lsmlake.errors import InvalidOption, InvalidSchema
 from lsmlake.kernels.keys import check_orderable
-from lsmlake.lsm.aggregate.registry import check_name
+from lsmlake.lsm.aggregate.functions_by_name import check_name
 from lsmlake.lsm.merge.aggregation import Aggregation
 from lsmlake.lsm.merge.deduplicate import Deduplicate
 from lsmlake.lsm.merge.first_row import FirstRow

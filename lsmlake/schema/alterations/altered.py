@@ -22,9 +22,9 @@ from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.fields import Siblings, shown
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning
 from lsmlake.schema.schema import Schema
-from lsmlake.types import types
+from lsmlake.types import column_types
+from lsmlake.types.column_types import sized_text, with_sized_text
 from lsmlake.types.type_text import format_type, format_type_of
-from lsmlake.types.types import sized_text, with_sized_text
 
 
 def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms: int, where: str) -> Schema:
@@ -55,7 +55,7 @@ def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms:
             )
         draft = each.apply(draft)
     for field in draft.columns:
-        if types.field_id(field) > schema.highest_field_id and not field.nullable and default_of(field, INITIAL) is None:
+        if column_types.field_id(field) > schema.highest_field_id and not field.nullable and default_of(field, INITIAL) is None:
             raise needs_default(field, where)
     return replace(schema, comment=draft.comment).successor(
         pa.schema(draft.columns),
@@ -82,10 +82,10 @@ def _additions(parent: tuple[str, ...], found: Sequence[pa.Field], known: Siblin
         path = (*parent, field.name)
         there = by_name.get(field.name.lower())
         if there is None:
-            type_ = nested.nullable(types.canonical(field.type, shown(path)))
+            type_ = nested.nullable(column_types.canonical(field.type, shown(path)))
             yield AddColumn(path, with_sized_text(pa.field(field.name, type_), sized_text(field)), None, False, None, None)
         else:
-            inside = types.inner_fields(there.type)
+            inside = column_types.inner_fields(there.type)
             yield from _additions((*parent, there.name), _found_inside(field.type, there.type, inside), inside)
 
 
@@ -99,7 +99,7 @@ def _found_inside(found: pa.DataType, there: pa.DataType, inside: Siblings) -> l
     if t.is_list(there) and lists:
         return [found.value_field.with_name(inside[0].name)]
     if t.is_map(there) and t.is_map(found):
-        return [one.with_name(own.name) for one, own in zip(types.inner_fields(found), inside, strict=True)]
+        return [one.with_name(own.name) for one, own in zip(column_types.inner_fields(found), inside, strict=True)]
     return []
 
 
@@ -138,22 +138,22 @@ def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str)
 def _column(field: pa.Field, now: Schema, ids: Iterator[int]) -> pa.Field:
     """A column with the ids of the one that it was, or with new ones."""
     known = next((one for one in now.columns if one.name == field.name), None)
-    same = known is not None and types.plain(known.type) == types.plain(field.type)
+    same = known is not None and column_types.plain(known.type) == column_types.plain(field.type)
     if not same or (pa.types.is_nested(field.type) and _inner_lengths(known) != _inner_lengths(field)):
-        return types.number_fields(pa.schema([field]), ids).field(0)
-    metadata = {**(field.metadata or {}), types.FIELD_ID: known.metadata[types.FIELD_ID]}
+        return column_types.number_fields(pa.schema([field]), ids).field(0)
+    metadata = {**(field.metadata or {}), column_types.FIELD_ID: known.metadata[column_types.FIELD_ID]}
     made = pa.field(field.name, known.type, field.nullable, metadata)
     return made if (value := default_of(known, INITIAL)) is None else with_default(made, INITIAL, value)
 
 
 def _inner_lengths(field: pa.Field) -> str:
-    return format_type(types.with_lengths(field).type)
+    return format_type(column_types.with_lengths(field).type)
 
 
 def _check_kept(now: Schema, columns: pa.Schema, where: str) -> None:
-    there = {types.field_id(field) for field in columns}
-    by_id = {types.field_id(field): field for field in now.columns}
-    needed = {types.field_id(now.columns.field(name)) for name in now.primary_key}
+    there = {column_types.field_id(field) for field in columns}
+    by_id = {column_types.field_id(field): field for field in now.columns}
+    needed = {column_types.field_id(now.columns.field(name)) for name in now.primary_key}
     needed |= {field.source for field in now.partitioning.fields}
     if gone := [by_id[number] for number in sorted(needed - there)]:
         raise InvalidSchema(
@@ -166,7 +166,7 @@ def _check_kept(now: Schema, columns: pa.Schema, where: str) -> None:
 
 def _partitioning(now: Schema, wanted: Schema, columns: pa.Schema, where: str) -> Partitioning:
     """The partition fields of `wanted` as the current ones of the table."""
-    ids = {field.name: types.field_id(field) for field in columns}
+    ids = {field.name: column_types.field_id(field) for field in columns}
     known = now.partitioning.fields
     highest = max(now.partitioning.highest_field, *(field.id for field in known), FIRST_ID - 1)
     fields = []

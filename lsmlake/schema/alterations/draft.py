@@ -11,7 +11,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema.fields import Path, Siblings, edited, field_at, resolve, shown
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
-from lsmlake.types import types
+from lsmlake.types import column_types
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FieldPlace:
     @property
     def others(self) -> list[str]:
         """The names of the fields beside this one."""
-        siblings = types.inner_fields(self.parent.type) if self.parent else self.draft.columns
+        siblings = column_types.inner_fields(self.parent.type) if self.parent else self.draft.columns
         return [field.name for number, field in enumerate(siblings) if number != self.positions[-1]]
 
     @property
@@ -77,7 +77,7 @@ class FieldPlace:
         """What makes the column part of the place of every row: "key" or "partition"."""
         name = self.column.name
         fields = (*self.draft.partitioning.fields, *self.draft.fields)
-        if types.field_id(self.column) in {field.source for field in fields}:
+        if column_types.field_id(self.column) in {field.source for field in fields}:
             return "partition"
         return "key" if name in self.draft.primary_key else None
 

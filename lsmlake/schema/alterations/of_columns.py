@@ -15,9 +15,9 @@ from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.alterations.draft import Alteration, Draft, FieldPlace, field_of
 from lsmlake.schema.defaults import INITIAL, WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.fields import Path, Siblings, names_of, shown
-from lsmlake.types import types
+from lsmlake.types import column_types
+from lsmlake.types.column_types import widens_text
 from lsmlake.types.type_text import format_type, format_type_of
-from lsmlake.types.types import widens_text
 from lsmlake.types.widening import widens
 
 
@@ -42,9 +42,11 @@ class AddColumn(Alteration):
             )
         given = field_of(name, self.type, draft.where)
         if self.comment is not None:
-            given = given.with_metadata({**(given.metadata or {}), types.COMMENT: self.comment.encode()})
+            given = given.with_metadata({**(given.metadata or {}), column_types.COMMENT: self.comment.encode()})
         ids = itertools.count(draft.highest_field_id + 1)
-        added = _with_defaults(types.number_fields(types.canonical_schema(pa.schema([given])), ids).field(0), self, draft.where)
+        added = _with_defaults(
+            column_types.number_fields(column_types.canonical_schema(pa.schema([given])), ids).field(0), self, draft.where
+        )
         draft = replace(draft, highest_field_id=next(ids) - 1)
         return draft.edited(parent.positions if parent else (), lambda siblings: self._among(siblings, added, draft.where))
 
@@ -76,7 +78,7 @@ class RenameColumn(Alteration):
         made = replace(
             place.altered(lambda one: one.with_name(self.name)), options=options, primary_key=tuple(map(swap, draft.primary_key))
         )
-        return made if column else made.with_renamed_fields(types.field_id(place.field), old, self.name)
+        return made if column else made.with_renamed_fields(column_types.field_id(place.field), old, self.name)
 
 
 @dataclass(frozen=True)
@@ -223,12 +225,12 @@ class ChangeType(Alteration):
                     sql="write ALTER COLUMN ... SET NOT NULL",
                 ),
             )
-        given = types.canonical_schema(pa.schema([given])).field(0)
+        given = column_types.canonical_schema(pa.schema([given])).field(0)
         new = given.type
         if format_type_of(old) == format_type_of(given):
             return draft
-        if types.plain(old.type) == types.plain(new) and _widens_texts(old, given):
-            return place.altered(lambda one: types.with_lengths_of(one, given))
+        if column_types.plain(old.type) == column_types.plain(new) and _widens_texts(old, given):
+            return place.altered(lambda one: column_types.with_lengths_of(one, given))
         if place.role or place.in_map_key:
             raise InvalidSchema(
                 f"the type of a {place.role or 'map key'} column cannot change",
@@ -256,8 +258,8 @@ class SetComment(Alteration):
 
     def apply(self, draft: Draft) -> Draft:
         def commented(one: pa.Field) -> pa.Field:
-            rest = {key: value for key, value in one.metadata.items() if key != types.COMMENT}
-            return one.with_metadata(rest if not self.comment else {**rest, types.COMMENT: self.comment.encode()})
+            rest = {key: value for key, value in one.metadata.items() if key != column_types.COMMENT}
+            return one.with_metadata(rest if not self.comment else {**rest, column_types.COMMENT: self.comment.encode()})
 
         return draft.place(self.path).altered(commented)
 
@@ -302,7 +304,7 @@ class SetDefault(Alteration):
 
 def _widens_texts(old: pa.Field, new: pa.Field) -> bool:
     """Whether all texts in values of `old` are texts of `new`, of equal types but for lengths."""
-    inside = zip(types.inner_fields(old.type), types.inner_fields(new.type), strict=True)
+    inside = zip(column_types.inner_fields(old.type), column_types.inner_fields(new.type), strict=True)
     return widens_text(old, new) and all(_widens_texts(*both) for both in inside)
 
 

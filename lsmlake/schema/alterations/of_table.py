@@ -8,7 +8,7 @@ from lsmlake.errors import InvalidSchema
 from lsmlake.options.table_options import check_name
 from lsmlake.schema.alterations.draft import Alteration, Draft
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Term
-from lsmlake.types import types
+from lsmlake.types import column_types
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AddPartitionField(Alteration):
         names = [field.name for field in draft.columns]
         term = Term.parse(self.term, names, draft.where)
         column = draft.place([term.column])
-        source, transform = types.field_id(column.field), term.transform
+        source, transform = column_types.field_id(column.field), term.transform
         known = next((one for one in draft.partitioning.fields if one.means(source, transform)), None)
         ids = (field.id for field in (*draft.fields, *draft.partitioning.fields))
         number = known.id if known else max(draft.partitioning.highest_field, *ids, FIRST_ID - 1) + 1
@@ -87,7 +87,7 @@ def _field_place(draft: Draft, given: str) -> int:
     if given.lower() in names:
         return names.index(given.lower())
     columns = [field.name for field in draft.columns]
-    term, ids = Term.parse(given, columns, draft.where), {field.name: types.field_id(field) for field in draft.columns}
+    term, ids = Term.parse(given, columns, draft.where), {field.name: column_types.field_id(field) for field in draft.columns}
     found = [place for place, one in enumerate(draft.fields) if one.means(ids.get(term.column, -1), term.transform)]
     if not found:
         raise InvalidSchema(

@@ -21,15 +21,15 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.positions import FILE, PLACE, POSITION, Matched, live_in, planned_files
-from lsmlake.spark import arrow, mask, settings, tasks
-from lsmlake.spark.partitions import partition_values
+from lsmlake.spark import mask, settings, task_reads, tasks
+from lsmlake.spark.frame_types import of_tasks, to_spark
+from lsmlake.spark.partition_columns import partition_values
 from lsmlake.spark.read import refuses_native, shared
 from lsmlake.spark.scans import Group, Scans
-from lsmlake.spark.statements import row_edit
+from lsmlake.spark.statements import row_edit_tasks
 from lsmlake.spark.statements.clauses import Clauses
-from lsmlake.spark.statements.row_edit import column
-from lsmlake.spark.statements.statement import SparkStatement
-from lsmlake.spark.types import of_tasks, to_spark
+from lsmlake.spark.statements.row_edit_tasks import column
+from lsmlake.spark.statements.spark_statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import repeats_allowed
 from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
@@ -50,12 +50,12 @@ def run(statement: SparkStatement) -> DmlReport:
     if writes:
         rows = clauses.new_rows(rows, columns[1:], deleted=False)
         columns += map(column, range(len(version.schema.columns.names)))
-    writing = row_edit.RowWriting(version, writes, clauses.numbers(INSERT))
+    writing = row_edit_tasks.RowWriting(version, writes, clauses.numbers(INSERT))
     found, limit = statement.collected(rows, columns)
     if found is not None:
-        edit = row_edit.here(writing, found.to_batches())
+        edit = row_edit_tasks.here(writing, found.to_batches())
     else:
-        edit = row_edit.run(writing, _together(rows, clauses) if writes else rows.selectExpr(*columns))
+        edit = row_edit_tasks.run(writing, _together(rows, clauses) if writes else rows.selectExpr(*columns))
         statement.note(edit.rows + edit.inserted, limit)
     try:
         if not repeats_allowed(clauses.clauses) and edit.repeats:
@@ -64,7 +64,7 @@ def run(statement: SparkStatement) -> DmlReport:
     except BaseException:
         version.meta.files.discard(edit.added)
         raise
-    rewrite = partial(row_edit.rewritten, target.spark)
+    rewrite = partial(row_edit_tasks.rewritten, target.spark)
     snapshot = replace_rows(version, removed, joined(edit.added), statement.wanted, rewrite)
     updated, deleted = (edit.count(clauses.numbers(action)) for action in (UPDATE, DELETE))
     return DmlReport(snapshot, edit.inserted, updated, deleted)
@@ -145,7 +145,7 @@ class Places:
     @property
     def _schema(self) -> pa.Schema:
         places = (pa.field(name, pa.int64(), False) for name in PLACE)
-        return pa.schema([*arrow.fields(self.plan, self.plan.schema.columns.names), *places])
+        return pa.schema([*task_reads.fields(self.plan, self.plan.schema.columns.names), *places])
 
     def _read_by_tasks(self, spark, splits: Sequence[Split], where: str | None):
         numbers = self.numbers
@@ -160,4 +160,4 @@ def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
     for one, number in tasks.unpacked(batches):
         files = BucketFiles.of(plan.version, one.bucket)
         for placed in live_in(files, plan, one.file, one.vector(plan.version.meta), number):
-            yield from placed.with_places().cast(schema).to_batches(max_chunksize=arrow.BATCH_ROWS)
+            yield from placed.with_places().cast(schema).to_batches(max_chunksize=task_reads.BATCH_ROWS)

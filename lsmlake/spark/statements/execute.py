@@ -17,7 +17,7 @@ from sqlglot import exp
 from lsmlake.api.runtime import Runtime
 from lsmlake.dialect.context import drawn_twice
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import passed_on
+from lsmlake.dialect.sql_text import passed_on
 from lsmlake.errors import InvalidData
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.binding import bound, implied
@@ -26,9 +26,9 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import read
 from lsmlake.spark.statements import by_key, by_position
 from lsmlake.spark.statements.clauses import Clauses
-from lsmlake.spark.statements.errors import translated
 from lsmlake.spark.statements.sides import MergeSource, SparkTarget, as_text, decided_by_partitions, few_rows, is_small
-from lsmlake.spark.statements.statement import SparkStatement as Executed
+from lsmlake.spark.statements.spark_errors import translated
+from lsmlake.spark.statements.spark_statement import SparkStatement as Executed
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import assigned, check_clauses, equal_columns
 from lsmlake.statements.change import delete

@@ -21,20 +21,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
-from lsmlake.compact.bucket import Picker
+from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.errors import InvalidQuery
 from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.tree import And, Column, Compare, In, Literal
-from lsmlake.read.partitions import is_of_partitions, partition_matches
+from lsmlake.read.partition_match import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected
+from lsmlake.spark.frame_types import to_arrow, to_spark
 from lsmlake.spark.statements.clauses import condition
-from lsmlake.spark.types import to_arrow, to_spark
 from lsmlake.tables.version import Version
+from lsmlake.types.column_types import char_length
 from lsmlake.types.type_text import backticked
-from lsmlake.types.types import char_length
 from lsmlake.write.write import picker
 
 
