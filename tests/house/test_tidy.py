@@ -291,6 +291,11 @@ def test_a_name_of_a_class_means_one_thing():
     assert [name for name in dict.fromkeys(named) if named.count(name) > 1] == []
 
 
+def test_a_name_of_a_module_leads_to_one_file():
+    names = [path.stem for path in SOURCES if path.stem != "__init__"]
+    assert [name for name in dict.fromkeys(names) if names.count(name) > 1] == []
+
+
 def test_modules_say_what_they_are():
     for path in SOURCES:
         text = path.read_text()
