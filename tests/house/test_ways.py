@@ -1,6 +1,7 @@
 """How many files a reader opens, and how deep the calls are, to follow one verb. Counts, which depend on no machine.
 
-A limit is what the way has today or what was asked, whichever is more. A way that becomes longer needs a reason, and a new limit here.
+A limit is what the way has today or what was asked, whichever is more. A way that becomes longer needs a reason, and a new limit
+here.
 """
 
 from __future__ import annotations
