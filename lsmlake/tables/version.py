@@ -13,6 +13,7 @@ from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.cover import Covers
 from lsmlake.options.table_options import Options
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
@@ -88,6 +89,10 @@ class Version:
     def vector_refs(self) -> Mapping[str, VectorRef]:
         """Data file name -> location of its vector, for all live files that have one."""
         return {} if self.snapshot is None else self.meta.manifests.vector_refs(self.snapshot)
+
+    def covers(self) -> Covers:
+        """The buckets of each partition. Cached; reads the live files unless all of them have the total of new partitions."""
+        return self.meta.manifests.covers(self.snapshot, self.schema)
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
         """The state of those of `buckets` (default: all) that have files in the snapshot."""

@@ -18,6 +18,7 @@ from lsmlake.files.spill import Spill
 from lsmlake.format.files import Bucket
 from lsmlake.kernels.groups import Groups
 from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.runs import grouped
@@ -34,10 +35,11 @@ Numbers = "pa.ChunkedArray | np.ndarray"
 
 
 class BucketRows(NamedTuple):
-    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `changelog`: all rows
-    with their input kinds, if the input is the changelog."""
+    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `total`: of the bucket.
+    `changelog`: all rows with their input kinds, if the input is the changelog."""
 
     bucket: Bucket
+    total: int
     rows: list[pa.Table] | Iterator[pa.Table]
     changelog: Iterable[pa.Table]
 
@@ -46,11 +48,11 @@ class Intake:
     """Collects tables with `add`, then yields the rows of each bucket, sorted and combined. A context manager: it removes its
     spills at the end.
 
-    `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
+    `covers`: the buckets of each partition. `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
     """
 
-    def __init__(self, schema: Schema, request: WriteRequest, *, prepared: bool = False) -> None:
-        self.schema, self.request, self.prepared = schema, request, prepared
+    def __init__(self, schema: Schema, covers: Covers, request: WriteRequest, *, prepared: bool = False) -> None:
+        self.schema, self.covers, self.request, self.prepared = schema, covers, request, prepared
         self.tables: list[tuple[pa.Table, Arrival, Numbers | None]] = []
         self.bytes = 0
         self.ordered = Ordered.ALL
@@ -82,19 +84,21 @@ class Intake:
 
     def sorted(self) -> Iterator[BucketRows]:
         """Yields the rows bucket by bucket."""
-        buckets = self.schema.parsed_options.layout.buckets
+        covers = self.covers
         if self.spill is None:
             if not self.tables:
                 return
             rows, numbers, arrival = self._prepared()
-            changelog = dict(split_input(rows, self.schema, buckets, numbers, arrival)) if self.writes_changelog else {}
-            for bucket, part in split(rows, self.schema, buckets, numbers, arrival):
-                yield BucketRows(bucket, [part], [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ())
+            changelog = dict(split_input(rows, self.schema, covers, numbers, arrival)) if self.writes_changelog else {}
+            for bucket, part in split(rows, self.schema, covers, numbers, arrival):
+                given = [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ()
+                yield BucketRows(bucket, covers.total(bucket), [part], given)
             return
         if self.tables:
             self.spill.write(self._unmerged())
         for bucket in sorted(self.spill.keys(), key=str):
-            yield BucketRows(bucket, self._merged(bucket), self._changelog(bucket) if self.writes_changelog else ())
+            given = self._changelog(bucket) if self.writes_changelog else ()
+            yield BucketRows(bucket, covers.total(bucket), self._merged(bucket), given)
 
     def _prepared(self) -> tuple[pa.Table, np.ndarray | None, Arrival]:
         """Returns the rows in memory, prepared, with their bucket numbers, if known, and arrival. Empties the buffer."""
@@ -119,7 +123,7 @@ class Intake:
         for name, column in arrival.columns().items():
             rows = rows.append_column(name, column)
         parts = split_unfolded if self.writes_changelog or rule_of(self.schema).repeats_keys else split
-        yield from parts(rows, self.schema, self.schema.parsed_options.layout.buckets, numbers, arrival)
+        yield from parts(rows, self.schema, self.covers, numbers, arrival)
 
     def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
         key = self.schema.key

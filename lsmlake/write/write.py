@@ -16,9 +16,10 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import replayed
 from lsmlake.commit.request import Request
 from lsmlake.compact.bucket import Picker
-from lsmlake.errors import LakeError
+from lsmlake.errors import LakeError, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.schema import Schema
@@ -69,7 +70,7 @@ def write_parts(version: Version, parts: Iterable[Part], request: WriteRequest, 
     """Writes rows that are prepared in one commit. An error removes the written files and leaves the table unchanged. `pick`:
     what to compact inline; an overwrite does not use it."""
     if version.schema.append_only:
-        return publish(version, append_files(version, (part.rows for part in parts)), request)
+        return publish(version, append_files(version, (part.rows for part in parts), covers_for(version, request)), request)
     return publish(version, _files_of(version, parts, request, pick), request)
 
 
@@ -79,7 +80,7 @@ def new_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = O
     request = WriteRequest(ordered=ordered, replaces=Replacement(everything=True))
     parts = _prepared(tables, version.schema, request)
     if version.schema.append_only:
-        return append_files(version, (part.rows for part in parts))
+        return append_files(version, (part.rows for part in parts), covers_for(version, request))
     return _files_of(version, parts, request, None)
 
 
@@ -100,8 +101,21 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest)
         first += table.num_rows
 
 
+def covers_for(version: Version, request: WriteRequest) -> Covers:
+    """The buckets that the rows of a write go to: those of `version`, or of new partitions, if the write replaces partitions. If
+    the version has expired, a commit divides what was written for buckets that the table has not."""
+    first = version.options.layout.first_buckets
+    if request.replaces is not None:
+        return Covers(first)
+    try:
+        with version.unless_expired():
+            return version.covers()
+    except SnapshotNotFound:
+        return Covers(first)
+
+
 def _files_of(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> list[CommitMessage]:
-    with Intake(version.schema, request, prepared=True) as intake:
+    with Intake(version.schema, covers_for(version, request), request, prepared=True) as intake:
         for part in parts:
             if part.rows.num_rows:
                 intake.add(part.rows, part.arrival)
@@ -124,8 +138,8 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
 
     def written(part: BucketRows) -> CommitMessage | None:
         if overwrites:
-            return write_alone(version, part.bucket, part.rows)
-        return write_onto(version, part.bucket, part.rows, state_of(part.bucket), pick, part.changelog)
+            return write_alone(version, part.bucket, part.total, part.rows)
+        return write_onto(version, part.bucket, part.total, part.rows, state_of(part.bucket), pick, part.changelog)
 
     return together(written, collected, workers if intake.in_memory else 1, version.meta.files.discard)
 

@@ -15,8 +15,8 @@ from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
 from lsmlake.read.partitions import partition_matches
 from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import moment_of
+from lsmlake.tables.version import Version
 from lsmlake.write.replace import partition_predicate
 
 
@@ -59,7 +59,7 @@ class Upkeep(Handle):
             CommitConflict: other commits overtook the compaction every time.
         """
         version = self.version
-        wanted = _wanted(version.schema, where, buckets, self.runtime.zone, moment_of(self.meta.env))
+        wanted = _wanted(version, where, buckets, self.runtime.zone, moment_of(self.meta.env))
         return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
@@ -97,14 +97,15 @@ class Upkeep(Handle):
         return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
 
 
-def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
+def _wanted(version: Version, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
     """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none; `now`: the
     time of the call."""
+    schema = version.schema
     numbers = None if buckets is None else {int(number) for number in buckets}
-    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.layout.buckets)):
+    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < version.covers().most)):
         raise InvalidQuery(
             "no such buckets",
-            expected=f"0 to {schema.parsed_options.layout.buckets - 1}",
+            expected=f"0 to {version.covers().most - 1}",
             found=wrong,
             cure="correct the numbers",
         )
