@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lsmlake.commit.identity import Identity
 from lsmlake.commit.requirements import Requirement
+from lsmlake.files.divide import Divide, divide
 from lsmlake.format.files import Bucket, BucketEdit, CommitMessage
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
@@ -32,6 +33,7 @@ class Request:
         schema: the schema to put into effect; None: the one in effect stays.
         restores: an older snapshot whose files become live again, and no others.
         statistics: the statistics file that the snapshot and later ones name.
+        divide: divides files of messages for buckets that were split meanwhile.
     """
 
     identity: Identity
@@ -43,6 +45,7 @@ class Request:
     schema: Schema | None = None
     restores: Snapshot | None = None
     statistics: NamedFile | None = None
+    divide: Divide = divide
 
     @property
     def acts_without_edits(self) -> bool:

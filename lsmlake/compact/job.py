@@ -11,9 +11,12 @@ from lsmlake.commit.identity import Identity
 from lsmlake.commit.request import Committed, Request
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
+from lsmlake.compact.reshape import reshaped_as_needed
 from lsmlake.compact.retain import has_expired
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.divide import Divide
+from lsmlake.files.divide import divide as divide_here
 from lsmlake.format.files import DELETES, Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
@@ -100,14 +103,22 @@ def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
 
 
 def compact_table(
-    version: Version, run: CompactBuckets, wanted: Callable[[Bucket], bool], *, full: bool = False
+    version: Version,
+    run: CompactBuckets,
+    wanted: Callable[[Bucket], bool],
+    *,
+    full: bool = False,
+    divide: Divide = divide_here,
 ) -> CompactionReport:
-    """Compacts the buckets for which `wanted` is true, the largest first. `run` compacts by the schema of `version`.
+    """Compacts the buckets for which `wanted` is true, the largest first. `run` compacts by the schema of `version`. Before
+    that, splits and merges buckets as `bucket = auto` asks for; `divide` writes their files.
 
     Raises:
         CommitConflict: Other commits changed some of the buckets in each attempt, or the snapshot expired in each.
     """
     report, remaining, meta = CompactionReport(), None, version.meta
+    for committed in reshaped_as_needed(version, wanted, divide):
+        report, version = added(report, committed), replace(version, snapshot=committed.snapshot)
     for attempt in range(_ROUNDS):
         if attempt:
             version = replace(version, snapshot=meta.snapshots.latest())
@@ -121,7 +132,7 @@ def compact_table(
         if not messages:
             return report
         committed = commit(version, Request(Identity(meta.env.ids()), messages))
-        report = _add(report, committed)
+        report = added(report, committed)
         remaining = committed.overtaken
         if not remaining:
             return report
@@ -144,16 +155,17 @@ def _bytes(state: BucketState) -> int:
     return sum(file.bytes for file in state.files)
 
 
-def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
+def added(report: CompactionReport, committed: Committed) -> CompactionReport:
+    """The report with a further commit."""
     removed = {file.name for edit in committed.edits for file in edit.removed}
-    added = {file.name for edit in committed.edits for file in edit.added}
+    brought = {file.name for edit in committed.edits for file in edit.added}
     new = [file for edit in committed.edits for file in edit.added if file.name not in removed and file.source != DELETES]
     return CompactionReport(
         committed.snapshot.id if committed.snapshot else report.snapshot_id,
         report.buckets + len(committed.edits),
         report.files_in + len(removed),
-        report.files_out + len(added),
-        report.upgraded + len(removed & added),
+        report.files_out + len(brought),
+        report.upgraded + len(removed & brought),
         report.rows + sum(f.rows for f in new),
         report.bytes + sum(f.bytes for f in new),
         report.marked + sum(_marked(edit.base, edit.vectors) for edit in committed.edits),

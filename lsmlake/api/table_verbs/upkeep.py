@@ -7,14 +7,17 @@ from functools import partial
 
 from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.border import verbs_of
-from lsmlake.compact.job import CompactionReport, compact_table
+from lsmlake.compact.job import CompactionReport, added, compact_table
+from lsmlake.compact.reshape import reshape, to_number
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
+from lsmlake.options.types import buckets as bucket_numbers
 from lsmlake.read.partitions import partition_matches
 from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import moment_of
 from lsmlake.tables.version import Version
 from lsmlake.write.replace import partition_predicate
@@ -60,7 +63,34 @@ class Upkeep(Handle):
         """
         version = self.version
         wanted = _wanted(version, where, buckets, self.runtime.zone, moment_of(self.meta.env))
-        return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
+        run = self.runtime.compactions(self.meta, version.schema)
+        return compact_table(version, run, wanted, full=full, divide=self.runtime.divide)
+
+    def rescale(self, buckets: int | str, *, where: str | None = None) -> CompactionReport:
+        """Give the partitions that there are another number of buckets, one commit for each partition, beside running writers.
+
+        Rows move to new files; history, tags, consumers and writers go on. The option `bucket` says how many buckets new
+        partitions have, and stays; under `bucket = auto` later compactions may split and merge the buckets again.
+
+        Args:
+            buckets: the number of buckets of a partition; "auto": as many as suit the size of each partition.
+            where: only the partitions that satisfy this condition on partition columns.
+
+        Raises:
+            InvalidQuery: the number is invalid, or the table has no key whose hash could select the bucket.
+            CommitConflict: other commits overtook it every time.
+
+        Example:
+            >>> orders.rescale(16)
+            >>> orders.rescale("auto", where="dt < '2026-01-01'")
+        """
+        version = self.version
+        wanted = _wanted(version, where, None, self.runtime.zone, moment_of(self.meta.env))
+        number = _number_of_buckets(version.schema, buckets)
+        report = CompactionReport()
+        for committed in reshape(version, to_number(version, number), wanted, self.runtime.divide):
+            report = added(report, committed)
+        return report
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Change columns and options of the table, all or none, as one commit.
@@ -95,6 +125,23 @@ class Upkeep(Handle):
             >>> orders.alter(lsmlake.set_option("snapshot.num-retained.min", 5))
         """
         return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
+
+
+def _number_of_buckets(schema: Schema, given: int | str) -> int | str:
+    try:
+        number = bucket_numbers.read(given)
+    except ValueError:
+        raise InvalidQuery(
+            "not a number of buckets", expected=bucket_numbers.takes, found=repr(given), cure="correct the number"
+        ) from None
+    if not schema.bucket_key:
+        raise InvalidQuery(
+            "the table has no primary key and no bucket-key, whose hash could select the bucket",
+            expected="a table with a key",
+            found=f"buckets = {given}",
+            cure="append-only tables need no buckets: compact() is enough",
+        )
+    return number
 
 
 def _wanted(version: Version, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
