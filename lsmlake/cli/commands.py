@@ -28,6 +28,7 @@ COMMANDS = {
     "export": CommandEntry("lsmlake.cli.sql", "Write the rows of a table to a file or to standard output."),
     "changes": CommandEntry("lsmlake.cli.rows", "List the changes between two snapshots of a table."),
     "compact": CommandEntry("lsmlake.cli.upkeep", "Merge the sorted runs of a table."),
+    "rescale": CommandEntry("lsmlake.cli.upkeep", "Give the partitions of a table another number of buckets."),
     "analyze": CommandEntry("lsmlake.cli.upkeep", "Compute statistics of a table's rows, as one commit."),
     "snapshots": CommandEntry("lsmlake.cli.listings", "List the snapshots of a table, the oldest first."),
     "files": CommandEntry("lsmlake.cli.listings", "List the live data files of a table."),
@@ -47,5 +48,5 @@ COMMANDS = {
     "options": CommandEntry("lsmlake.cli.listings", "List the options of a table, or all supported options."),
     "docs": CommandEntry("lsmlake.cli.docs", "Print a document, such as sql, iceberg or format."),
 }
-ON_SPARK = frozenset(("demo", "compact"))
+ON_SPARK = frozenset(("demo", "compact", "rescale"))
 """The commands that may start Spark."""

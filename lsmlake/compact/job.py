@@ -11,7 +11,7 @@ from lsmlake.commit.identity import Identity
 from lsmlake.commit.request import Committed, Request
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket import Picker, compact_bucket
-from lsmlake.compact.reshape import reshaped_as_needed
+from lsmlake.compact.reshape import buckets_now, reshaped_as_needed
 from lsmlake.compact.retain import has_expired
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
@@ -116,26 +116,45 @@ def compact_table(
     Raises:
         CommitConflict: Other commits changed some of the buckets in each attempt, or the snapshot expired in each.
     """
-    report, remaining, meta = CompactionReport(), None, version.meta
-    for committed in reshaped_as_needed(version, wanted, divide):
-        report, version = added(report, committed), replace(version, snapshot=committed.snapshot)
-    for attempt in range(_ROUNDS):
-        if attempt:
-            version = replace(version, snapshot=meta.snapshots.latest())
+    report, meta = CompactionReport(), version.meta
+    while True:
+        shaped = reshaped_as_needed(version, wanted, divide)
+        if report.snapshot_id is not None and not shaped:
+            return report
+        for committed in shaped:
+            report = added(report, committed)
+        if shaped:
+            version = Version.latest(meta)
+        before = report.snapshot_id
+        report = _compacted(version, run, wanted, Goal(full), report)
+        if report.snapshot_id == before:
+            return report
+        version = Version.latest(meta)  # with fewer dead rows, buckets may be small enough to merge
+
+
+def _compacted(
+    version: Version, run: CompactBuckets, wanted: Callable[[Bucket], bool], goal: Goal, report: CompactionReport
+) -> CompactionReport:
+    """Compacts the buckets, without splitting or merging them. Returns the report with what was done."""
+    remaining, meta = None, version.meta
+    for _ in range(_ROUNDS):
         try:
             with version.unless_expired():
                 states = version.states(remaining)
                 picked = [state for bucket, state in states.items() if wanted(bucket)]
-                messages = run(sorted(picked, key=_bytes, reverse=True), Goal(full))
+                messages = run(sorted(picked, key=_bytes, reverse=True), goal)
         except SnapshotNotFound:  # the snapshot has expired meanwhile: start again from the latest
+            version = replace(version, snapshot=meta.snapshots.latest())
             continue
         if not messages:
             return report
         committed = commit(version, Request(Identity(meta.env.ids()), messages))
         report = added(report, committed)
-        remaining = committed.overtaken
-        if not remaining:
+        if not committed.overtaken:
             return report
+        totals = {bucket: states[bucket].total_buckets for bucket in committed.overtaken}
+        version = replace(version, snapshot=meta.snapshots.latest())
+        remaining = buckets_now(version, totals)
     if remaining is None:
         raise CommitConflict(
             "the snapshot expired in each attempt, before its files were read",

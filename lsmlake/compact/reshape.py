@@ -139,6 +139,8 @@ def reshape(
 
 
 def _partitions(version: Version) -> list[tuple]:
+    if version.snapshot is None:
+        return []
     entries, schema = version.entries(), version.schema
     _, first = np.unique(manifest.partition_codes(entries, schema), return_index=True)
     return manifest.partitions_of(entries.take(pa.array(first)), schema)
@@ -187,6 +189,17 @@ def _reshaped(
         found=f"partition {values} not split or merged after {_ROUNDS} attempts",
         cure="run one compaction at a time",
     )
+
+
+def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:
+    """The buckets of a version that have keys of the given buckets, which may have been split or merged since."""
+    covers = version.covers()
+    found = (
+        Bucket(bucket.partition, share.number, bucket.spec)
+        for bucket, total in totals.items()
+        for share in covers.of(bucket.partition_key).meeting(Share(bucket.number, total))
+    )
+    return list(dict.fromkeys(found))
 
 
 def live_bytes(state: BucketState) -> int:

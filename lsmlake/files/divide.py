@@ -32,9 +32,10 @@ from lsmlake.kernels.bucket_hash import spark_hash
 from lsmlake.kernels.gather import gather
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.cover import Share
-from lsmlake.lsm.levels import recency
+from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.schema.rowkind import with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.metadata import Metadata
@@ -121,9 +122,18 @@ class _Division:
         if not self.schema.key:
             yield from ([place] for place in placed)
             return
+        placed = [(one, file.at_level(self._level(one, file))) for one, file in placed]
         age = lambda place: (place[1].level,) if place[1].level else recency(place[1])  # noqa: E731
         for _, group in groupby(sorted(placed, key=age), key=age):
             yield list(group)
+
+    def _level(self, one: Given, file: DataFile) -> int:
+        """The level of the rows of a file. What is at the last level of a bucket comes to the last level of all."""
+        if len(self.given) == 1 or not file.level:
+            return file.level
+        options = self.schema.parsed_options.compaction
+        last = {id(each): last_level_of(options, Levels.of(each.state.files)) for each in self.given}
+        return max(last.values()) if file.level == last[id(one)] else file.level
 
     def _rows(self, files: Sequence[tuple[Given, DataFile]]) -> Iterator[pa.Table]:
         """The live rows of files that are one run, in key order."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,15 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.identity import replayed
 from lsmlake.commit.request import Request
 from lsmlake.compact.bucket import Picker
+from lsmlake.compact.reshape import as_needed as as_needed_buckets
+from lsmlake.compact.reshape import reshape
 from lsmlake.errors import LakeError, SnapshotNotFound
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed
+from lsmlake.options.types import AUTO
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
@@ -36,6 +40,7 @@ from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.request import WriteRequest
 
 _log = logging.getLogger("lsmlake")
+_SPLIT_INLINE_BYTES = 32 << 20  # rewritten in less than half a second
 
 
 class Part(NamedTuple):
@@ -158,9 +163,35 @@ def publish(version: Version, messages: Sequence[CommitMessage], request: WriteR
     restate = None if replaces is None else Overwrite.of(replaces, version.schema, messages).restate
     remade, properties = replaces is not None, request.properties()
     snapshot = commit(version, Request(request.identity, messages, request.requires, restate, remade, properties)).snapshot
-    if snapshot is not None and _log.isEnabledFor(logging.INFO):
-        _tell(version.meta, snapshot, messages)
+    if snapshot is not None:
+        _split_small(version, snapshot, messages)
+        if _log.isEnabledFor(logging.INFO):
+            _tell(version.meta, snapshot, messages)
     return snapshot
+
+
+def _split_small(version: Version, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
+    """After a write that has compacted: splits the buckets that have grown too large under `bucket = auto`, if that is quick. The
+    write has succeeded, so it does not fail here."""
+    layout = version.options.layout
+    if layout.buckets != AUTO or not version.schema.bucket_key:
+        return
+    large = {message.bucket for message in messages if layout.target_bytes < _bytes_after(message) <= _SPLIT_INLINE_BYTES}
+    if not large:
+        return
+    with suppress(LakeError):
+        now = Version.at(version.meta, snapshot)
+        partitions = dict.fromkeys(bucket.partition_key for bucket in large)
+        reshape(now, as_needed_buckets(now, _SPLIT_INLINE_BYTES), large.__contains__, partitions=partitions)
+
+
+def _bytes_after(message: CommitMessage) -> int:
+    """The bytes of a bucket after an inline compaction; 0 without one."""
+    edit = message.compact
+    if edit is None or edit.base is None:
+        return 0
+    gone = sum(file.bytes for file in edit.removed)
+    return sum(file.bytes for file in (*edit.base.files, *edit.added)) - gone
 
 
 def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
