@@ -203,9 +203,17 @@ def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:
 
 
 def live_bytes(state: BucketState) -> int:
-    """About the bytes of a bucket after a full compaction."""
-    dead = {name: ref.cardinality for name, ref in state.vectors.items()}
-    return sum(run.live_bytes for run in Levels.of(state.files, dead).runs)
+    """About the bytes of a bucket after a full compaction, without footers, which grow with the number of files."""
+    files = [file._replace(bytes=max(0, file.bytes - (file.footer_bytes or 0))) for file in state.files]
+    return sum(run.live_bytes for run in Levels.of(files, _dead(state)).runs)
+
+
+def _live_rows(state: BucketState) -> int:
+    return sum(file.rows for file in state.files) - sum(_dead(state).values())
+
+
+def _dead(state: BucketState) -> dict[str, int]:
+    return {name: ref.cardinality for name, ref in state.vectors.items()}
 
 
 def as_needed(version: Version, most_bytes: int | None = None) -> Choose:
@@ -214,7 +222,8 @@ def as_needed(version: Version, most_bytes: int | None = None) -> Choose:
 
     def choose(cover: Cover, states: States) -> list[Reshaping]:
         sizes = {share: live_bytes(state) for share, state in states.items()}
-        steps = pick_reshapings(cover, sizes, layout.target_bytes)
+        rows = {share: _live_rows(state) for share, state in states.items()}
+        steps = pick_reshapings(cover, sizes, layout.target_bytes, rows)
         return [step for step in steps if most_bytes is None or sum(sizes.get(one, 0) for one in step.sources) <= most_bytes]
 
     return choose

@@ -104,7 +104,8 @@ class Upkeep(Handle):
         Some options give existing files another meaning: deletion vectors, the merge engine and its options, the changelog
         producer. Changing them compacts all buckets in full by the old options, in the same commit; so does a new column with a
         default under a merge engine that combines rows. Writers that began before an alteration commit if their rows fit, and
-        fail with CommitConflict otherwise.
+        fail with CommitConflict otherwise. Another number of buckets holds for new partitions; the property `rescale` of the
+        snapshot says what `rescale` would do to the others.
 
         Args:
             alterations: results of `lsmlake.add_column`, `rename_column`, `drop_column`, `move_column`, `change_type`,

@@ -17,7 +17,7 @@ from lsmlake.lsm.cover import Cover, Share
 
 SLOTS_MAX = 1 << 15
 """Of a partition that is split by itself."""
-_MERGE_SHARE = 4
+_MERGE_SHARE, _ROWS_MIN = 4, 4
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,19 @@ class Reshaping:
     targets: tuple[Share, ...]
 
 
-def pick_reshapings(cover: Cover, sizes: Mapping[Share, int], target_bytes: int) -> list[Reshaping]:
-    """Returns what to split and to merge in a partition. `sizes`: the live bytes of the buckets with files; others are empty."""
+def pick_reshapings(
+    cover: Cover, sizes: Mapping[Share, int], target_bytes: int, rows: Mapping[Share, int] | None = None
+) -> list[Reshaping]:
+    """Returns what to split and to merge in a partition.
+
+    Args:
+        sizes: the live bytes of the buckets with files; others are empty.
+        rows: their live rows. A bucket of few large rows is not split into buckets without rows.
+    """
     found = []
     for share, size in sizes.items():
-        parts = parts_of(size, target_bytes) if size > target_bytes else 1
-        while share.total * parts > SLOTS_MAX:
+        parts = parts_of(size, target_bytes)
+        while share.total * parts > SLOTS_MAX or (rows is not None and _ROWS_MIN * parts > rows[share]):
             parts //= 2
         if parts > 1:
             found.append(Reshaping((share,), share.parts(parts)))
