@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lsmlake.commit.request import Request
-from lsmlake.files.divide import Given, Made
+from lsmlake.files.divide import Given, Made, Work
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Covers, Share
 from lsmlake.tables.version import Version
@@ -61,7 +61,7 @@ class Fitter:
                 Given(BucketState(message.bucket, _total(message), message.append.added), message.append.changelog)
                 for message in messages
             ]
-            self._known[key] = self.request.divide(self.version.meta, self.version.schema, given, shares)
+            self._known[key] = self.request.divide(self.version.meta, self.version.schema, [Work(given, shares)])
             self.written += self._known[key]
         return [
             CommitMessage(one.bucket, BucketEdit(one.bucket, one.total, tuple(one.added), changelog=tuple(one.changelog)))

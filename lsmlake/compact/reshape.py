@@ -20,7 +20,7 @@ from lsmlake.commit.identity import Identity
 from lsmlake.commit.request import Committed, Request
 from lsmlake.commit.requirements import BucketAsRead, Overtaken
 from lsmlake.errors import CommitConflict, SnapshotNotFound
-from lsmlake.files.divide import Divide, Given, Made, discard, divide
+from lsmlake.files.divide import Divide, Given, Made, Work, discard, divide
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Share
@@ -49,14 +49,12 @@ class Reshape:
 
     def write(self, run: Divide) -> None:
         """Writes the new files. An error removes them."""
-        try:
-            for step in self.steps:
-                given = [Given(self.states[share]) for share in step.sources if share in self.states]
-                if given:
-                    self.made += run(self.base.meta, self.base.schema, given, step.targets)
-        except BaseException:
-            discard(self.base.meta, self.made)
-            raise
+        works = []
+        for step in self.steps:
+            given = [Given(self.states[share]) for share in step.sources if share in self.states]
+            if given:
+                works.append(Work(given, step.targets))
+        self.made = run(self.base.meta, self.base.schema, works)
 
     def first(self) -> list[CommitMessage]:
         """What was written so far, for the commit to remove if it fails."""
@@ -109,7 +107,7 @@ class Reshape:
                 given.append(Given(BucketState(base.bucket, share.total, later)))
         names = frozenset(file.name for one in given for file in one.state.files)
         if names and names not in self.later:
-            self.later[names] = divide(self.base.meta, self.base.schema, given, step.targets)
+            self.later[names] = divide(self.base.meta, self.base.schema, [Work(given, step.targets)])
         return self.later[names] if names else []
 
     def _bucket(self, share: Share) -> Bucket:

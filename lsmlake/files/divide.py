@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +40,8 @@ from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.pick.compaction import last_level_of
 from lsmlake.schema.rowkind import with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
-
-Divide = Callable[[Metadata, Schema, Sequence["Given"], Sequence[Share]], "list[Made]"]
-"""`divide`, or a function that spreads it over the tasks of an engine."""
 
 AT_ONCE = 8
 """New buckets that are written at the same time."""
@@ -69,17 +69,37 @@ class Made:
         return *self.added, *self.changelog
 
 
-def divide(meta: Metadata, schema: Schema, given: Sequence[Given], shares: Sequence[Share]) -> list[Made]:
-    """Writes the rows of the given buckets, all of one partition, to new files of the buckets `shares` of it. An error removes
-    what was written. Rows that belong to none of them are left out."""
-    made: list[Made] = []
-    try:
-        for first in range(0, len(shares), AT_ONCE):
-            made += _Division(meta, schema, given, shares[first : first + AT_ONCE]).made()
-    except BaseException:
-        discard(meta, made)
-        raise
-    return made
+class Work(NamedTuple):
+    """Some buckets of a partition, and buckets that take their rows. Rows that belong to none of these are left out."""
+
+    given: Sequence[Given]
+    shares: Sequence[Share]
+
+    def parts(self) -> list[Work]:
+        """The same in parts, each of which reads all rows."""
+        return [Work(self.given, self.shares[first : first + AT_ONCE]) for first in range(0, len(self.shares), AT_ONCE)]
+
+    @property
+    def bytes(self) -> int:
+        """To be read."""
+        return sum(file.bytes for one in self.given for file in (*one.state.all_files, *one.changelog))
+
+
+Divide = Callable[[Metadata, Schema, Sequence[Work]], "list[Made]"]
+"""`divide`, or a function that spreads it over the tasks of an engine."""
+
+
+def divide(meta: Metadata, schema: Schema, works: Sequence[Work]) -> list[Made]:
+    """Writes the rows of buckets to new files of others. An error removes what was written."""
+    parts = [part for work in works for part in work.parts()]
+    undo = lambda done: [discard(meta, made) for made in done]  # noqa: E731
+    done = together(partial(divide_part, meta, schema), parts, meta.env.workers, undo)
+    return [one for made in done for one in made]
+
+
+def divide_part(meta: Metadata, schema: Schema, part: Work) -> list[Made]:
+    """One part of the work. An error removes what was written."""
+    return _Division(meta, schema, part.given, part.shares).made()
 
 
 def discard(meta: Metadata, made: Iterable[Made]) -> None:

@@ -20,12 +20,13 @@ from lsmlake.cdc.changes import Piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
+from lsmlake.files.divide import Divide
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import as_input
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import arrow, catalog, compact, measure, planning, read, settings, stream, write
+from lsmlake.spark import arrow, catalog, compact, divide, measure, planning, read, settings, stream, write
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.statements.in_driver import is_small
@@ -122,6 +123,10 @@ class SparkRuntime(Runtime):
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return compact.run_on(self.spark, meta, schema)
+
+    @property
+    def divide(self) -> Divide:
+        return divide.run_on(self.spark)
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return measure.measure(self.spark, plan, columns)

@@ -31,7 +31,7 @@ from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import collected, settings, tasks
+from lsmlake.spark import collected, divide, settings, tasks
 from lsmlake.spark.buckets import with_buckets
 from lsmlake.spark.cast import ERROR, cast_rows, raise_error
 from lsmlake.spark.order import FrameOrder, shuffled
@@ -117,7 +117,7 @@ def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    return publish(write.base, _one_per_bucket(write.base, messages), write.request)
+    return publish(write.base, _one_per_bucket(write.base, messages), write.request, divide.run_on(df.sparkSession))
 
 
 def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:

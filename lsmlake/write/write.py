@@ -20,6 +20,7 @@ from lsmlake.compact.bucket import Picker
 from lsmlake.compact.reshape import as_needed as as_needed_buckets
 from lsmlake.compact.reshape import reshape
 from lsmlake.errors import LakeError, SnapshotNotFound
+from lsmlake.files.divide import Divide, divide
 from lsmlake.format.files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.cover import Covers
@@ -155,14 +156,17 @@ def _released(parts: list[BucketRows]) -> Iterator[BucketRows]:
         yield parts.pop(0)
 
 
-def publish(version: Version, messages: Sequence[CommitMessage], request: WriteRequest) -> Snapshot | None:
-    """Commits what a write made. Returns None if there was nothing to commit."""
+def publish(
+    version: Version, messages: Sequence[CommitMessage], request: WriteRequest, divide: Divide = divide
+) -> Snapshot | None:
+    """Commits what a write made. Returns None if there was nothing to commit. `divide`: see `Request`."""
     replaces = request.replaces
     if not messages and (replaces is None or request.requires is not None):
         return None
     restate = None if replaces is None else Overwrite.of(replaces, version.schema, messages).restate
     remade, properties = replaces is not None, request.properties()
-    snapshot = commit(version, Request(request.identity, messages, request.requires, restate, remade, properties)).snapshot
+    wanted = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
+    snapshot = commit(version, wanted).snapshot
     if snapshot is not None:
         _split_small(version, snapshot, messages)
         if _log.isEnabledFor(logging.INFO):
