@@ -75,7 +75,8 @@ def test_partitions_with_covers_of_their_own(spark, spark_lake, partition_by):
     table.upsert(rows(0, 900, 1))
     first, second = list({bucket.partition: None for bucket in table.states()})[:2]
     split(table, Share(1, 2), first)
-    where = f"p = '{second[0]}'" if partition_by == "p" else f"at = timestamp'{dt.date(1970, 1, 1) + dt.timedelta(second[0])} 00:00:00'"
+    day = "" if partition_by == "p" else dt.date(1970, 1, 1) + dt.timedelta(second[0])
+    where = f"p = '{second[0]}'" if partition_by == "p" else f"at = timestamp'{day} 00:00:00'"
     table.rescale(5, where=where)
     table.upsert(rows(300, 1200, 2))
     totals = {bucket.partition: set() for bucket in table.states()}
