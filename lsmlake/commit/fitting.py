@@ -41,9 +41,13 @@ class Fitter:
             return Fitting(messages)
         covers = now.covers()
         unfit = [message for message in messages if not covers.has(message.bucket, _total(message))]
+        if unfit:  # a partition without files has the buckets that it is given first
+            known = now.partitions()
+            unfit = [message for message in unfit if message.bucket.partition_key in known]
         if not unfit:
             return Fitting(messages)
-        fit = [message for message in messages if covers.has(message.bucket, _total(message))]
+        buckets = {message.bucket for message in unfit}
+        fit = [message for message in messages if message.bucket not in buckets]
         by_partition: dict[tuple, list[CommitMessage]] = {}
         for message in unfit:
             if message.append is not None:

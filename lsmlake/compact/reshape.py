@@ -131,17 +131,9 @@ def reshape(
         CommitConflict: Other commits changed the buckets in each attempt.
     """
     found = []
-    for partition in partitions or _partitions(version):
+    for partition in partitions or version.partitions():
         found += _reshaped(version, partition, choose, wanted, run)
     return found
-
-
-def _partitions(version: Version) -> list[tuple]:
-    if version.snapshot is None:
-        return []
-    entries, schema = version.entries(), version.schema
-    _, first = np.unique(manifest.partition_codes(entries, schema), return_index=True)
-    return manifest.partitions_of(entries.take(pa.array(first)), schema)
 
 
 def due_partitions(version: Version) -> list[tuple]:

@@ -10,7 +10,7 @@ A bucket without files is not stored anywhere. So a slot outside of all stored b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -102,10 +102,16 @@ class Cover:
 @dataclass(frozen=True)
 class Covers:
     """The covers of the partitions of a table. `first`: the number of buckets of a partition without files. `by_partition`: the
-    covers of the partitions with others, by `Bucket.partition_key`."""
+    covers of the partitions with others, by `Bucket.partition_key`.
+
+    `finer`: a large write divides the rows of partitions that are not among `known` into so many parts of each first bucket,
+    which make up its buckets in the end.
+    """
 
     first: int
     by_partition: Mapping[tuple, Cover] = field(default_factory=dict)
+    finer: int = 1
+    known: Collection[tuple] = ()
 
     @cached_property
     def _default(self) -> Cover:
@@ -113,7 +119,17 @@ class Covers:
 
     def of(self, partition: tuple) -> Cover:
         """The cover of a partition, by its `Bucket.partition_key`."""
+        if self.finer > 1 and self.is_new(partition):
+            return self._fine
         return self.by_partition.get(partition, self._default)
+
+    @cached_property
+    def _fine(self) -> Cover:
+        return Cover(self.first * self.finer)
+
+    def is_new(self, partition: tuple) -> bool:
+        """Whether a partition is not among the `known` ones."""
+        return partition not in self.known
 
     def total(self, bucket: Bucket) -> int:
         """The total of a bucket of these covers."""
@@ -128,7 +144,7 @@ class Covers:
     @property
     def most(self) -> int:
         """The greatest number of slots of a partition."""
-        return max([self.first, *(cover.slots for cover in self.by_partition.values())])
+        return max([self.first * self.finer, *(cover.slots for cover in self.by_partition.values())])
 
     def number_of(self, hashes: np.ndarray, codes: np.ndarray | None, partitions: Sequence[tuple]) -> np.ndarray:
         """The bucket number of each row, given the hashes of the bucket key.
@@ -137,7 +153,7 @@ class Covers:
             codes: the place of the partition of each row in `partitions`; None: all rows are in the first.
             partitions: `Bucket.partition_key` of each partition.
         """
-        if not self.by_partition:
+        if not self.by_partition and self.finer == 1:
             return self._default.number_of(hashes)
         if codes is None:
             return self.of(partitions[0]).number_of(hashes)

@@ -34,6 +34,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected, divide, settings, tasks
 from lsmlake.spark.buckets import with_buckets
 from lsmlake.spark.cast import ERROR, cast_rows, raise_error
+from lsmlake.spark.first_load import PARALLEL, in_few, in_parallel
 from lsmlake.spark.order import FrameOrder, shuffled
 from lsmlake.spark.partitions import partition_values
 from lsmlake.spark.types import is_connect, to_arrow, to_spark
@@ -45,7 +46,7 @@ from lsmlake.write.arrival import Arrival, Ordered
 from lsmlake.write.intake import Intake
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.write.request import WriteRequest
-from lsmlake.write.write import Part, bucket_messages, covers_for, picker, publish, write_parts
+from lsmlake.write.write import Part, bucket_messages, covers_for, known_partitions, picker, publish, write_parts
 
 _BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
 
@@ -85,8 +86,9 @@ def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Sna
     if rows is not None:
         given, arrival = _arrived(rows, write)
         return upsert_collected(version, given, request, pick, arrival)
-    parallelism = write.covers.most if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
-    snapshot = _by_tasks(write, df, parallelism)
+    parallelism = PARALLEL if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
+    covers = in_parallel(version, write.covers, parallelism, replaces=request.replaces is not None)
+    snapshot = _by_tasks(replace(write, covers=covers), df, covers.most if is_connect(df) else parallelism)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(version.meta.paths.root)
     return snapshot
@@ -117,7 +119,12 @@ def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    return publish(write.base, _one_per_bucket(write.base, messages), write.request, divide.run_on(df.sparkSession))
+    in_tasks = divide.run_on(df.sparkSession)
+    if write.covers.first != write.base.options.layout.first_buckets and messages:
+        pick = as_needed(write.base.options.compaction, write.base.meta.env.clock()) if write.compact else None
+        replaces = write.request.replaces is not None
+        messages = in_few(write.base, write.covers, messages, pick, in_tasks, replaces=replaces)
+    return publish(write.base, _one_per_bucket(write.base, messages), write.request, in_tasks)
 
 
 def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:
@@ -251,7 +258,7 @@ def _messages(write: _Write, placed: Iterator[Placed]) -> list[CommitMessage]:
     if base.schema.append_only:
         return append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed), write.covers)
     pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
-    with Intake(base.schema, write.covers, write.request) as intake:
+    with Intake(base.schema, write.covers, write.request, known=known_partitions(base, write.request)) as intake:
         for rows, numbers, arrival in placed:
             intake.add(rows, arrival, numbers)
         return bucket_messages(base, intake, pick)

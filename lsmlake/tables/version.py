@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import SnapshotNotFound
@@ -93,6 +94,14 @@ class Version:
     def covers(self) -> Covers:
         """The buckets of each partition. Cached; reads the live files unless all of them have the total of new partitions."""
         return self.meta.manifests.covers(self.snapshot, self.schema)
+
+    def partitions(self) -> frozenset[tuple]:
+        """`Bucket.partition_key` of all partitions with files. Reads the live files."""
+        if self.snapshot is None:
+            return frozenset()
+        entries = self.entries()
+        _, first = np.unique(manifest.partition_codes(entries, self.schema), return_index=True)
+        return frozenset(manifest.partitions_of(entries.take(pa.array(first)), self.schema))
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
         """The state of those of `buckets` (default: all) that have files in the snapshot."""

@@ -6,7 +6,7 @@ Tasks of Spark use `bucket_messages` and `append_files`, and the driver commits 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -120,8 +120,16 @@ def covers_for(version: Version, request: WriteRequest) -> Covers:
         return Covers(first)
 
 
+def known_partitions(version: Version, request: WriteRequest) -> Callable[[], Collection[tuple]] | None:
+    """Finds the partitions whose buckets a write may not choose; None: it chooses none."""
+    if version.options.layout.buckets != AUTO:
+        return None
+    return frozenset if request.replaces is not None else version.partitions
+
+
 def _files_of(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> list[CommitMessage]:
-    with Intake(version.schema, covers_for(version, request), request, prepared=True) as intake:
+    known = known_partitions(version, request)
+    with Intake(version.schema, covers_for(version, request), request, prepared=True, known=known) as intake:
         for part in parts:
             if part.rows.num_rows:
                 intake.add(part.rows, part.arrival)

@@ -17,7 +17,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.cover import Share
 from lsmlake.lsm.pick.reshape import Reshaping
-from lsmlake.spark import write
+from lsmlake.spark import first_load, write
 from lsmlake.write.request import WriteRequest
 
 pytestmark = pytest.mark.spark
@@ -75,8 +75,8 @@ def test_partitions_with_covers_of_their_own(spark, spark_lake, partition_by):
     table.upsert(rows(0, 900, 1))
     first, second = list({bucket.partition: None for bucket in table.states()})[:2]
     split(table, Share(1, 2), first)
-    day = "" if partition_by == "p" else dt.date(1970, 1, 1) + dt.timedelta(second[0])
-    where = f"p = '{second[0]}'" if partition_by == "p" else f"at = timestamp'{day} 00:00:00'"
+    date = "" if partition_by == "p" else dt.date(1970, 1, 1) + dt.timedelta(second[0])
+    where = f"p = '{second[0]}'" if partition_by == "p" else f"at = timestamp'{date} 00:00:00'"
     table.rescale(5, where=where)
     table.upsert(rows(300, 1200, 2))
     totals = {bucket.partition: set() for bucket in table.states()}
@@ -116,3 +116,23 @@ def test_buckets_are_split_by_tasks(spark, spark_lake):
         assert {s.total_buckets for s in made.states().values()} == {number}
         assert made.count() == 5000
         check_places(made)
+
+
+@pytest.mark.connect(short="classic")
+@pytest.mark.parametrize("verb", ["upsert", "overwrite"])
+@pytest.mark.parametrize("small", [True, False])
+def test_the_first_rows_of_a_table_go_through_several_tasks(spark, spark_lake, small, verb, monkeypatch):
+    """Few of them end in one bucket, as if a process had written them; many stay where the tasks wrote them."""
+    monkeypatch.setattr(first_load, "_SMALL_BYTES", 4 << 20 if small else 0)
+    spark_lake.create_database("d", if_not_exists=True)
+    options = {"changelog-producer": "lookup"} if verb == "upsert" else {}
+    table = spark_lake.create_table("d.t", "k BIGINT, v BIGINT, p STRING", primary_key=["k"], options=options)
+    getattr(table, verb)(frame(spark, 0, 3000, 1).unionAll(frame(spark, 0, 10, 1)))
+    totals = {state.total_buckets for state in table.states().values()}
+    assert totals == {1} if small else max(totals) > 1
+    assert all(file.level > 0 for state in table.states().values() for file in state.files)
+    assert table.version.snapshot.delta_rows == table.count() == 3000
+    if verb == "upsert":
+        assert table.changes(0, 1, mode="changelog").to_arrow()["_row_kind"].to_pylist() == ["+I"] * 3000
+    check_places(table)
+    assert naive(table).unreferenced() == []
