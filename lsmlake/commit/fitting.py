@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lsmlake.commit.request import Request
-from lsmlake.files.divide import Given, Made, Work
+from lsmlake.files.divide import Division, NewBucket, OldBucket
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Covers, Share
 from lsmlake.tables.version import Version
@@ -32,8 +32,8 @@ class Fitter:
 
     version: Version
     request: Request
-    written: list[Made] = field(default_factory=list)
-    _known: dict[tuple, list[Made]] = field(default_factory=dict)
+    written: list[NewBucket] = field(default_factory=list)
+    _known: dict[tuple, list[NewBucket]] = field(default_factory=dict)
 
     def fit(self, now: Version) -> Fitting:
         messages = self.request.messages
@@ -62,10 +62,10 @@ class Fitter:
         key = partition, shares
         if key not in self._known:
             given = [
-                Given(BucketState(message.bucket, _total(message), message.append.added), message.append.changelog)
+                OldBucket(BucketState(message.bucket, _total(message), message.append.added), message.append.changelog)
                 for message in messages
             ]
-            self._known[key] = self.request.divide(self.version.meta, self.version.schema, [Work(given, shares)])
+            self._known[key] = self.request.divide(self.version.meta, self.version.schema, [Division(given, shares)])
             self.written += self._known[key]
         return [
             CommitMessage(one.bucket, BucketEdit(one.bucket, one.total, tuple(one.added), changelog=tuple(one.changelog)))

@@ -20,7 +20,7 @@ from lsmlake.commit.identity import Identity
 from lsmlake.commit.request import Committed, Request
 from lsmlake.commit.requirements import BucketAsRead, Overtaken
 from lsmlake.errors import CommitConflict, SnapshotNotFound
-from lsmlake.files.divide import Divide, Given, Made, Work, discard, divide
+from lsmlake.files.divide import Divide, Division, NewBucket, OldBucket, discard, divide
 from lsmlake.format import manifest
 from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Share
@@ -44,16 +44,16 @@ class Reshape:
     partition: tuple
     steps: Sequence[Reshaping]
     states: States
-    made: list[Made] = field(default_factory=list)
-    later: dict[frozenset[str], list[Made]] = field(default_factory=dict)  # of level-0 files that came meanwhile, by their names
+    made: list[NewBucket] = field(default_factory=list)
+    later: dict[frozenset[str], list[NewBucket]] = field(default_factory=dict)  # of newer level-0 files, by their names
 
     def write(self, run: Divide) -> None:
         """Writes the new files. An error removes them."""
         works = []
         for step in self.steps:
-            given = [Given(self.states[share]) for share in step.sources if share in self.states]
+            given = [OldBucket(self.states[share]) for share in step.sources if share in self.states]
             if given:
-                works.append(Work(given, step.targets))
+                works.append(Division(given, step.targets))
         self.made = run(self.base.meta, self.base.schema, works)
 
     def first(self) -> list[CommitMessage]:
@@ -76,9 +76,9 @@ class Reshape:
             for some in self.later.values():
                 discard(self.base.meta, some)
             raise
-        added: dict[Bucket, Made] = {}
+        added: dict[Bucket, NewBucket] = {}
         for one in made:
-            found = added.setdefault(one.bucket, Made(one.bucket, one.total))
+            found = added.setdefault(one.bucket, NewBucket(one.bucket, one.total))
             found.added += one.added
         edits = []
         for bucket in dict.fromkeys([*map(self._bucket, sources), *added]):
@@ -93,7 +93,7 @@ class Reshape:
         paths = tuple(path for message in written for path in message.written)
         return [CommitMessage(edit.bucket, compact=edit, written=paths if edit is edits[0] else ()) for edit in edits]
 
-    def _divided_later(self, step: Reshaping, there: Mapping[Bucket, BucketState]) -> list[Made]:
+    def _divided_later(self, step: Reshaping, there: Mapping[Bucket, BucketState]) -> list[NewBucket]:
         """The level-0 files of the old buckets that came after `base`, divided. Raises Overtaken."""
         given = []
         for share in step.sources:
@@ -104,10 +104,10 @@ class Reshape:
             known = {file.name for file in base.files}
             later = tuple(file for file in now.files if file.name not in known)
             if later:
-                given.append(Given(BucketState(base.bucket, share.total, later)))
+                given.append(OldBucket(BucketState(base.bucket, share.total, later)))
         names = frozenset(file.name for one in given for file in one.state.files)
         if names and names not in self.later:
-            self.later[names] = divide(self.base.meta, self.base.schema, [Work(given, step.targets)])
+            self.later[names] = divide(self.base.meta, self.base.schema, [Division(given, step.targets)])
         return self.later[names] if names else []
 
     def _bucket(self, share: Share) -> Bucket:

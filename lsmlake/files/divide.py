@@ -48,7 +48,7 @@ AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Given:
+class OldBucket:
     """The files of a bucket that are divided. `state`: its files, vectors and retained deletes. `changelog`: files of changes."""
 
     state: BucketState
@@ -56,7 +56,7 @@ class Given:
 
 
 @dataclass
-class Made:
+class NewBucket:
     """The files of a new bucket. `added`: of rows and of retained deletes."""
 
     bucket: Bucket
@@ -69,15 +69,15 @@ class Made:
         return *self.added, *self.changelog
 
 
-class Work(NamedTuple):
+class Division(NamedTuple):
     """Some buckets of a partition, and buckets that take their rows. Rows that belong to none of these are left out."""
 
-    given: Sequence[Given]
+    given: Sequence[OldBucket]
     shares: Sequence[Share]
 
-    def parts(self) -> list[Work]:
+    def parts(self) -> list[Division]:
         """The same in parts, each of which reads all rows."""
-        return [Work(self.given, self.shares[first : first + AT_ONCE]) for first in range(0, len(self.shares), AT_ONCE)]
+        return [Division(self.given, self.shares[first : first + AT_ONCE]) for first in range(0, len(self.shares), AT_ONCE)]
 
     @property
     def bytes(self) -> int:
@@ -85,11 +85,11 @@ class Work(NamedTuple):
         return sum(file.bytes for one in self.given for file in (*one.state.all_files, *one.changelog))
 
 
-Divide = Callable[[Metadata, Schema, Sequence[Work]], "list[Made]"]
+Divide = Callable[[Metadata, Schema, Sequence[Division]], "list[NewBucket]"]
 """`divide`, or a function that spreads it over the tasks of an engine."""
 
 
-def divide(meta: Metadata, schema: Schema, works: Sequence[Work]) -> list[Made]:
+def divide(meta: Metadata, schema: Schema, works: Sequence[Division]) -> list[NewBucket]:
     """Writes the rows of buckets to new files of others. An error removes what was written."""
     parts = [part for work in works for part in work.parts()]
     undo = lambda done: [discard(meta, made) for made in done]  # noqa: E731
@@ -97,27 +97,27 @@ def divide(meta: Metadata, schema: Schema, works: Sequence[Work]) -> list[Made]:
     return [one for made in done for one in made]
 
 
-def divide_part(meta: Metadata, schema: Schema, part: Work) -> list[Made]:
+def divide_part(meta: Metadata, schema: Schema, part: Division) -> list[NewBucket]:
     """One part of the work. An error removes what was written."""
-    return _Division(meta, schema, part.given, part.shares).made()
+    return _NewBuckets(meta, schema, part.given, part.shares).made()
 
 
-def discard(meta: Metadata, made: Iterable[Made]) -> None:
+def discard(meta: Metadata, made: Iterable[NewBucket]) -> None:
     """Deletes files that no snapshot references."""
     meta.files.delete_quietly(path for one in made for file in one.files for path in meta.paths.with_index(file))
 
 
-class _Division:
+class _NewBuckets:
     """The new buckets that are written at the same time."""
 
-    def __init__(self, meta: Metadata, schema: Schema, given: Sequence[Given], shares: Sequence[Share]) -> None:
+    def __init__(self, meta: Metadata, schema: Schema, given: Sequence[OldBucket], shares: Sequence[Share]) -> None:
         self.meta, self.schema, self.given, self.shares = meta, schema, given, shares
         partition, _, spec = given[0].state.bucket
-        self.found = [Made(Bucket(partition, share.number, spec), share.total) for share in shares]
+        self.found = [NewBucket(Bucket(partition, share.number, spec), share.total) for share in shares]
         self.targets = [BucketFiles(meta, schema, one.bucket) for one in self.found]
         self.vectors = schema.parsed_options.layout.deletion_vectors
 
-    def made(self) -> list[Made]:
+    def made(self) -> list[NewBucket]:
         try:
             for files in self._groups():
                 self._write(files, self._rows(files), _origin(files), DATA)
@@ -135,7 +135,7 @@ class _Division:
             raise
         return self.found
 
-    def _groups(self) -> Iterator[list[tuple[Given, DataFile]]]:
+    def _groups(self) -> Iterator[list[tuple[OldBucket, DataFile]]]:
         """The files that come to one run of each new bucket, those of a bucket in key order. An append-only table has no order
         of rows beyond a file."""
         placed = [(one, file) for one in self.given for file in one.state.files]
@@ -147,7 +147,7 @@ class _Division:
         for _, group in groupby(sorted(placed, key=age), key=age):
             yield list(group)
 
-    def _level(self, one: Given, file: DataFile) -> int:
+    def _level(self, one: OldBucket, file: DataFile) -> int:
         """The level of the rows of a file. What is at the last level of a bucket comes to the last level of all."""
         if len(self.given) == 1 or not file.level:
             return file.level
@@ -155,7 +155,7 @@ class _Division:
         last = {id(each): last_level_of(options, Levels.of(each.state.files)) for each in self.given}
         return max(last.values()) if file.level == last[id(one)] else file.level
 
-    def _rows(self, files: Sequence[tuple[Given, DataFile]]) -> Iterator[pa.Table]:
+    def _rows(self, files: Sequence[tuple[OldBucket, DataFile]]) -> Iterator[pa.Table]:
         """The live rows of files that are one run, in key order."""
         marked = any(file.delete_rows for _, file in files) and not (self.vectors and files[0][1].level)
         runs = []
@@ -173,7 +173,7 @@ class _Division:
         else:
             yield from merge_windows(runs, self.schema.key, self._merged, self.meta.env.limits.window_bytes)
 
-    def _live(self, one: Given, files: Sequence[DataFile], *, kinds: bool) -> Iterator[pa.Table]:
+    def _live(self, one: OldBucket, files: Sequence[DataFile], *, kinds: bool) -> Iterator[pa.Table]:
         names, vectors = self.schema.columns.names, self.meta.vectors.read(one.state.vectors, files)
         for file in files:
             with self._files_of(one).open(file) as reader:
@@ -185,7 +185,7 @@ class _Division:
         keys = np.concatenate(comparable([piece.select(self.schema.key) for piece in pieces]))
         return gather(pa.concat_tables(pieces), np.argsort(keys, kind="stable"))
 
-    def _write(self, files: Sequence[tuple[Given, DataFile]], rows: Iterable[pa.Table], origin: Origin, prefix: str) -> None:
+    def _write(self, files: Sequence[tuple[OldBucket, DataFile]], rows: Iterable[pa.Table], origin: Origin, prefix: str) -> None:
         nan_columns = nan_columns_of((file for _, file in files), self.schema)
         with ExitStack() as stack:
             writers = [stack.enter_context(target.run_writer(origin, nan_columns, prefix)) for target in self.targets]
@@ -220,11 +220,11 @@ class _Division:
             places[np.mod(hashes, np.int32(total)) == number] = place
         return places
 
-    def _files_of(self, one: Given) -> BucketFiles:
+    def _files_of(self, one: OldBucket) -> BucketFiles:
         return BucketFiles(self.meta, self.schema, one.state.bucket)
 
 
-def _origin(files: Sequence[tuple[Given, DataFile]]) -> Origin:
+def _origin(files: Sequence[tuple[OldBucket, DataFile]]) -> Origin:
     """What the files of a run keep. A file without a sequence belongs to the commit being built."""
     own = [file for _, file in files]
     newest, oldest = [file.sequence for file in own], [file.min_sequence for file in own if file.min_sequence is not None]

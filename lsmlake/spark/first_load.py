@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from lsmlake.compact.bucket import Picker, compact_bucket
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.divide import Divide, Given, Made, Work
+from lsmlake.files.divide import Divide, Division, NewBucket, OldBucket
 from lsmlake.format.files import DELETES, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Covers, Share
 from lsmlake.lsm.pick.reshape import to_cover
@@ -50,7 +50,7 @@ def in_few(
         return messages
     given = {Share(edit.bucket.number, first): _given(edit) for edit in edits}
     works = [
-        Work([given[share] for share in step.sources if share in given], step.targets)
+        Division([given[share] for share in step.sources if share in given], step.targets)
         for step in to_cover(Cover(first), Cover(fewer))
         if any(share in given for share in step.sources)
     ]
@@ -62,13 +62,13 @@ def in_few(
     return [_message(version, one, rows[one.bucket.number], pick, replaces=replaces) for one in made if one.files]
 
 
-def _given(edit: BucketEdit) -> Given:
+def _given(edit: BucketEdit) -> OldBucket:
     files = tuple(file for file in edit.added if file.source != DELETES)
     retained = tuple(file for file in edit.added if file.source == DELETES)
-    return Given(BucketState(edit.bucket, edit.total_buckets, files, edit.vectors, retained), edit.changelog)
+    return OldBucket(BucketState(edit.bucket, edit.total_buckets, files, edit.vectors, retained), edit.changelog)
 
 
-def _message(version: Version, one: Made, rows: int, pick: Picker | None, *, replaces: bool) -> CommitMessage:
+def _message(version: Version, one: NewBucket, rows: int, pick: Picker | None, *, replaces: bool) -> CommitMessage:
     edit = BucketEdit(one.bucket, one.total, tuple(one.added), changelog=tuple(one.changelog))
     files = BucketFiles.of(version, one.bucket)
     written = files.paths(one.files)

@@ -397,6 +397,18 @@ def test_a_branch_and_its_table_meet_again():
     assert table.verify() == []
 
 
+def test_an_alteration_says_what_a_rescale_would_do():
+    table = table_of(bucket=2)
+    assert table.alter(set_option("bucket", 3)).properties == {}
+    table.upsert(rows(0, KEYS, 1))
+    altered = table.alter(set_option("bucket", 5))
+    assert altered.properties == {"rescale": f"1 partitions keep their buckets; rescale(5) would write their {KEYS} rows again"}
+    assert table.alter(set_option("bucket", "auto")).properties == {}
+    table.upsert(rows(0, KEYS, 2))
+    assert {total for _, total in shares(table)} == {3}
+    assert table.alter(set_option("bucket", 3)).properties == {}
+
+
 @pytest.mark.parametrize("number", [0, 32_768, -3, "many", 1.5, None])
 def test_numbers_that_are_none(number):
     table = table_of()

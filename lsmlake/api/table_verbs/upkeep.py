@@ -140,7 +140,7 @@ def _number_of_buckets(schema: Schema, given: int | str) -> int | str:
             "the table has no primary key and no bucket-key, whose hash could select the bucket",
             expected="a table with a key",
             found=f"buckets = {given}",
-            cure="append-only tables need no buckets: compact() is enough",
+            cure="leave it: rows without a key need no buckets",
         )
     return number
 
