@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +28,8 @@ from lsmlake.errors import MissingDependency
 FOLDER = Path(__file__).parent
 _LONGEST = ("spark_connect", "cluster", "demo", "spark_shipped", "readme", "spark_killed")
 """Files with tests on Spark that take longest. They come first, so that no process waits for another at the end."""
+_MEMORY, _ROOM = "/dev/shm", 4 << 30
+"""The file system in memory that Linux has, and the free bytes that all tests may need."""
 
 
 class Lane(NamedTuple):
@@ -39,11 +45,12 @@ def main() -> int:
     if missing is None:
         lanes.append(Lane("on Spark", ["--dist", "loadfile", "--no-loadscope-reorder", "-m", "spark", *_files_on_spark()]))
     results: dict[str, tuple[int, str]] = {}
-    threads = [threading.Thread(target=lambda lane=lane: results.update({lane.name: _run(lane)})) for lane in lanes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with _fast_folder() as folder:
+        threads = [threading.Thread(target=lambda lane=lane: results.update({lane.name: _run(lane, folder)})) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     print()
     for name, (_, last) in results.items():
         print(f"tests {name}: {last}")
@@ -73,12 +80,30 @@ def _turn(path: Path) -> int:
     return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
 
 
-def _run(lane: Lane) -> tuple[int, str]:
-    """Prints the lines of a lane as they come. Returns its exit status and the last line."""
+@contextmanager
+def _fast_folder() -> Iterator[Path]:
+    """A folder for the files of all tests, in memory if the machine has a file system there with enough space: tests write small
+    files and wait for the disk after each. Removed at the end."""
+    roomy = Path(_MEMORY).is_dir() and shutil.disk_usage(_MEMORY).free >= _ROOM
+    folder = Path(tempfile.mkdtemp(prefix="lsmlake-tests-", dir=_MEMORY if roomy else None))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(lane: Lane, folder: Path) -> tuple[int, str]:
+    """Prints the lines of a lane as they come. Returns its exit status and the last line. `folder`: for its temporary files."""
     command = [sys.executable, "-m", "pytest", "-n", "logical", "-rs", *lane.arguments]
     last = "nothing was printed"
     with subprocess.Popen(
-        command, cwd=FOLDER.parent, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command,
+        cwd=FOLDER.parent,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
     ) as tests:
         for line in tests.stdout:
             last = line.rstrip() or last

@@ -48,7 +48,7 @@ def test_every_test_is_in_one_of_the_lanes(program):
 
 def test_without_java_the_other_tests_run_and_the_last_line_says_so(program, no_java, monkeypatch, capsys):
     ran = []
-    monkeypatch.setattr(program, "_run", lambda lane: ran.append(lane.name) or (0, "7 passed"))
+    monkeypatch.setattr(program, "_run", lambda lane, folder: ran.append(lane.name) or (0, "7 passed"))
     assert program.main() == 0
     assert ran == ["without Spark"]
     lines = capsys.readouterr().out.splitlines()
@@ -61,11 +61,11 @@ def test_without_java_the_other_tests_run_and_the_last_line_says_so(program, no_
 @pytest.mark.parametrize("status", [1, 5, -9], ids=["failed", "no tests", "killed"])
 def test_a_lane_that_fails_fails_all(program, monkeypatch, status):
     monkeypatch.setattr(program, "_missing_java", lambda: None)
-    monkeypatch.setattr(program, "_run", lambda lane: (status if lane.name == "on Spark" else 0, "told"))
+    monkeypatch.setattr(program, "_run", lambda lane, folder: (status if lane.name == "on Spark" else 0, "told"))
     assert program.main() == 1
 
 
-def test_the_lines_of_a_lane_are_printed_with_its_name(program, capfd):
-    status, last = program._run(program.Lane("some", ["--version"]))
+def test_the_lines_of_a_lane_are_printed_with_its_name(program, tmp_path, capfd):
+    status, last = program._run(program.Lane("some", ["--version"]), tmp_path)
     assert status == 0 and last.startswith("pytest ")
     assert capfd.readouterr().out == f"some: {last}\n"
