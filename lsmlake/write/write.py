@@ -41,7 +41,7 @@ from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.request import WriteRequest
 
 _log = logging.getLogger("lsmlake")
-_SPLIT_INLINE_BYTES = 32 << 20  # rewritten in less than half a second
+_SPLIT_INLINE_BYTES = 8 << 20  # rewritten in 0.3 seconds
 
 
 class Part(NamedTuple):
