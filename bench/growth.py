@@ -1,8 +1,8 @@
 """A table that grows from nothing with `bucket = auto`, beside one that was created with the number of buckets that the other one
 ends with: bytes written, files, and what an upsert takes at the end.
 
-Both take the same upserts in turns: new rows, and updates of random rows. A compaction runs after every few of them. Sizes are those
-of a table of 50 GB with the default target of 1 GB, scaled down: the table ends with about fifty times `bucket.target-size`.
+Both take the same upserts: new rows, and updates of random rows. A compaction runs after every few of them. Sizes are those of a
+table of 50 GB with the default target of 1 GB, scaled down: it ends with about fifty times `bucket.target-size`.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from lsmlake.format.files import DELETES, Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
 from lsmlake.notebook import Shown
+from lsmlake.options.types import AUTO
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
@@ -127,9 +128,14 @@ def compact_table(
             version = Version.latest(meta)
         before = report.snapshot_id
         report = _compacted(version, run, wanted, Goal(full), report)
-        if report.snapshot_id == before:
+        if report.snapshot_id == before or version.options.layout.buckets != AUTO:
             return report
         version = Version.latest(meta)  # with fewer dead rows, buckets may be small enough to merge
+
+
+def compact_buckets(run: CompactBuckets, version: Version, buckets: Collection[Bucket], full: bool) -> None:
+    """Compacts some buckets before they merge."""
+    _compacted(version, run, buckets.__contains__, Goal(full), CompactionReport())
 
 
 def _compacted(

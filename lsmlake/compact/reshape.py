@@ -4,12 +4,15 @@
 2. Commit: the old files go, the new ones come. It is required that the old buckets are as they were read, apart from newer
    level-0 files: those are divided by the commit. If another compaction came first, begin again.
 
+Files at level 0 have a greater sequence than all other files of their bucket, which readers of Iceberg rely on. Before buckets
+merge, their level 0 is compacted where this would not hold any more.
+
 `lsm.pick.reshape` chooses. Under `bucket = auto` a compaction does what is due before it compacts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,20 +122,30 @@ class Reshape:
         return CommitMessage(bucket, written=tuple(path for file in files for path in paths.with_index(file)))
 
 
+Settle = Callable[[Version, Collection[Bucket], bool], object]
+"""Compacts level 0 of buckets of a version; in full, if the last argument says so."""
+
+
 def reshape(
-    version: Version, choose: Choose, wanted: Callable[[Bucket], bool], run: Divide = divide, partitions: Iterable[tuple] = ()
+    version: Version,
+    choose: Choose,
+    wanted: Callable[[Bucket], bool],
+    run: Divide = divide,
+    partitions: Iterable[tuple] = (),
+    settle: Settle | None = None,
 ) -> list[Committed]:
     """Splits and merges what `choose` picks among the buckets for which `wanted` is true; one commit for each partition.
 
     Args:
         partitions: those to look at (`Bucket.partition_key`); none: all.
+        settle: compacts buckets that have to be compacted before they merge; None: they stay.
 
     Raises:
         CommitConflict: Other commits changed the buckets in each attempt.
     """
     found = []
     for partition in partitions or version.partitions():
-        found += _reshaped(version, partition, choose, wanted, run)
+        found += _reshaped(version, partition, choose, wanted, run, settle)
     return found
 
 
@@ -150,9 +163,14 @@ def due_partitions(version: Version) -> list[tuple]:
 
 
 def _reshaped(
-    version: Version, partition: tuple, choose: Choose, wanted: Callable[[Bucket], bool], run: Divide
+    version: Version,
+    partition: tuple,
+    choose: Choose,
+    wanted: Callable[[Bucket], bool],
+    run: Divide,
+    settle: Settle | None,
 ) -> list[Committed]:
-    meta, (spec, values) = version.meta, partition
+    meta, (spec, values), settled = version.meta, partition, 0
     for attempt in range(_ROUNDS):
         if attempt:
             version = Version.latest(meta)
@@ -166,6 +184,13 @@ def _reshaped(
                     for step in choose(cover, states)
                     if all(wanted(Bucket(values, share.number, spec)) for share in step.sources)
                 ]
+                unsettled = [step for step in steps if not _is_settled(version, step, states)]
+                if unsettled and settle is not None:
+                    sources = {share for step in unsettled for share in step.sources if share in states}
+                    settle(version, {states[share].bucket for share in sources}, settled > 0)
+                    settled += 1
+                    continue
+                steps = [step for step in steps if step not in unsettled]
                 if not steps:
                     return []
                 work = Reshape(version, partition, steps, states)
@@ -179,6 +204,15 @@ def _reshaped(
         found=f"partition {values} not split or merged after {_ROUNDS} attempts",
         cure="run one compaction at a time",
     )
+
+
+def _is_settled(version: Version, step: Reshaping, states: States) -> bool:
+    """Whether all rows at level 0 are newer than those that will be in one bucket with them at deeper levels."""
+    if len(step.sources) == 1 or not version.options.layout.deletion_vectors:
+        return True
+    files = [file for share in step.sources if share in states for file in states[share].files]
+    waiting = [file.sequence for file in files if not file.level]
+    return not waiting or min(waiting) > max((file.sequence for file in files if file.level), default=0)
 
 
 def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:

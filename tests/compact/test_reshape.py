@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from history import Meanwhile
 from naive import naive
@@ -195,6 +196,52 @@ def test_rows_that_come_while_buckets_are_rescaled(number):
     table.compact(full=True)
     assert values(table) == expected
     assert naive(table).unreferenced() == []
+
+
+@pytest.mark.parametrize("strategy", [{}, {"compaction__strategy": "universal", "lookup_compact": "gentle"}])
+def test_level_0_stays_newer_than_what_it_is_merged_with(strategy):
+    """Rows of one bucket wait, and later ones of the other do not: they must not become older than those by their sequence."""
+    table = table_of(bucket=2, **strategy)
+    table.upsert(rows(0, KEYS, 1))
+    number = {key: bucket.number for bucket, _, keys in held(table) for key in keys}
+    first, second = ([key for key in range(KEYS) if number[key] == n][:20] for n in (0, 1))
+    table.upsert(pa.table({"k": first, "v": [2] * 20}), compact=False)
+    table.upsert(pa.table({"k": second, "v": [3] * 20}))
+    table.compact(full=True, buckets=[1])
+    table.rescale(1)
+    for state in table.states().values():
+        waiting = [file.sequence for file in state.files if not file.level]
+        assert not waiting or min(waiting) > max(file.sequence for file in state.files if file.level)
+    assert shares(table) == {Share(0, 1)}
+    assert values(table) == {k: 2 if k in first else 3 if k in second else 1 for k in range(KEYS)}
+
+
+def test_published_for_iceberg_before_and_after(tmp_path):
+    table = lsmlake.connect(tmp_path)
+    table.create_database("d")
+    table = table.create_table("d.t", "k BIGINT, v BIGINT", primary_key=["k"], options={"bucket": 3, "metadata.iceberg": True})
+    for turn in range(3):
+        table.upsert(rows(50 * turn, 50 * turn + 200, turn), compact=turn < 2)
+    table.delete_keys(pa.table({"k": np.arange(30)}), compact=False)
+    for number in (2, 8, 1, 6):
+        table.rescale(number)
+        table.upsert(rows(300, 310, number), compact=False)
+        assert table.verify() == [], "which reads the metadata of Iceberg"
+
+
+def test_files_that_another_system_wrote_are_divided(tmp_path):
+    order = np.random.default_rng(0).permutation(KEYS)
+    pq.write_table(pa.table({"k": order, "v": order * 2}), tmp_path / "in.parquet")
+    lake = lsmlake.connect(tmp_path / "lake")
+    lake.create_database("d")
+    table = lake.import_parquet(str(tmp_path / "in.parquet"), "d.t", primary_key=["k"])
+    table = lake.table("d.t")
+    table.upsert(rows(0, 10, 7))
+    expected = {k: 7 if k < 10 else 2 * k for k in range(KEYS)}
+    for number in (3, 4, 1):
+        table.rescale(number)
+        assert values(table) == expected
+        assert table.verify() == []
 
 
 def test_a_compaction_that_comes_first_lets_the_split_begin_again():

@@ -7,7 +7,7 @@ from functools import partial
 
 from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.border import verbs_of
-from lsmlake.compact.job import CompactionReport, added, compact_table
+from lsmlake.compact.job import CompactionReport, added, compact_buckets, compact_table
 from lsmlake.compact.reshape import reshape, to_number
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.files import Bucket
@@ -87,8 +87,8 @@ class Upkeep(Handle):
         version = self.version
         wanted = _wanted(version, where, None, self.runtime.zone, moment_of(self.meta.env))
         number = _number_of_buckets(version.schema, buckets)
-        report = CompactionReport()
-        for committed in reshape(version, to_number(version, number), wanted, self.runtime.divide):
+        report, settle = CompactionReport(), partial(compact_buckets, self.runtime.compactions(self.meta, version.schema))
+        for committed in reshape(version, to_number(version, number), wanted, self.runtime.divide, settle=settle):
             report = added(report, committed)
         return report
 
