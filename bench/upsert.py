@@ -27,6 +27,7 @@ from bench.session import session
 from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.api.table import Table
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.lsm.cover import Covers
 from lsmlake.storage.local import LocalStorage
 from lsmlake.tables.metadata import Metadata
 from lsmlake.write.bucket_writer import split
@@ -177,7 +178,7 @@ def _lookup(folder: Path, rows: int, batch: int, rounds: int) -> _Lookup:
     """A lookup of `batch` keys, every one of them there."""
     table = _build(folder, rows)
     ids = np.random.default_rng(3).choice(rows, batch, replace=False)
-    parts = split(prepare(orders(ids), table.version.schema)[0], table.version.schema, BUCKETS)
+    parts = split(prepare(orders(ids), table.version.schema)[0], table.version.schema, Covers(BUCKETS))
     keys = [(bucket, part.select([KEY])) for bucket, part in parts]
     states, schema = table.states(), table.version.schema
 

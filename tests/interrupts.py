@@ -149,6 +149,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "overwrite of partitions": Call(lambda lake: lake.table("d.p").overwrite(rows(0, 20, 9)), "d.p"),
         "append": Call(lambda lake: lake.table("d.a").append(rows(90, 120, 3)), "d.a"),
         "compact": Call(lambda lake: lake.table("d.t").compact()),
+        "rescale": Call(lambda lake: lake.table("d.t").rescale(3)),
         "compact in full": Call(lambda lake: lake.table("d.t").compact(full=True)),
         "compact a log": Call(lambda lake: lake.table("d.a").compact(full=True), "d.a"),
         "compact and sort": Call(lambda lake: lake.table("d.c").compact(full=True), "d.c"),

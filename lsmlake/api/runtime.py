@@ -14,6 +14,7 @@ from lsmlake.api.public_types import MergeSource, SparkDataFrame, SparkSession, 
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
+from lsmlake.files.divide import Divide, divide
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.where import known_of
 from lsmlake.read.measure import Measured, measure
@@ -93,6 +94,11 @@ class Runtime:
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         """A function that compacts buckets."""
         return compact_here(meta, schema)
+
+    @property
+    def divide(self) -> Divide:
+        """A function that divides the files of buckets."""
+        return divide
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         """Read a plan and measure these of its columns."""

@@ -26,6 +26,7 @@ from lsmlake.format import manifest
 from lsmlake.format.data_files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
 from lsmlake.format.snapshot import COMPACT, OVERWRITE, Snapshot
+from lsmlake.lsm.cover import Placed, common_buckets
 from lsmlake.lsm.difference import KIND_FIELD, as_changes
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
@@ -66,9 +67,10 @@ class Inserts:
 class Piece:
     """The changes of `bucket`, in order. A step compares two states (`Pair`), reads change files, or reads all rows of a split as
     inserts (`Inserts`). `commits`: the commit of each step. `snapshots`: the ids of the snapshots whose files are read.
-    `upserts`: report changes as +I and -D only."""
+    `upserts`: report changes as +I and -D only. `total`: of the bucket."""
 
     bucket: Bucket
+    total: int
     steps: tuple[Pair | ChangeFiles | Inserts, ...]
     commits: tuple[Commit, ...]
     snapshots: frozenset[int]
@@ -167,15 +169,15 @@ def _pieces(before: Plan, after: Plan) -> list[Piece]:
     numbers = frozenset(plan.snapshot.id for plan in (before, after) if plan.snapshot is not None)
     if after.snapshot is None:
         return []
-    return _alone(((pair.bucket, pair) for pair in pairs(before, after)), after.snapshot, numbers)
+    return _alone((((pair.bucket, pair.total), pair) for pair in pairs(before, after)), after.snapshot, numbers)
 
 
 def _alone(
-    steps: Iterable[tuple[Bucket, Pair | ChangeFiles | Inserts]], snapshot: Snapshot, numbers: frozenset[int]
+    steps: Iterable[tuple[Placed, Pair | ChangeFiles | Inserts]], snapshot: Snapshot, numbers: frozenset[int]
 ) -> list[Piece]:
     """Pieces of one step each, all of the commit of `snapshot`."""
     numbered = enumerate(steps)
-    return [Piece(bucket, (step,), (Commit.of(snapshot, number),), numbers) for number, (bucket, step) in numbered]
+    return [Piece(*placed, (step,), (Commit.of(snapshot, number),), numbers) for number, (placed, step) in numbered]
 
 
 def insert_pieces(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: str) -> list[Piece]:
@@ -187,7 +189,7 @@ def insert_pieces(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: s
     together = (s for s in splits if s.level0 or s.merged)
     if snapshot is None:
         return []
-    steps = ((split.bucket, Inserts(split, schema.id)) for split in (*alone, *together))
+    steps = (((split.bucket, split.total), Inserts(split, schema.id)) for split in (*alone, *together))
     return _alone(steps, snapshot, frozenset({snapshot.id}))
 
 
@@ -243,14 +245,16 @@ def _check_columns(schema: Schema, like: Feed, where: str) -> None:
 
 
 def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
-    """Joins all pieces of a bucket into one."""
-    found: dict[Bucket, Piece] = {}
+    """Joins all pieces of a bucket into one; of buckets that have keys in common, if they were split or merged meanwhile."""
+    pieces = list(pieces)
+    common, found = common_buckets((piece.bucket, piece.total) for piece in pieces), {}
     for piece in pieces:
-        known = found.get(piece.bucket)
+        placed = common[piece.bucket, piece.total]
+        known = found.get(placed)
         if known is not None:
             steps, commits = known.steps + piece.steps, known.commits + piece.commits
             piece = replace(piece, steps=steps, commits=commits, snapshots=known.snapshots | piece.snapshots)
-        found[piece.bucket] = piece
+        found[placed] = replace(piece, bucket=placed[0], total=placed[1])
     return list(found.values())
 
 
@@ -311,15 +315,16 @@ def _file_pieces(entries: pa.Table, seen: Schema, like: Feed, snapshot: Snapshot
     """`entries`: of the snapshot, whose schema is `seen` through the columns of `like`."""
     if like.predicate is not None and entries.num_rows:
         entries = prune_by_key(entries, seen, like.predicate)
-    found: dict[Bucket, list[DataFile]] = {}
-    for bucket, _, file in manifest.files_of(entries, seen, statistics=False):
-        found.setdefault(bucket, []).append(file)
-    steps = ((bucket, ChangeFiles(tuple(files))) for bucket, files in sorted(found.items(), key=_order))
+    found: dict[Placed, list[DataFile]] = {}
+    for bucket, total, file in manifest.files_of(entries, seen, statistics=False):
+        found.setdefault((bucket, total), []).append(file)
+    steps = ((placed, ChangeFiles(tuple(files))) for placed, files in sorted(found.items(), key=_order))
     return _alone(steps, snapshot, frozenset({snapshot.id}))
 
 
-def _order(item: tuple[Bucket, object]) -> tuple:
-    return repr(item[0].partition), item[0].number, item[0].spec
+def _order(item: tuple[Placed, object]) -> tuple:
+    bucket, _ = item[0]
+    return repr(bucket.partition), bucket.number, bucket.spec
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ A predicate filters both sides first: a row that no longer matches after an upda
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.lsm.cover import Placed, common_buckets
 from lsmlake.lsm.difference import bag_difference, difference
 from lsmlake.predicate import evaluate
 from lsmlake.read.arrow_scan import freshen, merge_at_read
@@ -31,27 +32,26 @@ from lsmlake.tables.metadata import Metadata
 
 
 class Pair(NamedTuple):
-    """The splits of a bucket before and after, and the ids of the schemas in effect."""
+    """The splits of a bucket before and after, and the ids of the schemas in effect. If it was split or merged meanwhile, of all
+    buckets with its keys. `total`: of the bucket."""
 
     bucket: Bucket
     before: tuple[Split, ...]
     after: tuple[Split, ...]
     schemas: tuple[int, int]
+    total: int
 
 
 def pairs(before: Plan, after: Plan) -> list[Pair]:
     """Returns the buckets that differ. `before`, `after`: plans of two snapshots with the same predicate."""
-    old, new = _by_bucket(before.splits), _by_bucket(after.splits)
     schemas = tuple(plan.snapshot.schema_id if plan.snapshot else 0 for plan in (before, after))
-    found = (Pair(bucket, tuple(old.get(bucket, ())), tuple(new.get(bucket, ())), schemas) for bucket in {**old, **new})
-    return [pair for pair in found if pair.before != pair.after]
-
-
-def _by_bucket(splits: Iterable[Split]) -> dict[Bucket, list[Split]]:
-    found: dict[Bucket, list[Split]] = {}
-    for split in splits:
-        found.setdefault(split.bucket, []).append(split)
-    return found
+    common = common_buckets((split.bucket, split.total) for plan in (before, after) for split in plan.splits)
+    found: dict[Placed, tuple[list[Split], list[Split]]] = {}
+    for side, plan in enumerate((before, after)):
+        for split in plan.splits:
+            found.setdefault(common[split.bucket, split.total], ([], []))[side].append(split)
+    pairs = (Pair(bucket, tuple(old), tuple(new), schemas, total) for (bucket, total), (old, new) in found.items())
+    return [pair for pair in pairs if pair.before != pair.after]
 
 
 def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:

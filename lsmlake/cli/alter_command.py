@@ -11,6 +11,7 @@ from lsmlake.cli.argument_reading import pairs
 from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.errors import InvalidOption
+from lsmlake.maintain.alter import RESCALE
 from lsmlake.schema.alterations.draft import Alteration
 
 _COLUMN = re.compile(
@@ -80,6 +81,8 @@ def alter(
     with busy("altering"):
         snapshot = table.alter(*alterations)
     done = "nothing changed" if snapshot is None else f"altered in snapshot {snapshot.id}"
+    if snapshot is not None and (left := snapshot.properties.get(RESCALE)):
+        done += f"; {left}"
     return CommandResult({"snapshot_id": snapshot.id if snapshot else None}, f"{table.name}: {done}")
 
 

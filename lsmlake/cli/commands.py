@@ -28,6 +28,7 @@ COMMANDS = {
     "export": CommandEntry("lsmlake.cli.sql_commands", "Write the rows of a table to a file or to standard output."),
     "changes": CommandEntry("lsmlake.cli.row_commands", "List the changes between two snapshots of a table."),
     "compact": CommandEntry("lsmlake.cli.upkeep_commands", "Merge the sorted runs of a table."),
+    "rescale": CommandEntry("lsmlake.cli.upkeep_commands", "Give the partitions of a table another number of buckets."),
     "analyze": CommandEntry("lsmlake.cli.upkeep_commands", "Compute statistics of a table's rows, as one commit."),
     "snapshots": CommandEntry("lsmlake.cli.listing_commands", "List the snapshots of a table, the oldest first."),
     "files": CommandEntry("lsmlake.cli.listing_commands", "List the live data files of a table."),
@@ -47,5 +48,5 @@ COMMANDS = {
     "options": CommandEntry("lsmlake.cli.listing_commands", "List the options of a table, or all supported options."),
     "docs": CommandEntry("lsmlake.cli.docs", "Print a document, such as sql, iceberg or format."),
 }
-ON_SPARK = frozenset(("demo", "compact"))
+ON_SPARK = frozenset(("demo", "compact", "rescale"))
 """The commands that may start Spark."""

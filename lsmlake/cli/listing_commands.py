@@ -152,9 +152,9 @@ def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partiti
 def _of_number(schema: Schema, states: Mapping[Bucket, BucketState], number: int | None) -> Mapping[Bucket, BucketState]:
     if number is None:
         return states
-    buckets = schema.parsed_options.layout.buckets
-    if number >= buckets:
-        raise InvalidQuery("no such bucket", expected=f"0 to {buckets - 1}", found=number, cure="correct --bucket")
+    greatest = max((bucket.number for bucket in states), default=0)
+    if number > max(greatest, schema.parsed_options.layout.first_buckets - 1):
+        raise InvalidQuery("no such bucket", expected=f"0 to {greatest}", found=number, cure="correct --bucket")
     return {bucket: state for bucket, state in states.items() if bucket.number == number}
 
 

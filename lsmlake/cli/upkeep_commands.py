@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -55,15 +56,40 @@ def compact(
     if spark:
         need_spark("--spark")
         require_java()
+    found, wanted = open_table(open_lake(ctx), table), {"full": full, "where": where, "buckets": bucket or None}
+    report = (_on_spark if spark else _here)(found, partial(Table.compact, **wanted))
+    return CommandResult(report, _told(found, report, "nothing to compact"))
+
+
+def rescale(
+    ctx: typer.Context, table: TableName, *, buckets: str, where: str | None = None, spark: bool = False
+) -> CommandResult:
+    """Give the partitions of a table another number of buckets.
+
+    One commit for each partition; readers and writers are not blocked. New partitions have as many buckets as the option `bucket`
+    says.
+
+    Args:
+        buckets (N): The number of buckets of a partition, or auto: as many as suit its size.
+        where (SQL): Only these partitions: "dt < '2026-01-01'".
+        spark: Run on a local Spark; needs Java.
+    """
+    if spark:
+        need_spark("--spark")
+        require_java()
     found = open_table(open_lake(ctx), table)
-    report = (_on_spark if spark else _here)(found, full, where, bucket or None)
+    report = (_on_spark if spark else _here)(found, partial(Table.rescale, buckets=buckets, where=where))
+    return CommandResult(report, _told(found, report, "nothing to rescale"))
+
+
+def _told(found: Table, report: CompactionReport, nothing: str) -> str:
     if report.snapshot_id is None:
-        return CommandResult(report, f"{found.name}: nothing to compact")
+        return f"{found.name}: {nothing}"
     files = f"{counted(report.files_in, 'file')} became {report.files_out:,}"
     moved = f", {report.upgraded:,} of them moved without a rewrite" if report.upgraded else ""
     written = f"{human_count(report.rows)} rows written in {human_bytes(report.bytes)}" if report.rows else "no row written"
     marked = f"{human_count(report.marked)} rows newly dead, snapshot {report.snapshot_id}"
-    return CommandResult(report, f"{found.name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}")
+    return f"{found.name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}"
 
 
 class _Watched(Runtime):
@@ -76,18 +102,21 @@ class _Watched(Runtime):
         return compact_here(meta, schema, partial(self.progress.track, description="compacting buckets"))
 
 
-def _here(table: Table, full: bool, where: str | None, buckets: list[int] | None) -> CompactionReport:
+Run = Callable[[Table], CompactionReport]
+
+
+def _here(table: Table, run: Run) -> CompactionReport:
     with progress_bar() as progress:
-        return replace(table, runtime=_Watched(progress)).compact(full=full, where=where, buckets=buckets)
+        return run(replace(table, runtime=_Watched(progress)))
 
 
-def _on_spark(table: Table, full: bool, where: str | None, buckets: list[int] | None) -> CompactionReport:
+def _on_spark(table: Table, run: Run) -> CompactionReport:
     from lsmlake.cli.session import local_session
 
     with busy("starting Spark") as say, local_session() as session:
         say("compacting on Spark")
         lake = connect(table.meta.env.storage.root, spark=session)
-        return lake.table(table.name).compact(full=full, where=where, buckets=buckets)
+        return run(lake.table(table.name))
 
 
 def analyze(table: Table, *, columns: Columns = None) -> CommandResult:

@@ -1,9 +1,11 @@
-"""The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits and never reads rows.
+"""The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits. It reads rows only
+if a bucket was split or merged since they were written (`commit.fitting`).
 
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
    commit, return that snapshot (`commit.request`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
-   back to a plain append, or is dropped. An overwrite restates its messages: it replaces what its buckets hold at this version.
+   back to a plain append, or is dropped; files for a bucket that was split are divided. An overwrite restates its messages: it
+   replaces what its buckets hold at this version.
 3. Check the invariants of the edited buckets (also there).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
@@ -25,10 +27,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from lsmlake import undo
+from lsmlake.commit.fitting import Fitter, Fitting
 from lsmlake.commit.request import Committed, Request, replayed
 from lsmlake.commit.requirements import Fits, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
@@ -103,6 +107,7 @@ class Attempts:
         self.meta, self.request = version.meta, request
         self.requires = (Fits(version.schema),) if request.requires is None else request.requires
         self.written = {path: None for message in request.messages for path in message.written}
+        self.fitter = Fitter(version, request)
         self.builder = SnapshotBuilder(version.meta, version.schema, request)
         self.base: Snapshot | None = None  # the snapshot that `tried` follows
         self.tried: tuple[Snapshot, Rebased] | None = None
@@ -127,13 +132,13 @@ class Attempts:
         now = Version(meta, latest, meta.schemas.get(latest.schema_id if latest else 0))
         for requirement in self.requires:
             requirement.check(now, request.messages)
-        messages = request.messages
-        if request.restate is not None:
-            messages = request.restate(now)
-            self.written |= {path: None for message in messages for path in message.written}
+        fitting = Fitting(request.restate(now)) if request.restate is not None else self.fitter.fit(now)
+        messages = fitting.messages
+        self.written |= {path: None for message in messages for path in message.written}
         compacted = [message.bucket for message in messages if message.compact is not None]
         states = now.states(compacted, statistics=False) if compacted else {}
         rebased = rebase(messages, states)
+        rebased = replace(rebased, overtaken=(*rebased.overtaken, *fitting.dropped))
         if not rebased.edits and not request.acts_without_edits:
             return Committed(None, (), rebased.overtaken)
         check_edits([(edit, states.get(edit.bucket)) for edit in rebased.edits], meta.paths.root)
@@ -255,7 +260,7 @@ class Attempts:
         paths = self.meta.paths
         kept = {path for edit in used for file in (*edit.added, *edit.changelog) for path in paths.with_index(file)}
         kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
-        unused = [path for path in self.written if path not in kept]
+        unused = [path for path in (*self.written, *self.fitter.paths()) if path not in kept]
         self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])
 
     def _hint(self, number: int) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from lsmlake.commit.requirements import Requirement
 from lsmlake.errors import InvalidData, SnapshotNotFound
+from lsmlake.files.divide import Divide, divide
 from lsmlake.format.data_files import Bucket, BucketEdit, CommitMessage
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
@@ -36,6 +37,7 @@ class Request:
         schema: the schema to put into effect; None: the one in effect stays.
         restores: an older snapshot whose files become live again, and no others.
         statistics: the statistics file that the snapshot and later ones name.
+        divide: divides files of messages for buckets that were split meanwhile.
     """
 
     identity: Identity
@@ -47,6 +49,7 @@ class Request:
     schema: Schema | None = None
     restores: Snapshot | None = None
     statistics: NamedFile | None = None
+    divide: Divide = divide
 
     @property
     def acts_without_edits(self) -> bool:

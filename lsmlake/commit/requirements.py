@@ -8,7 +8,8 @@ nor does an overwrite: it replaces the buckets as they are when it is published 
 
 The invariants are those that one bucket's metadata can prove, as named predicates. They are checked on every publish, including
 appends, and by `verify`. I1: key ranges within a run are disjoint. I3: a vector belongs to a live file and marks at most its
-rows. I5: a commit adds at most one run to level 0 of a bucket. I6: a file is live once.
+rows. I5: a commit adds at most one run to level 0 of a bucket. I6: a file is live once. I9: a bucket changes its total only when
+all of its files go.
 
 Checked elsewhere: `maintain.verify` reads rows for I2 (at deeper levels a key is live in one file only) and snapshots for I4
 (contiguous numbers) and I8 (no missing files); `commit.request` ensures I7 (a commit is applied once).
@@ -219,6 +220,10 @@ def check_edits(edits: Sequence[tuple[BucketEdit, BucketState | None]], where: s
     counts = Counter(edit.bucket for edit, _ in edits)
     found = [f"I5: two edits of {bucket}" for bucket, count in counts.items() if count > 1]
     for edit, before in edits:
+        if before is not None and edit.total_buckets != before.total_buckets and edit.added:
+            left = {file.name for file in before.all_files} - {file.name for file in edit.removed}
+            totals = f"{edit.total_buckets} as its total, not {before.total_buckets}"
+            found += [f"I9: {edit.bucket} gets {totals}, and keeps {name}" for name in sorted(left)]
         found += violations(apply(before or BucketState(edit.bucket, edit.total_buckets), edit))
     if found:
         raise Corrupt(

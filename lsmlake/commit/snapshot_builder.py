@@ -217,11 +217,15 @@ def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:
 
 
 def _entries(edits: Sequence[BucketEdit]) -> list[ManifestEntry]:
-    """Removals come first, since an upgrade removes and adds the same file."""
+    """Removals come first, since an upgrade removes and adds the same file. All entries of a file have one total, as
+    they have one bucket, although a bucket that is split changes its total."""
     return [
-        ManifestEntry(kind, edit.bucket, edit.total_buckets, file)
+        ManifestEntry(kind, edit.bucket, total, file)
         for edit in edits
-        for kind, files in ((DELETE, edit.removed), (ADD, edit.added))
+        for kind, files, total in (
+            (DELETE, edit.removed, (edit.base or edit).total_buckets),
+            (ADD, edit.added, edit.total_buckets),
+        )
         for file in files
     ]
 

@@ -10,13 +10,17 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Committed, Identity, Request
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
 from lsmlake.compact.bucket_compaction import Picker, compact_bucket
+from lsmlake.compact.reshape import buckets_now, reshaped_as_needed
 from lsmlake.compact.retain import has_expired
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.divide import Divide
+from lsmlake.files.divide import divide as divide_here
 from lsmlake.format.data_files import DELETES, Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
 from lsmlake.notebook import Shown
+from lsmlake.options.option_types import AUTO
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata
@@ -99,31 +103,63 @@ def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
 
 
 def compact_table(
-    version: Version, run: CompactBuckets, wanted: Callable[[Bucket], bool], *, full: bool = False
+    version: Version,
+    run: CompactBuckets,
+    wanted: Callable[[Bucket], bool],
+    *,
+    full: bool = False,
+    divide: Divide = divide_here,
 ) -> CompactionReport:
-    """Compacts the buckets for which `wanted` is true, the largest first. `run` compacts by the schema of `version`.
+    """Compacts the buckets for which `wanted` is true, the largest first. `run` compacts by the schema of `version`. Before
+    that, splits and merges buckets as `bucket = auto` asks for; `divide` writes their files.
 
     Raises:
         CommitConflict: Other commits changed some of the buckets in each attempt, or the snapshot expired in each.
     """
-    report, remaining, meta = CompactionReport(), None, version.meta
-    for attempt in range(_ROUNDS):
-        if attempt:
-            version = replace(version, snapshot=meta.snapshots.latest())
+    report, meta = CompactionReport(), version.meta
+    while True:
+        shaped = reshaped_as_needed(version, wanted, divide)
+        if report.snapshot_id is not None and not shaped:
+            return report
+        for committed in shaped:
+            report = added(report, committed)
+        if shaped:
+            version = Version.latest(meta)
+        before = report.snapshot_id
+        report = _compacted(version, run, wanted, Goal(full), report)
+        if report.snapshot_id == before or version.options.layout.buckets != AUTO:
+            return report
+        version = Version.latest(meta)  # with fewer dead rows, buckets may be small enough to merge
+
+
+def compact_buckets(run: CompactBuckets, version: Version, buckets: Collection[Bucket], full: bool) -> None:
+    """Compacts some buckets before they merge."""
+    _compacted(version, run, buckets.__contains__, Goal(full), CompactionReport())
+
+
+def _compacted(
+    version: Version, run: CompactBuckets, wanted: Callable[[Bucket], bool], goal: Goal, report: CompactionReport
+) -> CompactionReport:
+    """Compacts the buckets, without splitting or merging them. Returns the report with what was done."""
+    remaining, meta = None, version.meta
+    for _ in range(_ROUNDS):
         try:
             with version.unless_expired():
                 states = version.states(remaining)
                 picked = [state for bucket, state in states.items() if wanted(bucket)]
-                messages = run(sorted(picked, key=_bytes, reverse=True), Goal(full))
+                messages = run(sorted(picked, key=_bytes, reverse=True), goal)
         except SnapshotNotFound:  # the snapshot has expired meanwhile: start again from the latest
+            version = replace(version, snapshot=meta.snapshots.latest())
             continue
         if not messages:
             return report
         committed = commit(version, Request(Identity(meta.env.ids()), messages))
-        report = _add(report, committed)
-        remaining = committed.overtaken
-        if not remaining:
+        report = added(report, committed)
+        if not committed.overtaken:
             return report
+        totals = {bucket: states[bucket].total_buckets for bucket in committed.overtaken}
+        version = replace(version, snapshot=meta.snapshots.latest())
+        remaining = buckets_now(version, totals)
     if remaining is None:
         raise CommitConflict(
             "the snapshot expired in each attempt, before its files were read",
@@ -143,16 +179,17 @@ def _bytes(state: BucketState) -> int:
     return sum(file.bytes for file in state.files)
 
 
-def _add(report: CompactionReport, committed: Committed) -> CompactionReport:
+def added(report: CompactionReport, committed: Committed) -> CompactionReport:
+    """The report with a further commit."""
     removed = {file.name for edit in committed.edits for file in edit.removed}
-    added = {file.name for edit in committed.edits for file in edit.added}
+    brought = {file.name for edit in committed.edits for file in edit.added}
     new = [file for edit in committed.edits for file in edit.added if file.name not in removed and file.source != DELETES]
     return CompactionReport(
         committed.snapshot.id if committed.snapshot else report.snapshot_id,
         report.buckets + len(committed.edits),
         report.files_in + len(removed),
-        report.files_out + len(added),
-        report.upgraded + len(removed & added),
+        report.files_out + len(brought),
+        report.upgraded + len(removed & brought),
         report.rows + sum(f.rows for f in new),
         report.bytes + sum(f.bytes for f in new),
         report.marked + sum(_marked(edit.base, edit.vectors) for edit in committed.edits),

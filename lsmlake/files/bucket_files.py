@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.data_reader import DataReader, checked_kinds, reading
-from lsmlake.files.data_writer import DATA, Origin, write_run
+from lsmlake.files.data_writer import DATA, Origin, RunWriter, write_run
 from lsmlake.files.page_reader import PageReader, RowOfGroup
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
@@ -80,6 +80,10 @@ class BucketFiles:
     ) -> tuple[DataFile, ...]:
         """Write one sorted run; see `write_run`."""
         return write_run(self.meta.env, self.meta.paths, self.schema, self.directory, tables, origin, nan_columns, prefix)
+
+    def run_writer(self, origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA) -> RunWriter:
+        """A sorted run to be written table by table."""
+        return RunWriter(self.meta.env, self.meta.paths, self.schema, self.directory, origin, nan_columns, prefix)
 
     @property
     def directory(self) -> str:

@@ -76,32 +76,72 @@ def write_run(
             are in one table; they go into one file.
         nan_columns: float columns that may hold a NaN.
     """
-    files: list[DataFile] = []
-    try:
-        with ExitStack() as stack:
-            writer: _FileWriter | None = None
-            for table in tables:
-                while table.num_rows:
-                    if writer is None:
-                        name = f"{prefix}-{env.ids()}.parquet"
-                        sink = stack.enter_context(write_unnamed(env.storage, paths.new_data(directory, name)))
-                        sums = stack.enter_context(SummingSink(sink))
-                        least = env.limits.row_group_rows
-                        writer = _FileWriter(directory, name, schema, sums, table, nan_columns, least, indexed=prefix == DATA)
-                        stack.push(writer.discard_on_error)
-                    table = writer.add(table)
-                    key_ends = not (schema.key and table.num_rows) or _row(table.select(schema.key), 0) != writer.max_key
-                    if writer.bytes >= schema.parsed_options.files.target_bytes and key_ends:
-                        _finish(env, paths, writer, origin, files)
-                        stack.pop_all().close()
-                        writer = None
-            if writer is not None:
-                _finish(env, paths, writer, origin, files)
-    except BaseException:
-        delete_quietly(env.storage, [path for file in files for path in paths.with_index(file)])
-        raise
-    assert not schema.key or all(a.max_key < b.min_key for a, b in pairwise(files)), "run out of order"
-    return tuple(files)
+    with RunWriter(env, paths, schema, directory, origin, nan_columns, prefix) as run:
+        for table in tables:
+            run.add(table)
+        return run.finish()
+
+
+class RunWriter:
+    """A sorted run being written, table by table; see `write_run`. A context manager: after an error, no file is left."""
+
+    def __init__(
+        self,
+        env: Env,
+        paths: TablePaths,
+        schema: Schema,
+        directory: str,
+        origin: Origin,
+        nan_columns: Collection[str] = (),
+        prefix: str = DATA,
+    ) -> None:
+        self.env, self.paths, self.schema, self.directory = env, paths, schema, directory
+        self.origin, self.nan_columns, self.prefix = origin, nan_columns, prefix
+        self.files: list[DataFile] = []
+        self._stack = ExitStack()  # of the file being written
+        self._writer: _FileWriter | None = None
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(self, error: type | None, value: BaseException | None, trace: object) -> None:
+        try:
+            self._stack.__exit__(error, value, trace)
+        finally:
+            if error is not None:
+                delete_quietly(self.env.storage, [path for file in self.files for path in self.paths.with_index(file)])
+
+    def add(self, table: pa.Table) -> None:
+        """Writes the next rows. They stay in memory until a row group is full."""
+        while table.num_rows:
+            writer = self._writer or self._begun(table)
+            table = writer.add(table)
+            key = self.schema.key
+            key_ends = not (key and table.num_rows) or _row(table.select(key), 0) != writer.max_key
+            if writer.bytes >= self.schema.parsed_options.files.target_bytes and key_ends:
+                self._end_file()
+
+    def finish(self) -> tuple[DataFile, ...]:
+        """The files, in the order of their rows."""
+        if self._writer is not None:
+            self._end_file()
+        assert not self.schema.key or all(a.max_key < b.min_key for a, b in pairwise(self.files)), "run out of order"
+        return tuple(self.files)
+
+    def _begun(self, table: pa.Table) -> _FileWriter:
+        """The writer of the next file, whose first rows are `table`."""
+        name = f"{self.prefix}-{self.env.ids()}.parquet"
+        sink = self._stack.enter_context(write_unnamed(self.env.storage, self.paths.new_data(self.directory, name)))
+        sums = self._stack.enter_context(SummingSink(sink))
+        least, indexed = self.env.limits.row_group_rows, self.prefix == DATA
+        self._writer = _FileWriter(self.directory, name, self.schema, sums, table, self.nan_columns, least, indexed=indexed)
+        self._stack.push(self._writer.discard_on_error)
+        return self._writer
+
+    def _end_file(self) -> None:
+        _finish(self.env, self.paths, self._writer, self.origin, self.files)
+        self._stack.pop_all().close()
+        self._writer = None
 
 
 def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:

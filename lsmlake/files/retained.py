@@ -35,6 +35,7 @@ DELETED_MS = "_deleted_ms"
 _KEPT_ROWS = 1 << 16  # files with so many rows stay in memory
 _DELETED_FIELD = pa.field(DELETED_MS, pa.int64(), True, {FIELD_ID: b"2147483102"})
 
+DataFiles = tuple[DataFile, ...]
 RowsOf = Callable[[DataFile], pa.Table]
 """The key and sequence columns of all rows of a level-0 file, and `_row_kind` if it is stored."""
 
@@ -208,6 +209,17 @@ class Retained:
         if len(made) == 1 and rows.num_rows <= _KEPT_ROWS:
             files.meta.files.cache.put(self._cache_key(made[0]), rows.combine_chunks(), _table_bytes)
         return made
+
+    def rows_of(self, file: DataFile) -> pa.Table:
+        """All rows of a file: keys, sequences and times."""
+        return self._all_rows(file)
+
+    def written_to(self, other: BucketFiles, rows: pa.Table, file: DataFile) -> DataFiles:
+        """Writes rows of `file` to another bucket, where they stand for it."""
+        meta, origin = other.meta, Origin(0, DELETES, file.sequence, file.min_sequence)
+        floats, schema = float_columns(self._files.schema), self._files.schema
+        made = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)
+        return tuple(one._replace(created_ms=file.created_ms) for one in made)
 
     def _all_rows(self, file: DataFile) -> pa.Table:
         with self._files.open(file) as reader:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -135,6 +136,21 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums, index, table["index_bytes"].to_pylist())
     buckets = map(Bucket, _partitions(table, specs, schema), column["bucket"], specs)
     return list(zip(buckets, column["total_buckets"], files, strict=True))
+
+
+def partitions_of(table: pa.Table, schema: Schema) -> list[tuple[int, tuple]]:
+    """`Bucket.partition_key` of each entry."""
+    specs = table["spec"].to_pylist()
+    return list(zip(specs, _partitions(table, specs, schema), strict=True)) if specs else []
+
+
+def partition_codes(table: pa.Table, schema: Schema) -> np.ndarray:
+    """A number of the partition of each entry, from 0 on without gaps."""
+    codes = np.zeros(table.num_rows, np.int64)
+    for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns)):
+        encoded = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + np.asarray(encoded.indices), return_inverse=True)
+    return codes
 
 
 def _partitions(table: pa.Table, specs: Sequence[int], schema: Schema) -> list[tuple]:

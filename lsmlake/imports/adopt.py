@@ -335,7 +335,7 @@ class _Adoption:
         for bucket, added in files.items():
             masked = self.meta.vectors.put(vectors.get(bucket, {}))
             self.written += {self.meta.paths.puffin(ref.puffin) for ref in masked.values()}
-            total = self.schema.parsed_options.layout.buckets
+            total = self.schema.parsed_options.layout.first_buckets
             edit = BucketEdit(bucket, total, tuple(added), vectors=masked, base=BucketState(bucket, total))
             live = sum(file.rows for file in added) - sum(ref.cardinality for ref in masked.values())
             made.append(CommitMessage(bucket, compact=edit, rows=live))

@@ -48,7 +48,7 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
         yield "without deletion vectors a table with a primary key keeps its rows sorted"
     if not schema.append_only and rule_of(schema).old_row is OldRow.MERGED:
         yield f"merge-engine = {schema.parsed_options.merge.engine} combines rows"
-    if schema.parsed_options.layout.buckets > 1:
+    if schema.parsed_options.layout.first_buckets > 1:
         yield f"bucket = {schema.parsed_options.layout.buckets} assigns each row to a bucket by its hash"
     if not schema.has_spec(file.spec):
         yield "the table has other partitions"

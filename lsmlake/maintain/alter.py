@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,10 +33,12 @@ from lsmlake.commit.requirements import Follows
 from lsmlake.compact.bucket_compaction import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
+from lsmlake.format import manifest
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.options.column_options import PREFIX, SEQUENCE_GROUP
 from lsmlake.options.option import Change
+from lsmlake.options.option_types import AUTO
 from lsmlake.options.renaming import columns_in
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
@@ -53,6 +56,9 @@ from lsmlake.types import column_types
 from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Overwrite
 from lsmlake.write.write import new_files
+
+RESCALE = "rescale"
+"""The property of a snapshot that says what a rescale would do, after `bucket` was altered."""
 
 
 def alter(
@@ -87,7 +93,10 @@ def alter(
         except SnapshotNotFound:  # other commits have expired it
             continue
         remade = settling is not None and settling.remade
-        request = Request(Identity(meta.env.ids()), messages, (Follows(version.number),), remade=remade, schema=new)
+        left = _left_to_rescale(version, new)
+        request = Request(
+            Identity(meta.env.ids()), messages, (Follows(version.number),), remade=remade, schema=new, properties=left
+        )
         if published := succeed(version, request):
             return published
 
@@ -193,6 +202,23 @@ def _check_fixed(version: Version, name: str, new: Schema) -> None:
         found=", ".join(f"{option} = {fixed[option].text(after[option]) or 'nothing'}" for option in changed),
         cure="create a table with these options and upsert the rows of this one into it",
     )
+
+
+def _left_to_rescale(version: Version, new: Schema) -> dict[str, str]:
+    """What the snapshot says if another number of buckets is set: the partitions that there are keep theirs."""
+    buckets = new.parsed_options.layout.buckets
+    if version.options.layout.buckets == buckets or buckets == AUTO or version.snapshot is None:
+        return {}
+    other = version.meta.manifests.covers(version.snapshot, new).by_partition
+    if not other:
+        return {}
+    entries = version.entries()
+    codes = manifest.partition_codes(entries, version.schema)
+    _, first = np.unique(codes, return_index=True)
+    partitions = manifest.partitions_of(entries.take(pa.array(first)), version.schema)
+    kept = np.array([partition in other for partition in partitions])[codes]
+    rows = int(entries["rows"].to_numpy()[kept].sum())
+    return {RESCALE: f"{len(other):,} partitions keep their buckets; rescale({buckets}) would write their {rows:,} rows again"}
 
 
 def _check_partitions(version: Version, name: str, new: Schema) -> None:

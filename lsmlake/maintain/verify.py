@@ -33,6 +33,7 @@ from lsmlake.format.tag import Tag
 from lsmlake.iceberg.check import iceberg_findings
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable, ends
+from lsmlake.lsm.cover import Cover, Share
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.analyze import statistics_of
 from lsmlake.maintain.index_check import IndexCheck
@@ -157,6 +158,7 @@ class _Checker:
             yield from self._broken(snapshot)
             return
         yield from self._snapshot(where, snapshot, states)
+        yield from self._covers(where, states)
         yield from self._statistics(snapshot)
         for state in states.values():
             yield from self._bucket(schema, state, latest=latest)
@@ -188,6 +190,14 @@ class _Checker:
     def _index(self, named: NamedFile) -> Iterator[Finding]:
         for part in self.meta.manifests.index(named).parts:
             yield from self._guard(self.meta.paths.manifest(part.name), partial(self._index, NamedFile(part.name, part.bytes)))
+
+    def _covers(self, where: str, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
+        """Whether a key of a partition lies in one bucket."""
+        shares: dict[tuple, set[Share]] = {}
+        for bucket, state in states.items():
+            shares.setdefault(bucket.partition_key, set()).add(Share(bucket.number, state.total_buckets))
+        for some in shares.values():
+            yield from self._guard(where, lambda some=some: Cover.of(some, where) and ())
 
     def _snapshot(self, where: str, snapshot: Snapshot, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
         live = sum(f.rows for s in states.values() for f in s.files) - sum(

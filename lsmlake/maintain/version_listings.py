@@ -96,8 +96,11 @@ def key_ranges(files_table: pa.Table) -> pa.Table:
 
 
 def buckets(files_table: pa.Table) -> pa.Table:
-    """One row per bucket. `record_count`: without rows that vectors mark."""
-    return _summed(files_table, ["partition", "bucket"])
+    """One row per bucket. `record_count`: without rows that vectors mark. `total_buckets`: bucket n of so many has the keys whose
+    hash, modulo this, is n."""
+    found = _summed(files_table, ["partition", "bucket", "total_buckets"])
+    totals = found["total_buckets"]
+    return found.drop_columns(["total_buckets"]).append_column("total_buckets", totals)
 
 
 def partitions(files_table: pa.Table) -> pa.Table:

@@ -9,12 +9,39 @@ from dataclasses import dataclass
 
 from lsmlake.options.changelog_options import FULL_COMPACTION
 from lsmlake.options.option import Change, When, option
-from lsmlake.options.option_types import boolean, directory_name, fraction, integer, names, one_of, only_true, positive_size, size
+from lsmlake.options.option_types import (
+    AUTO,
+    boolean,
+    buckets,
+    directory_name,
+    fraction,
+    integer,
+    names,
+    one_of,
+    only_true,
+    positive_size,
+    size,
+)
 
 
 @dataclass(frozen=True)
 class LayoutOptions:
-    buckets: int = option("bucket", integer(1, 32_767), 1, "number of buckets of a partition", change=Change.WHILE_EMPTY)
+    buckets: int | str = option(
+        "bucket",
+        buckets,
+        AUTO,
+        "number of buckets of a new partition. auto, which is the default (-1 and -2 mean it, too): a partition begins as one"
+        " bucket; compaction splits buckets that grow and merges those that shrink",
+    )
+    target_bytes: int = option(
+        "bucket.target-size",
+        positive_size,
+        1 << 30,
+        "with bucket = auto: compaction splits a bucket whose live rows have more bytes, and merges two that together have less"
+        " than a quarter of it",
+        own=True,
+        only=((When("bucket", (AUTO,)),),),
+    )
     bucket_key: tuple[str, ...] = option(
         "bucket-key",
         names,
@@ -42,6 +69,12 @@ class LayoutOptions:
         own=True,
         only=((When("deletion-vectors.enabled", (True,)),),),
     )
+
+    @property
+    def first_buckets(self) -> int:
+        """The number of buckets of a partition without files."""
+        return 1 if self.buckets == AUTO else self.buckets
+
     default_partition: str = option(
         "partition.default-name", directory_name, "__DEFAULT_PARTITION__", "directory name of the null partition"
     )

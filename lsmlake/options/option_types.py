@@ -70,6 +70,20 @@ def integer(low: int, high: int = _MOST) -> OptionType[int]:
     return OptionType("integer", f"an integer from {low} to {high}" if high < _MOST else f"an integer of at least {low}", read)
 
 
+AUTO = "auto"
+_BUCKETS_MAX = 32_767
+
+
+def _buckets(value: object) -> int | str:
+    text = str(value).strip().lower()
+    if text in (AUTO, "-1", "-2"):  # Paimon's dynamic and postponed buckets
+        return AUTO
+    number = int(text)
+    if not 1 <= number <= _BUCKETS_MAX:
+        raise ValueError
+    return number
+
+
 def one_of(*names: str) -> OptionType[str]:
     def read(value: object) -> str:
         name = str(value).strip().lower()
@@ -168,6 +182,7 @@ def _positive(value: object) -> int:
 _HOUR = integer(-1, 23)
 boolean = OptionType("boolean", "true or false", _boolean)
 only_true = OptionType("boolean", "true", _true)
+buckets = OptionType("buckets", f"auto, or an integer from 1 to {_BUCKETS_MAX}", _buckets)
 hour = OptionType("integer", "an hour from 0 to 23, or -1 to disable", _hour)
 text = OptionType("text", "a name", _text)
 qualified_name = OptionType("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)

@@ -46,7 +46,7 @@ class Split:
     """Files of one bucket that are read together: `files` at level >= 1, their vectors, and the level-0 files with newer rows.
     `lookup_files`: files at level >= 1 without matching rows, whose rows may be merged with level-0 rows.
 
-    `retained`: files of retained deletes, which level-0 rows may be ignored by.
+    `retained`: files of retained deletes, which level-0 rows may be ignored by. `total`: of the bucket.
 
     Without deletion vectors: either `files` of any level that can be read without merging, or `merged`, a section of files that
     must be merged.
@@ -59,6 +59,7 @@ class Split:
     lookup_files: tuple[DataFile, ...] = ()
     merged: tuple[DataFile, ...] = ()
     retained: tuple[DataFile, ...] = ()
+    total: int = 1
 
 
 @dataclass(frozen=True)
@@ -200,10 +201,9 @@ def plan(
 def _at_last_level(table: pa.Table, schema: Schema) -> np.ndarray:
     """Flags the files at the last level of their bucket, which need no merging. `table`: all files of each bucket, because the
     deepest one decides which level is the last."""
-    levels, bucket = table["level"].to_numpy(), table["bucket"].to_numpy()
-    for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns)):
-        encoded = table[name].combine_chunks().dictionary_encode(null_encoding="encode")
-        _, bucket = np.unique(bucket * np.int64(len(encoded.dictionary)) + np.asarray(encoded.indices), return_inverse=True)
+    levels, numbers = table["level"].to_numpy(), table["bucket"].to_numpy().astype(np.int64)
+    width = np.int64(numbers.max(initial=0) + 1)
+    _, bucket = np.unique(manifest.partition_codes(table, schema) * width + numbers, return_inverse=True)
     deepest = np.full(bucket.max(initial=-1) + 1, last_level_of(schema.parsed_options.compaction, Levels()))
     np.maximum.at(deepest, bucket, levels)
     return levels == deepest[bucket]
@@ -262,7 +262,7 @@ def _splits(
             kept = {file.name for file in (*files, *lookup_files)}
             refs = {name: ref for name, ref in state.vectors.items() if name in kept}
             deletes = retained.get(bucket, ()) if level0 else ()
-            splits.append(Split(bucket, files, refs, level0, lookup_files, retained=deletes))
+            splits.append(Split(bucket, files, refs, level0, lookup_files, retained=deletes, total=state.total_buckets))
     return tuple(splits)
 
 
@@ -276,9 +276,10 @@ def _merging_splits(
         deletes, found = retained.get(bucket, ()), [section.files for section in sections(state.files)]
         alone = [s for s in found if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]
         if raw := tuple(file for (file,) in alone if file.name in read):
-            splits.append(Split(bucket, raw, {}, ()))
+            splits.append(Split(bucket, raw, {}, (), total=state.total_buckets))
         for section in found:
             if section not in alone:
                 fresh = any(file.level == 0 for file in section)
-                splits.append(Split(bucket, (), {}, (), merged=section, retained=deletes if fresh else ()))
+                held, total = deletes if fresh else (), state.total_buckets
+                splits.append(Split(bucket, (), {}, (), merged=section, retained=held, total=total))
     return tuple(splits)

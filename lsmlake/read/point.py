@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby, repeat
+from itertools import groupby
 from math import exp, prod
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import Bucket, BucketState, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.route import route
 from lsmlake.predicate import Predicate, and_, key_values
 from lsmlake.predicate.tree import Column, In, IsNull, or_
 from lsmlake.read.arrow_scan import filtered, finished, read_plan
@@ -156,12 +156,11 @@ def rows_by_lookup(version: Version, found: Sequence[Lookup], columns: Sequence[
 
 def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
     schema = version.schema
-    numbers = bucket_of([keys[name].combine_chunks() for name in schema.bucket_key], version.options.layout.buckets)
-    fields = schema.partition_columns
-    partitions = zip(*(field.values(keys).to_pylist() for field in fields), strict=True) if fields else repeat(())
+    routed = route(keys, schema, version.covers())
+    buckets = {code: routed.bucket(code) for code in np.unique(routed.codes).tolist()}
     found: dict[Bucket, dict[Key, None]] = {}  # distinct keys, in order
-    for key, number in zip(searched(keys.select(schema.key)), numbers.tolist(), strict=True):
-        found.setdefault(Bucket(next(partitions), number, schema.spec_id), {})[key] = None
+    for key, code in zip(searched(keys.select(schema.key)), routed.codes.tolist(), strict=True):
+        found.setdefault(buckets[code], {})[key] = None
     return found
 
 

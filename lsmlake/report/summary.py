@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.maintain.version_listings import key_text, partition_text
+from lsmlake.options.option_types import AUTO
 from lsmlake.report.listing import CellKind, Listing, ListingColumn
 from lsmlake.report.text import human_bytes, human_count, human_share, printable, utc_stamp, utc_time
 from lsmlake.report.tree_picture import TreeRow, tree_picture
@@ -120,7 +122,7 @@ class Summary:
         yield "key", printable(", ".join(schema.primary_key)) or "none: append-only"
         if schema.partition_by:
             yield "partitions", f"{human_count(sums['partitions'])} by {printable(', '.join(schema.partition_by))}"
-        yield "buckets", f"{schema.parsed_options.layout.buckets:,}" + (" a partition" if schema.partition_by else "")
+        yield "buckets", self._buckets()
         if schema.options:
             yield "options", "\n".join(f"{name} = {printable(value)}" for name, value in schema.options.items())
         if snapshot is None:
@@ -132,6 +134,15 @@ class Summary:
         dead = f"{human_count(sums['dead_rows'])} dead ({human_share(sums['dead_rows'], stored)})"
         yield "rows", f"{human_count(sums['live_rows'])} live, {dead}, {human_count(sums['waiting_rows'])} waiting in level 0"
         yield "files", f"{human_count(sums['files'])}, {human_bytes(sums['bytes'])}"
+
+    def _buckets(self) -> str:
+        """The option, and how many buckets a partition has, if they differ."""
+        wanted, each = self.schema.parsed_options.layout.buckets, " a partition" if self.schema.partition_by else ""
+        text, totals = str(wanted) if wanted == AUTO else f"{wanted:,}", {state.total_buckets for state in self.states.values()}
+        if (wanted == AUTO and not self.schema.bucket_key) or totals <= {self.schema.parsed_options.layout.first_buckets}:
+            return text + each
+        counts = sorted(Counter(bucket.partition_key for bucket in self.states).values())
+        return f"{text}, now {counts[0]:,}" + (f" to {counts[-1]:,}" if counts[0] < counts[-1] else "") + each
 
     def _exact_facts(self) -> dict[str, object]:
         schema, snapshot = self.schema, self.snapshot

@@ -151,7 +151,7 @@ def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], optio
                 where=where,
                 cure="all rows of a partition have the same value: choose another column",
             )
-    if options.layout.buckets > 1 and not options.layout.bucket_key:
+    if options.layout.first_buckets > 1 and not options.layout.bucket_key:
         raise InvalidOption(
             "several buckets need a bucket-key: the table has no primary key whose hash could select the bucket",
             where=where,

@@ -28,11 +28,14 @@ from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.data_files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import collected, settings, tasks
+from lsmlake.spark import collected, divide, settings, tasks
+from lsmlake.spark.buckets import with_buckets
 from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
+from lsmlake.spark.first_load import PARALLEL, in_few, in_parallel
 from lsmlake.spark.frame_types import is_connect, to_arrow, to_spark
 from lsmlake.spark.order_by import FrameOrder, shuffled
 from lsmlake.spark.partition_columns import partition_values
@@ -42,13 +45,13 @@ from lsmlake.types.type_text import backticked
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
-from lsmlake.write.write import Intake, Part, bucket_messages, picker, publish, write_parts
+from lsmlake.write.write import Intake, Part, bucket_messages, covers_for, known_partitions, picker, publish, write_parts
 from lsmlake.write.write_request import WriteRequest
 
 _BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
 
-Placed = tuple[pa.Table, pa.ChunkedArray, Arrival]
-"""Rows, their bucket numbers and their order."""
+Placed = tuple[pa.Table, pa.ChunkedArray | None, Arrival]
+"""Rows, their bucket numbers, if known, and their order."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class _Write:
     """What every task receives."""
 
     base: Version
+    covers: Covers
     columns: Sequence[str]
     request: WriteRequest
     compact: bool
@@ -76,14 +80,15 @@ def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Sna
     columns = columns_for(schema, found, request, order.own)
     pick = None if schema.append_only else picker(version, request.compact)
     limit = collected.row_limit(version, pick, df, uneven)
-    write = _Write(version, columns, request, pick is not None, order, _ordered(df, schema, order))
+    write = _Write(version, covers_for(version, request), columns, request, pick is not None, order, _ordered(df, schema, order))
     collects = limit and not (order.expressions and request.cast is not None)  # the order is that of the converted values
     rows = collected.placed_rows(df, [*_values(columns), *_order_values(df, write)], limit) if collects else None
     if rows is not None:
         given, arrival = _arrived(rows, write)
         return upsert_collected(version, given, request, pick, arrival)
-    parallelism = schema.parsed_options.layout.buckets if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
-    snapshot = _by_tasks(write, df, parallelism)
+    parallelism = PARALLEL if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
+    covers = in_parallel(version, write.covers, parallelism, replaces=request.replaces is not None)
+    snapshot = _by_tasks(replace(write, covers=covers), df, covers.most if is_connect(df) else parallelism)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(version.meta.paths.root)
     return snapshot
@@ -114,7 +119,12 @@ def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    return publish(write.base, _one_per_bucket(write.base, messages), write.request)
+    in_tasks = divide.run_on(df.sparkSession)
+    if write.covers.first != write.base.options.layout.first_buckets and messages:
+        pick = as_needed(write.base.options.compaction, write.base.meta.env.clock()) if write.compact else None
+        replaces = write.request.replaces is not None
+        messages = in_few(write.base, write.covers, messages, pick, in_tasks, replaces=replaces)
+    return publish(write.base, _one_per_bucket(write.base, messages), write.request, in_tasks)
 
 
 def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:
@@ -162,14 +172,13 @@ def _placed(df, write: _Write, parallelism: int):
     numbered = _as_stored(numbered, schema, columns)
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
-    buckets = schema.parsed_options.layout.buckets
-    bucket = f"{f'cast(pmod(hash({key}), {buckets}) as int)' if key else '0'} as {_BUCKET}"
-    placed = numbered.selectExpr("*", bucket, f"monotonically_increasing_id() as {_ORDER}")
     partition = partition_values(schema, lambda name: _numbered(columns.index(name)) if name in columns else None)
+    ordered = numbered.selectExpr("*", f"monotonically_increasing_id() as {_ORDER}")
+    placed = with_buckets(ordered, schema, write.covers, key, partition, _BUCKET)
     if not key and not partition:
         return placed
     if not partition:
-        return placed.repartitionById(min(buckets, parallelism), _BUCKET)
+        return placed.repartitionById(min(write.covers.most, parallelism), _BUCKET)
     return placed.repartition(*partition, _BUCKET)
 
 
@@ -240,16 +249,16 @@ def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], 
     not read."""
     if done := replayed(base, request.identity):
         return done
-    write = _Write(base, columns, request, picker(base, None) is not None, FrameOrder(), Ordered.ALL)
+    write = _Write(base, covers_for(base, request), columns, request, picker(base, None) is not None, FrameOrder(), Ordered.ALL)
     return publish(base, _messages(write, placed), request)
 
 
 def _messages(write: _Write, placed: Iterator[Placed]) -> list[CommitMessage]:
     base = write.base
     if base.schema.append_only:
-        return append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed))
+        return append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed), write.covers)
     pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
-    with Intake(base.schema, write.request) as intake:
+    with Intake(base.schema, write.covers, write.request, known=known_partitions(base, write.request)) as intake:
         for rows, numbers, arrival in placed:
             intake.add(rows, arrival, numbers)
         return bucket_messages(base, intake, pick)

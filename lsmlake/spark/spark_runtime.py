@@ -18,12 +18,24 @@ from lsmlake.cdc.change_reader import Piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
+from lsmlake.files.divide import Divide
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import as_input
 from lsmlake.read.measure import Measured
 from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import frame_writer, planning, read, settings, spark_catalog, spark_measure, stream, task_reads, tasks
+from lsmlake.spark import (
+    divide,
+    frame_writer,
+    planning,
+    read,
+    settings,
+    spark_catalog,
+    spark_measure,
+    stream,
+    task_reads,
+    tasks,
+)
 from lsmlake.spark.frame_types import is_connect, to_arrow
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
@@ -120,6 +132,10 @@ class SparkRuntime(Runtime):
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return tasks.run_on(self.spark, meta, schema)
+
+    @property
+    def divide(self) -> Divide:
+        return divide.run_on(self.spark)
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return spark_measure.measure(self.spark, plan, columns)

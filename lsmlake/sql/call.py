@@ -187,6 +187,7 @@ VERBS: Mapping[str, Verb] = {
     "repair": Verb(Table, "repair"),
     "repair_iceberg": Verb(Table, "repair --iceberg"),
     "repair_snapshots": Verb(Table, "repair --snapshots"),
+    "rescale": Verb(Table, "rescale"),
     "reset_consumer": Verb(Table, "consumers --remove"),
     "rollback": Verb(Table, "rollback"),
     "verify": Verb(Table, "verify"),

@@ -18,6 +18,7 @@ from lsmlake.format.deletion_vector import IndexManifest, VectorIndex
 from lsmlake.format.manifest import ManifestMeta, in_groups
 from lsmlake.format.manifest_codec import Content, content, decode_under, encode
 from lsmlake.format.snapshot import NamedFile, Snapshot
+from lsmlake.lsm.cover import Cover, Covers, Share
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables import live as live_set
@@ -158,6 +159,18 @@ class Manifests:
         found = manifest.states(table, self.vector_refs(snapshot), schema, statistics=statistics)
         return found if wanted is None else {bucket: state for bucket, state in found.items() if bucket in wanted}
 
+    def covers(self, snapshot: Snapshot | None, schema: Schema) -> Covers:
+        """The buckets of each partition; cached. Reads the lists only, if all manifests have the total of new partitions."""
+        first = schema.parsed_options.layout.first_buckets
+        if snapshot is None or not schema.bucket_key or all(meta.total_buckets == first for meta in self.metas(snapshot)):
+            return Covers(first)
+        where = self.files.paths.manifest(snapshot.delta_manifest_list.name)
+        return self.files.cache.get(
+            (where, "covers", schema.types_by_id, first),
+            lambda: Covers(first, _covers_of(self.live(snapshot, schema), schema, first, where)),
+            lambda covers: sum(_COVER_BYTES + 4 * cover.slots for cover in covers.by_partition.values()),
+        )
+
     def put(self, table: pa.Table, schema: Schema, sequence: int) -> ManifestMeta:
         """Write a manifest. `table`: its entries, with the columns that `schema` gives them."""
         data = encode(table)
@@ -203,7 +216,34 @@ class Manifests:
 
 
 _TOGETHER = 1 << 12  # entries of manifests that are decoded together
+_COVER_BYTES = 512  # of a cover, with its partition
 _VECTOR_BYTES = 512  # of a vector in an index, with its names
+
+
+def _covers_of(table: pa.Table, schema: Schema, first: int, where: str) -> dict[tuple, Cover]:
+    """The covers of the partitions that do not have `first` buckets."""
+    if not table.num_rows:
+        return {}
+    codes = manifest.partition_codes(table, schema)
+    totals, numbers = table["total_buckets"].to_numpy(), table["bucket"].to_numpy()
+    count = int(codes.max()) + 1
+    least, most = np.full(count, np.iinfo(np.int32).max), np.zeros(count, np.int64)
+    np.minimum.at(least, codes, totals)
+    np.maximum.at(most, codes, totals)
+    one_of = np.empty(count, np.int64)
+    one_of[codes] = np.arange(len(codes))
+    other = np.flatnonzero((least != first) | (most != first))
+    partitions = manifest.partitions_of(table.take(pa.array(one_of[other])), schema)
+    shares: dict[int, set[Share]] = {}
+    mixed = (least != most)[codes]
+    for code, number, total in np.unique(np.stack([codes, numbers, totals])[:, mixed], axis=1).T.tolist():
+        shares.setdefault(code, set()).add(Share(number, total))
+    uniform: dict[int, Cover] = {}
+    found = {}
+    for code, partition in zip(other.tolist(), partitions, strict=True):
+        total = int(most[code])
+        found[partition] = Cover.of(shares[code], where) if code in shares else uniform.setdefault(total, Cover(total))
+    return found
 
 
 def _index_bytes(index: IndexManifest) -> int:

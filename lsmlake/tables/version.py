@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.data_files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.cover import Covers
 from lsmlake.options.table_options import Options
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
@@ -88,6 +90,18 @@ class Version:
     def vector_refs(self) -> Mapping[str, VectorRef]:
         """Data file name -> location of its vector, for all live files that have one."""
         return {} if self.snapshot is None else self.meta.manifests.vector_refs(self.snapshot)
+
+    def covers(self) -> Covers:
+        """The buckets of each partition. Cached; reads the live files unless all of them have the total of new partitions."""
+        return self.meta.manifests.covers(self.snapshot, self.schema)
+
+    def partitions(self) -> frozenset[tuple]:
+        """`Bucket.partition_key` of all partitions with files. Reads the live files."""
+        if self.snapshot is None:
+            return frozenset()
+        entries = self.entries()
+        _, first = np.unique(manifest.partition_codes(entries, self.schema), return_index=True)
+        return frozenset(manifest.partitions_of(entries.take(pa.array(first)), self.schema))
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
         """The state of those of `buckets` (default: all) that have files in the snapshot."""

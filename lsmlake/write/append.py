@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,18 +12,20 @@ import pyarrow as pa
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin, nan_columns
 from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
-from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.lsm.cover import Covers
+from lsmlake.lsm.route import route
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Version
-from lsmlake.write.bucket_writer import bucket_codes
 
 LEVEL = 1
 """The level of all files of append-only tables."""
 
 
-def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMessage]:
-    """Writes prepared rows to files, and returns one message per bucket. An error removes what was written."""
+def append_files(version: Version, tables: Iterable[pa.Table], covers: Covers | None = None) -> list[CommitMessage]:
+    """Writes prepared rows to files, and returns one message per bucket. An error removes what was written. `covers`: the buckets
+    of each partition; None: those of `version`."""
+    covers = covers or version.covers()
     messages: list[CommitMessage] = []
     held, size = [], 0
     try:
@@ -31,10 +33,10 @@ def append_files(version: Version, tables: Iterable[pa.Table]) -> list[CommitMes
             held.append(table)
             size += table.nbytes  # of a slice, unlike get_total_buffer_size, not the whole buffers
             if size >= version.options.write.buffer_bytes:
-                messages += _written(version, pa.concat_tables(held))
+                messages += _written(version, covers, pa.concat_tables(held))
                 held, size = [], 0
         if held:
-            messages += _written(version, pa.concat_tables(held))
+            messages += _written(version, covers, pa.concat_tables(held))
     except BaseException:
         version.meta.files.discard(messages)
         raise
@@ -53,33 +55,27 @@ def joined(messages: Iterable[CommitMessage]) -> list[CommitMessage]:
     return list(found.values())
 
 
-def _written(version: Version, rows: pa.Table) -> list[CommitMessage]:
+def _written(version: Version, covers: Covers, rows: pa.Table) -> list[CommitMessage]:
     def write(part: tuple[Bucket, pa.Table]) -> CommitMessage:
         bucket, table = part
         files = BucketFiles.of(version, bucket)
         added = files.write([table], Origin(LEVEL, APPEND), nan_columns(table))
-        edit = BucketEdit(bucket, version.options.layout.buckets, added=added)
+        edit = BucketEdit(bucket, covers.total(bucket), added=added)
         return CommitMessage(bucket, edit, rows=table.num_rows, written=files.paths(added))
 
-    return together(write, by_bucket(rows, version.schema), version.meta.env.workers, version.meta.files.discard)
+    return together(write, by_bucket(rows, version.schema, covers), version.meta.env.workers, version.meta.files.discard)
 
 
-def by_bucket(rows: pa.Table, schema: Schema) -> Iterator[tuple[Bucket, pa.Table]]:
+def by_bucket(rows: pa.Table, schema: Schema, covers: Covers) -> Iterator[tuple[Bucket, pa.Table]]:
     """Yields the rows of each bucket, in their order. `rows`: with the partition columns and the bucket key."""
     if not rows.num_rows:
         return
-    buckets, key = schema.parsed_options.layout.buckets, schema.bucket_key
-    numbers = bucket_of([rows[name] for name in key], buckets) if key else np.zeros(rows.num_rows, np.int64)
-    codes, partitions = bucket_codes(rows, schema, numbers)
+    routed = route(rows, schema, covers)
+    codes = routed.codes
     if (codes == codes[0]).all():
-        yield _bucket(codes[0], partitions, schema), rows
+        yield routed.bucket(codes[0]), rows
         return
     order = np.argsort(codes, kind="stable")
     edges = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist(), len(order)]
     for first, last in pairwise(edges):
-        yield _bucket(codes[order[first]], partitions, schema), rows.take(order[first:last])
-
-
-def _bucket(code: np.int64, partitions: Sequence[tuple], schema: Schema) -> Bucket:
-    buckets = schema.parsed_options.layout.buckets
-    return Bucket(partitions[int(code) // buckets], int(code) % buckets, schema.spec_id)
+        yield routed.bucket(codes[order[first]]), rows.take(order[first:last])

@@ -24,14 +24,15 @@ from lsmlake.errors import SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_columns
 from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.groups import Groups, gather, group
-from lsmlake.kernels.keys import comparable, joined
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.merge_errors import Unmergeable, merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule, merge
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.strategy import in_full
+from lsmlake.lsm.route import route
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.version import Version
 from lsmlake.write.order import Arrival
@@ -41,38 +42,38 @@ _THREADS = 2
 
 
 def split(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, arrival: Arrival | None = None
+    rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """Yields prepared rows by bucket, ascending by key, with the rows of a key combined as far as possible (see `fold`).
 
     Args:
         rows: Prepared rows.
         schema: The schema of the table.
-        buckets: The number of buckets per partition.
+        covers: The buckets of each partition.
         numbers: The bucket number of each row, if known.
         arrival: The order of the rows of a key. None: row number.
 
     Raises:
         InvalidData: Rows of a key have no order, and the result depends on it.
     """
-    yield from _split(without_input_kinds(rows), schema, buckets, numbers, arrival, fold, checks=True)
+    yield from _split(without_input_kinds(rows), schema, covers, numbers, arrival, fold, checks=True)
 
 
 def split_unfolded(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, arrival: Arrival | None = None
+    rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """As `split`, but keeps all rows of a key in order of arrival, and all columns of the prepared rows."""
     yield from _split(
-        rows, schema, buckets, numbers, arrival, lambda rows, groups, rule, key, pool: gather(rows, groups.rows, pool)
+        rows, schema, covers, numbers, arrival, lambda rows, groups, rule, key, pool: gather(rows, groups.rows, pool)
     )
 
 
 def split_input(
-    rows: pa.Table, schema: Schema, buckets: int, numbers: np.ndarray | None = None, arrival: Arrival | None = None
+    rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     """As `split_unfolded`, with the rows of a key in the order of a changelog: see `in_replay_order`."""
     yield from _split(
-        rows, schema, buckets, numbers, arrival, lambda rows, groups, rule, key, pool: in_replay_order(rows, groups, rule, pool)
+        rows, schema, covers, numbers, arrival, lambda rows, groups, rule, key, pool: in_replay_order(rows, groups, rule, pool)
     )
 
 
@@ -95,7 +96,7 @@ def fold(rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str], po
 def _split(
     rows: pa.Table,
     schema: Schema,
-    buckets: int,
+    covers: Covers,
     numbers: np.ndarray | None,
     arrival: Arrival | None,
     fold: Fold,
@@ -104,41 +105,23 @@ def _split(
 ) -> Iterator[tuple[Bucket, pa.Table]]:
     if not rows.num_rows:
         return
-    if numbers is None:
-        numbers = bucket_of([rows[name] for name in schema.bucket_key], buckets)
-    codes, partitions = bucket_codes(rows, schema, numbers)
+    routed = route(rows, schema, covers, numbers)
     keys = comparable([rows.select(schema.key)])[0]
     rule = rule_of(schema)
     ranks = None if arrival is None else arrival.ranks()
-    groups = group(keys, [] if ranks is None else [ranks], codes)
+    groups = group(keys, [] if ranks is None else [ranks], routed.codes)
     if arrival is not None and checks:
         arrival.check(rows, groups, rule, schema.key)
-    group_codes = codes[groups.first]
+    group_codes = routed.codes[groups.first]
     edges = [0, *(np.flatnonzero(np.diff(group_codes)) + 1).tolist(), len(group_codes)]
     with Threads(_THREADS) as pool:
         for first, last in pairwise(edges):
-            code = int(group_codes[first])
-            bucket = Bucket(partitions[code // buckets], code % buckets, schema.spec_id)
-            yield bucket, fold(rows, groups.part(first, last), rule, schema.key, pool)
-
-
-def bucket_codes(rows: pa.Table, schema: Schema, numbers: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
-    """Returns (partition number * buckets + bucket number) per row, and the partition values by partition number."""
-    buckets = schema.parsed_options.layout.buckets
-    if not schema.partition_columns:
-        return numbers.astype(np.int64), [()]
-    columns = [field.values(rows) for field in schema.partition_columns]
-    code = np.zeros(rows.num_rows, np.int64)
-    for column in columns:
-        encoded = (joined(column) if isinstance(column, pa.ChunkedArray) else column).dictionary_encode(null_encoding="encode")
-        _, code = np.unique(code * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
-    _, first = np.unique(code, return_index=True)
-    partitions = list(zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True))
-    return code * buckets + numbers, partitions
+            yield routed.bucket(group_codes[first]), fold(rows, groups.part(first, last), rule, schema.key, pool)
 
 
 def write_bucket(
     files: BucketFiles,
+    total: int,
     tables: Iterable[pa.Table],
     base: BucketState | None,
     pick: Picker | None,
@@ -150,6 +133,7 @@ def write_bucket(
 
     Args:
         files: The data files of the bucket.
+        total: The total of the bucket.
         tables: Sorted, combined rows; a list if they are in memory.
         base: The bucket as of the snapshot that the compaction starts from. None: the bucket does not exist yet.
         pick: Picks the inline compactions. None: no compaction.
@@ -157,7 +141,7 @@ def write_bucket(
         reports: Whether the compaction writes a changelog, if the options ask for it.
     """
     schema, bucket = files.schema, files.bucket
-    total, origin = schema.parsed_options.layout.buckets, Origin(0, APPEND)
+    origin = Origin(0, APPEND)
     kept: list[pa.Table] = []
     columns = lookup_columns(schema)
     passing = (_keep_columns(table, columns, kept) for table in tables) if pick else tables
@@ -193,6 +177,7 @@ def base_states(base: Version, buckets: Sequence[Bucket]) -> dict[Bucket, Bucket
 def write_onto(
     base: Version,
     bucket: Bucket,
+    total: int,
     tables: Iterable[pa.Table],
     state: BucketState | None,
     pick: Picker | None,
@@ -202,20 +187,20 @@ def write_onto(
     level 0 without compaction. Raises SnapshotNotFound if it expires and `tables` is not a list, so it cannot be read twice."""
     try:
         with base.unless_expired():
-            return write_bucket(BucketFiles.of(base, bucket), tables, state, pick, changelog_rows)
+            return write_bucket(BucketFiles.of(base, bucket), total, tables, state, pick, changelog_rows)
     except SnapshotNotFound:
         if not isinstance(tables, list):
             raise
-        return write_bucket(BucketFiles.of(base, bucket), tables, None, None, changelog_rows)
+        return write_bucket(BucketFiles.of(base, bucket), total, tables, None, None, changelog_rows)
 
 
-def write_alone(base: Version, bucket: Bucket, tables: Iterable[pa.Table]) -> CommitMessage | None:
+def write_alone(base: Version, bucket: Bucket, total: int, tables: Iterable[pa.Table]) -> CommitMessage | None:
     """Writes rows that replace the content of their bucket: one merged run at the last level, or nothing if all of them are
     deletes. Reads nothing of the bucket and writes no changelog. `tables`: see `write_bucket`."""
     pick = in_full(base.schema, base.meta.env.clock())
-    message = write_bucket(BucketFiles.of(base, bucket), tables, None, pick, reports=False)
+    message = write_bucket(BucketFiles.of(base, bucket), total, tables, None, pick, reports=False)
     if message is not None and message.compact is None:  # the compaction has left no row
-        return replace(message, append=None, compact=BucketEdit(bucket, message.append.total_buckets), rows=0)
+        return replace(message, append=None, compact=BucketEdit(bucket, total), rows=0)
     return message
 
 

@@ -93,7 +93,9 @@ class KeysUnchanged(Requirement):
 
     def _check_written(self, now: Version, messages: Sequence[CommitMessage]) -> None:
         base, schema = self.base, self.base.schema
-        buckets = {message.bucket for message in messages}
+        buckets, covers = {message.bucket for message in messages}, now.covers()
+        if not all(covers.has(message.bucket, message.append.total_buckets) for message in messages):
+            raise Overtaken
         before, after = (version.states(buckets, statistics=False) for version in (base, now))
         for message in messages:
             touched = _touched(before.get(message.bucket), after.get(message.bucket))

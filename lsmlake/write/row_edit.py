@@ -75,7 +75,10 @@ class RowEdit(Requirement):
             check_no_new_rows(self.base, now, self.wanted)
 
     def restate(self, now: Version) -> Sequence[CommitMessage]:
-        """The messages for a version. Raises Overtaken if one of the rows is gone."""
+        """The messages for a version. Raises Overtaken if one of the rows is gone, or a bucket of the new rows was split."""
+        covers = now.covers()
+        if not all(covers.has(message.bucket, message.append.total_buckets) for message in self.added):
+            raise Overtaken
         buckets = {one.bucket for one in self.removed}
         states = now.states(buckets, statistics=False) if buckets else {}
         for one in self.removed:

@@ -10,8 +10,11 @@ the changelog, or if the rule cannot combine rows while others, which arrived be
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,18 +23,24 @@ import pyarrow as pa
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Request, replayed
 from lsmlake.compact.bucket_compaction import Picker
-from lsmlake.errors import LakeError
+from lsmlake.compact.reshape import as_needed as as_needed_buckets
+from lsmlake.compact.reshape import reshape
+from lsmlake.errors import LakeError, SnapshotNotFound
+from lsmlake.files.divide import Divide, divide
 from lsmlake.files.spill import Spill
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels.groups import Groups, group
 from lsmlake.kernels.keys import comparable, in_one_chunk
+from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.lsm.pick.reshape import parts_of
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog_options import INPUT
+from lsmlake.options.option_types import AUTO
 from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
@@ -54,6 +63,7 @@ from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.write_request import WriteRequest
 
 _log = logging.getLogger("lsmlake")
+_SPLIT_INLINE_BYTES = 8 << 20  # rewritten in 0.3 seconds
 
 
 class Part(NamedTuple):
@@ -115,10 +125,32 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest)
         first += table.num_rows
 
 
+def covers_for(version: Version, request: WriteRequest) -> Covers:
+    """The buckets that the rows of a write go to: those of `version`, or of new partitions, if the write replaces partitions. If
+    the version has expired, a commit divides what was written for buckets that the table has not."""
+    first = version.options.layout.first_buckets
+    if request.replaces is not None:
+        return Covers(first)
+    try:
+        with version.unless_expired():
+            return version.covers()
+    except SnapshotNotFound:
+        return Covers(first)
+
+
+def known_partitions(version: Version, request: WriteRequest) -> Callable[[], Collection[tuple]] | None:
+    """Finds the partitions whose buckets a write may not choose; None: it chooses none."""
+    if version.options.layout.buckets != AUTO:
+        return None
+    return frozenset if request.replaces is not None else version.partitions
+
+
 def _written(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> list[CommitMessage]:
+    covers = covers_for(version, request)
     if version.schema.append_only:
-        return append_files(version, (part.rows for part in parts))
-    with Intake(version.schema, request, prepared=True) as intake:
+        return append_files(version, (part.rows for part in parts), covers)
+    known = known_partitions(version, request)
+    with Intake(version.schema, covers, request, prepared=True, known=known) as intake:
         for part in parts:
             if part.rows.num_rows:
                 intake.add(part.rows, part.arrival)
@@ -141,8 +173,8 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
 
     def written(part: BucketRows) -> CommitMessage | None:
         if overwrites:
-            return write_alone(version, part.bucket, part.rows)
-        return write_onto(version, part.bucket, part.rows, state_of(part.bucket), pick, part.changelog)
+            return write_alone(version, part.bucket, part.total, part.rows)
+        return write_onto(version, part.bucket, part.total, part.rows, state_of(part.bucket), pick, part.changelog)
 
     return together(written, collected, workers if intake.in_memory else 1, version.meta.files.discard)
 
@@ -153,17 +185,46 @@ def _released(parts: list[BucketRows]) -> Iterator[BucketRows]:
         yield parts.pop(0)
 
 
-def publish(version: Version, messages: Sequence[CommitMessage], request: WriteRequest) -> Snapshot | None:
-    """Commits what a write made. Returns None if there was nothing to commit."""
+def publish(
+    version: Version, messages: Sequence[CommitMessage], request: WriteRequest, divide: Divide = divide
+) -> Snapshot | None:
+    """Commits what a write made. Returns None if there was nothing to commit. `divide`: see `Request`."""
     replaces = request.replaces
     if not messages and (replaces is None or request.requires is not None):
         return None
     restate = None if replaces is None else Overwrite.of(replaces, version.schema, messages).restate
     remade, properties = replaces is not None, request.properties()
-    snapshot = commit(version, Request(request.identity, messages, request.requires, restate, remade, properties)).snapshot
-    if snapshot is not None and _log.isEnabledFor(logging.INFO):
-        _tell(version.meta, snapshot, messages)
+    wanted = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
+    snapshot = commit(version, wanted).snapshot
+    if snapshot is not None:
+        _split_small(version, snapshot, messages)
+        if _log.isEnabledFor(logging.INFO):
+            _tell(version.meta, snapshot, messages)
     return snapshot
+
+
+def _split_small(version: Version, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
+    """After a write that has compacted: splits the buckets that have grown too large under `bucket = auto`, if that is quick. The
+    write has succeeded, so it does not fail here."""
+    layout = version.options.layout
+    if layout.buckets != AUTO or not version.schema.bucket_key:
+        return
+    large = {message.bucket for message in messages if layout.target_bytes < _bytes_after(message) <= _SPLIT_INLINE_BYTES}
+    if not large:
+        return
+    with suppress(LakeError):
+        now = Version.at(version.meta, snapshot)
+        partitions = dict.fromkeys(bucket.partition_key for bucket in large)
+        reshape(now, as_needed_buckets(now, _SPLIT_INLINE_BYTES), large.__contains__, partitions=partitions)
+
+
+def _bytes_after(message: CommitMessage) -> int:
+    """The bytes of a bucket after an inline compaction; 0 without one."""
+    edit = message.compact
+    if edit is None or edit.base is None:
+        return 0
+    gone = sum(file.bytes for file in edit.removed)
+    return sum(file.bytes for file in (*edit.base.files, *edit.added)) - gone
 
 
 def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
@@ -183,14 +244,18 @@ def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage])
 # -- collecting rows --------------------------------------------------------------------------------------------------
 
 
+_FINER, _FINER_PARTITIONS = 64, 8
+"""Parts that the rows of a new partition are spilled in; of a table with partitions fewer, as there may be many partitions."""
+_EXPANSION = 4  # of a Parquet file in memory
 Numbers = "pa.ChunkedArray | np.ndarray"
 
 
 class BucketRows(NamedTuple):
-    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `changelog`: all rows
-    with their input kinds, if the input is the changelog."""
+    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `total`: of the bucket.
+    `changelog`: all rows with their input kinds, if the input is the changelog."""
 
     bucket: Bucket
+    total: int
     rows: list[pa.Table] | Iterator[pa.Table]
     changelog: Iterable[pa.Table]
 
@@ -199,15 +264,26 @@ class Intake:
     """Collects tables with `add`, then yields the rows of each bucket, sorted and combined. A context manager: it removes its
     spills at the end.
 
-    `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
+    `covers`: the buckets of each partition. `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
+    `known`: finds the partitions that have files; under `bucket = auto`, others get as many buckets as their rows need, if rows
+    are spilled.
     """
 
-    def __init__(self, schema: Schema, request: WriteRequest, *, prepared: bool = False) -> None:
-        self.schema, self.request, self.prepared = schema, request, prepared
+    def __init__(
+        self,
+        schema: Schema,
+        covers: Covers,
+        request: WriteRequest,
+        *,
+        prepared: bool = False,
+        known: Callable[[], Collection[tuple]] | None = None,
+    ) -> None:
+        self.schema, self.covers, self.request, self.prepared = schema, covers, request, prepared
         self.tables: list[tuple[pa.Table, Arrival, Numbers | None]] = []
         self.bytes = 0
         self.ordered = Ordered.ALL
         self.spill: Spill | None = None
+        self.known, self.sizes = known, Counter[Bucket]()
         self.kinds = False  # whether any spilled row is not +I
         self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and request.replaces is None
 
@@ -230,24 +306,51 @@ class Intake:
         self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
         several = len(self.tables) > 1 or self.spill is not None  # a single table is in memory already
         if several and self.bytes >= self.schema.parsed_options.write.buffer_bytes:
-            self.spill = self.spill or Spill()
+            self.spill = self.spill or self._begun_spill()
             self.spill.write(self._unmerged())
 
     def sorted(self) -> Iterator[BucketRows]:
         """Yields the rows bucket by bucket."""
-        buckets = self.schema.parsed_options.layout.buckets
+        covers = self.covers
         if self.spill is None:
             if not self.tables:
                 return
             rows, numbers, arrival = self._prepared()
-            changelog = dict(split_input(rows, self.schema, buckets, numbers, arrival)) if self.writes_changelog else {}
-            for bucket, part in split(rows, self.schema, buckets, numbers, arrival):
-                yield BucketRows(bucket, [part], [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ())
+            changelog = dict(split_input(rows, self.schema, covers, numbers, arrival)) if self.writes_changelog else {}
+            for bucket, part in split(rows, self.schema, covers, numbers, arrival):
+                given = [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ()
+                yield BucketRows(bucket, covers.total(bucket), [part], given)
             return
         if self.tables:
             self.spill.write(self._unmerged())
+        parts: dict[tuple[Bucket, int], list[Bucket]] = {}
         for bucket in sorted(self.spill.keys(), key=str):
-            yield BucketRows(bucket, self._merged(bucket), self._changelog(bucket) if self.writes_changelog else ())
+            parts.setdefault(self._grown(bucket), []).append(bucket)
+        for (bucket, total), spilled in parts.items():
+            yield BucketRows(bucket, total, self._merged(spilled), self._changelog(spilled) if self.writes_changelog else ())
+
+    def _begun_spill(self) -> Spill:
+        if self.known is not None:
+            finer = _FINER if not self.schema.partition_columns else _FINER_PARTITIONS
+            self.covers = replace(self.covers, finer=finer, known=self.known())
+        return Spill()
+
+    @cached_property
+    def _first_sizes(self) -> Counter[Bucket]:
+        """About the bytes of the first buckets of new partitions, stored."""
+        found: Counter[Bucket] = Counter()
+        for bucket, size in self.sizes.items():
+            found[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
+        return found
+
+    def _grown(self, bucket: Bucket) -> tuple[Bucket, int]:
+        """The bucket, and its total, that the rows of a spilled one come to."""
+        covers = self.covers
+        if covers.finer == 1 or not covers.is_new(bucket.partition_key):
+            return bucket, covers.total(bucket)
+        size = self._first_sizes[bucket._replace(number=bucket.number % covers.first)]
+        total = covers.first * min(covers.finer, parts_of(size, self.schema.parsed_options.layout.target_bytes))
+        return bucket._replace(number=bucket.number % total), total
 
     def _prepared(self) -> tuple[pa.Table, np.ndarray | None, Arrival]:
         """Returns the rows in memory, prepared, with their bucket numbers, if known, and arrival. Empties the buffer."""
@@ -272,21 +375,25 @@ class Intake:
         for name, column in arrival.columns().items():
             rows = rows.append_column(name, column)
         parts = split_unfolded if self.writes_changelog or rule_of(self.schema).repeats_keys else split
-        yield from parts(rows, self.schema, self.schema.parsed_options.layout.buckets, numbers, arrival)
+        for bucket, part in parts(rows, self.schema, self.covers, None if self.covers.finer > 1 else numbers, arrival):
+            self.sizes[bucket] += part.nbytes
+            yield bucket, part
 
-    def _merged(self, bucket: Bucket) -> Iterator[pa.Table]:
+    def _merged(self, buckets: Sequence[Bucket]) -> Iterator[pa.Table]:
         key = self.schema.key
         rule = rule_of(self.schema)
         kinds = self.kinds or rule.repeats_keys
-        for table in merge_windows(self._runs(bucket), key, partial(_folded, key=key, rule=rule, ordered=self.ordered)):
+        for table in merge_windows(self._runs(buckets), key, partial(_folded, key=key, rule=rule, ordered=self.ordered)):
             yield _uniform(table) if kinds else table.select(self.schema.columns.names)
 
-    def _changelog(self, bucket: Bucket) -> Iterator[pa.Table]:
+    def _changelog(self, buckets: Sequence[Bucket]) -> Iterator[pa.Table]:
         merge = partial(_ordered, key=self.schema.key, rule=rule_of(self.schema))
-        yield from map(with_input_kinds, merge_windows(self._runs(bucket), self.schema.key, merge))
+        yield from map(with_input_kinds, merge_windows(self._runs(buckets), self.schema.key, merge))
 
-    def _runs(self, bucket: Bucket) -> list[RunReader]:
-        return [RunReader(whole_keys(tables, self.schema.key), rows) for tables, rows in self.spill.runs(bucket)]
+    def _runs(self, buckets: Sequence[Bucket]) -> list[RunReader]:
+        """Those of a bucket, oldest first."""
+        runs = (run for bucket in buckets for run in self.spill.runs(bucket))
+        return [RunReader(whole_keys(tables, self.schema.key), rows) for tables, rows in runs]
 
 
 def _uniform(rows: pa.Table) -> pa.Table:

@@ -46,7 +46,7 @@ BAD_TABLES = {
     "option of another case": ("k INT", {"Bucket": 4}, InvalidOption, ["'Bucket'", "did you mean 'bucket'"]),
     "option that is nothing like one": ("k INT", {"zzz": 4}, InvalidOption, ["'zzz'", "options_table"]),
     "no buckets": ("k INT", {"bucket": 0}, InvalidOption, ["'bucket'", "an integer from 1", "0"]),
-    "dynamic buckets": ("k INT", {"bucket": -1}, InvalidOption, ["'bucket'", "-1", "not supported"]),
+    "buckets below none": ("k INT", {"bucket": -3}, InvalidOption, ["'bucket'", "-3", "auto, or an integer"]),
     "text for a number": ("k INT", {"bucket": "many"}, InvalidOption, ["'bucket'", "many", "an integer"]),
     "a fraction for a number": ("k INT", {"bucket": 1.5}, InvalidOption, ["'bucket'", "1.5", "an integer"]),
     "null for a number": ("k INT", {"bucket": None}, InvalidOption, ["'bucket'", "None"]),

@@ -33,7 +33,7 @@ COLUMNS = {
     "manifests": "file_name file_size num_added_files num_deleted_files schema_id min_partition_stats max_partition_stats "
     "snapshot_id",
     "partitions": "partition record_count deleted_record_count file_size_in_bytes file_count last_update_time total_buckets",
-    "buckets": "partition bucket record_count deleted_record_count file_size_in_bytes file_count last_update_time",
+    "buckets": "partition bucket record_count deleted_record_count file_size_in_bytes file_count last_update_time total_buckets",
     "table_indexes": "partition bucket index_type file_name row_count dv_ranges",
     "file_indexes": "partition bucket file_path file_size_in_bytes record_count schema_id column_name index_type storage_type "
     "index_file_path index_size_in_bytes index_container_size_in_bytes",

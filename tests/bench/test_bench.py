@@ -21,6 +21,7 @@ from bench import (
     contention,
     embedded_upsert,
     engines,
+    growth,
     iceberg_readers,
     imports,
     interop_reads,
@@ -257,6 +258,13 @@ def test_the_command_line_prints_a_section(capsys: pytest.CaptureFixture[str], t
     main(["planning", "--files", "100", "--rounds", "1", "--commits", "8", "--markdown", "--work", str(tmp_path)])
     assert capsys.readouterr().out.startswith("### planning\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_that_grows_runs_at_a_tiny_size(tmp_path: Path):
+    report = growth.run(tmp_path, rows=20_000, commits=10)
+    check(report, 16_400)
+    one, other = report.checksum.split("; ")
+    assert one == other, "both tables have the same rows"
 
 
 def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):

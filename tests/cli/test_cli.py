@@ -413,19 +413,19 @@ def test_a_limit_may_be_larger_than_64_bits(warehouse: Path):
 
 def test_options_are_listed_and_altered(copy: Path):
     first = call("options", "sales.orders", "-w", copy).splitlines()[1]
-    assert first.split(maxsplit=3) == ["bucket", "2", "1", OPTIONS["bucket"].meaning]
+    assert first.split(maxsplit=3) == ["bucket", "2", "auto", OPTIONS["bucket"].meaning]
     everything = json.loads(call("options", "--json"))
     assert [row["name"] for row in everything] == [option.name for option in reference()]
     assert everything[0] == {
         "name": "bucket",
         "group": "layout",
-        "type": "integer",
-        "takes": "an integer from 1 to 32767",
-        "default": "1",
+        "type": "buckets",
+        "takes": "auto, or an integer from 1 to 32767",
+        "default": "auto",
         "description": OPTIONS["bucket"].meaning,
         "only_with": None,
         "origin": "Paimon",
-        "change": "while empty",
+        "change": "any time",
     }
     assert call("alter", "sales.orders", "--set", "write-only=true", "-w", copy) == "sales.orders: altered in snapshot 4\n"
     values = {row["name"]: row["value"] for row in json.loads(call("options", "sales.orders", "--all", "--json", "-w", copy))}
@@ -437,6 +437,16 @@ def test_options_are_listed_and_altered(copy: Path):
     added = lsmlake.connect(copy).table("sales.orders").scan(columns=["nothing", "text"], limit=1).to_arrow().to_pylist()
     assert added == [{"nothing": None, "text": "NULL"}]
     assert "`lsmlake options` lists" in complaint("alter", "sales.orders", "--set", "colour=red", "-w", copy)
+
+
+def test_buckets_are_rescaled(copy: Path):
+    told = call("rescale", "sales.orders", "--buckets", "3", "-w", copy)
+    assert told.startswith("sales.orders: ") and "bucket" in told
+    assert set(lsmlake.connect(copy).table("sales.orders").partitions()["total_buckets"].to_pylist()) == {3}
+    assert call("rescale", "sales.orders", "--buckets", "3", "-w", copy) == "sales.orders: nothing to rescale\n"
+    assert "auto, or an integer" in complaint("rescale", "sales.orders", "--buckets", "0", "-w", copy)
+    assert "rescale(5) would write" in call("alter", "sales.orders", "--set", "bucket=5", "-w", copy)
+    assert call("alter", "sales.orders", "--set", "bucket=3", "-w", copy).endswith("snapshot 7\n")
 
 
 # -- completion -------------------------------------------------------------------------------------------------------

@@ -21,11 +21,15 @@ from strategies import Shape, contents, copied, holding, lake_on, multiset, new_
 
 from lsmlake import add_column, change_type, drop_column, set_option, unset_option
 from lsmlake.api.table import Table
+from lsmlake.commit.request import Identity
 from lsmlake.errors import LakeError, StorageFailed
 from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
+from lsmlake.tables.version import Version
+from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 PLAIN, PARTITIONED = Shape.of("bigint"), Shape.of("bigint", "boolean")
 OPTIONS = {
@@ -68,6 +72,23 @@ def some_at_level_0(table: Table) -> None:
     some_history(table)
     table.upsert(rows(table, 8, 16, 3), compact=False)
     table.delete_keys(keys(table, 0, 4), compact=False)
+
+
+def a_large_bucket(table: Table) -> None:
+    some_history(table)
+    table.compact(full=True)
+    table.alter(set_option("bucket.target-size", "100 b"))
+
+
+def rescaled(table: Table, number: int = 3) -> None:
+    some_history(table)
+    table.rescale(number)
+
+
+def upsert_late(table: Table) -> object:
+    """By a writer that has read the table before it was rescaled."""
+    before = Version.at(table.meta, table.meta.snapshots.get(2))
+    return write_tables(before, [rows(table, 9, 18, 9)], WriteRequest(Identity("w", 1)))
 
 
 def nine_commits(table: Table) -> None:
@@ -116,6 +137,11 @@ VERBS = {
     "upsert to level 0": Verb(some_history, lambda table: table.upsert(rows(table, 9, 18, 9), compact=False)),
     "upsert by number": Verb(some_history, lambda table: table.upsert(rows(table, 9, 18, 9), writer_id="w", commit_id=3)),
     "delete_keys": Verb(some_history, lambda table: table.delete_keys(keys(table, 2, 9))),
+    "rescale": Verb(some_at_level_0, lambda table: table.rescale(3)),
+    "rescale to fewer": Verb(some_at_level_0, lambda table: table.rescale(1), options={"bucket": 3}),
+    "a split that is due": Verb(a_large_bucket, lambda table: table.compact(), options={"bucket": "auto"}),
+    "upsert for buckets that were split": Verb(rescaled, upsert_late),
+    "upsert for buckets that were merged": Verb(lambda table: rescaled(table, 1), upsert_late, options={"bucket": 3}),
     "compact": Verb(some_at_level_0, lambda table: table.compact()),
     "compact in full": Verb(some_at_level_0, lambda table: table.compact(full=True)),
     "upsert that tells what it was given": Verb(some_history, upsert, PLAIN, {"changelog_producer": "input"}),
@@ -144,7 +170,7 @@ def small():
 @cache
 def start(name: str) -> MemoryStorage:
     storage = MemoryStorage()
-    VERBS[name].prepare(VERBS[name].shape.create(new_lake(storage), **OPTIONS, **VERBS[name].options))
+    VERBS[name].prepare(VERBS[name].shape.create(new_lake(storage), **{**OPTIONS, **VERBS[name].options}))
     return storage
 
 

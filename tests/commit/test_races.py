@@ -27,6 +27,7 @@ from lsmlake.compact.bucket_compaction import compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound, TableExists
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.data_files import CommitMessage
+from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
@@ -286,8 +287,8 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
     table = opened(world, prefix)
     choose = as_needed(table.version.schema.parsed_options.compaction, 0) if inline else None
     states = table.states()
-    parts = split(prepare(data, table.version.schema)[0], table.version.schema, 1)
-    return [write_bucket(BucketFiles.of(table.version, bucket), [part], states.get(bucket), choose) for bucket, part in parts]
+    parts = split(prepare(data, table.version.schema)[0], table.version.schema, Covers(1))
+    return [write_bucket(BucketFiles.of(table.version, bucket), 1, [part], states.get(bucket), choose) for bucket, part in parts]
 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:

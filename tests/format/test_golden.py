@@ -7,7 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from golden.make import answer, build, build_partitioned, build_retained, partitions_answer, sequenced
+from golden.make import (
+    answer,
+    buckets_answer,
+    build,
+    build_buckets,
+    build_partitioned,
+    build_retained,
+    partitions_answer,
+    sequenced,
+)
 
 import lsmlake
 from lsmlake.errors import UnsupportedFormat
@@ -56,6 +65,27 @@ def test_partitions_by_transforms_stay_where_they_are(tmp_path: Path):
     build_partitioned(today)
     assert partitions_answer(today.table("golden.parts")) == expected
     assert then.scan(where="local < '1970-01-01' AND code = ''").count() == 3
+
+
+def test_buckets_of_several_totals_keep_their_keys(tmp_path: Path):
+    golden = Path(__file__).parents[1] / "golden" / "buckets-v1"
+    shutil.copytree(golden / "warehouse", tmp_path / "then")
+    then, today = lsmlake.connect(tmp_path / "then").table("golden.buckets"), lsmlake.connect(tmp_path / "today")
+    expected = json.loads((golden / "expected.json").read_text())
+    assert buckets_answer(then) == expected and then.verify() == []
+    build_buckets(today)
+    assert buckets_answer(today.table("golden.buckets")) == expected
+    assert [text for text in expected["buckets"] if text.startswith("1970-01-01")] == [
+        "1970-01-01: 0 of 2",
+        "1970-01-01: 1 of 4",
+        "1970-01-01: 3 of 8",
+    ], "the bucket 7 of 8 has no files"
+    rows = {(row["day"], row["id"]): row for row in then.scan().to_pylist()}
+    for (day, number), row in rows.items():
+        assert then.get({"day": day, "id": number}) == row
+    then.upsert(sequenced("+U", range(200), 99.5, "z"), row_kind="op")
+    assert then.count() == 200 and then.verify() == []
+    assert sum(text.startswith("1970-01-01") for text in buckets_answer(then)["buckets"]) == 4
 
 
 def test_retained_deletes_stay_in_force(tmp_path: Path):

@@ -9,10 +9,12 @@ import datetime as d
 import itertools
 import json
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake import (
     add_column,
@@ -27,6 +29,10 @@ from lsmlake import (
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.compact.reshape import reshape
+from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.lsm.cover import Share
+from lsmlake.lsm.pick.reshape import Reshaping
 from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.storage.env import Env
 from lsmlake.storage.local import LocalStorage
@@ -207,16 +213,49 @@ def build_retained(lake: Lake) -> None:
     table.upsert(sequenced("+U", range(12), 3.5, "a"), row_kind="op", compact=False)
 
 
-def sequenced(kind: str, ids: range, x: float, s: str | None) -> pa.Table:
+def sequenced(kind: str, ids: Sequence[int], x: float, s: str | None) -> pa.Table:
     days = [d.date(1970, 1, 1 + i % 2) for i in ids]
     texts, kinds = pa.array([s] * len(ids), pa.string()), [kind] * len(ids)
     return pa.table({"day": days, "id": ids, "x": [x] * len(ids), "s": texts, "v": pa.array(ids, pa.int32()), "op": kinds})
+
+
+def build_buckets(lake: Lake) -> None:
+    """A table whose partitions have other covers: buckets of several totals, one of them without files, and a number that is no
+    power of two. Rows wait at level 0, and retained deletes were divided."""
+    lake.create_database("golden")
+    columns = "day DATE NOT NULL, id BIGINT NOT NULL, x DOUBLE, s STRING, v INT"
+    options = {"bucket": 2, "sequence.field": "x,s", "sequence.delete-retained": "36500 d"}
+    table = lake.create_table("golden.buckets", columns, primary_key=["day", "id"], partition_by=["day"], options=options)
+    table.upsert(sequenced("+I", range(60), 1.5, "a"), row_kind="op")
+    table.upsert(sequenced("-D", range(0, 60, 3), 3.5, "b"), row_kind="op")
+    table.rescale(3, where="day = '1970-01-02'")
+    for share in (Share(1, 2), Share(3, 4)):
+        split_bucket(table, share, d.date(1970, 1, 1))
+    table.upsert(sequenced("+U", range(90), 2.5, "c"), row_kind="op", compact=False)
+    in_one = pc.equal(pa.array(bucket_of([pa.array(range(0, 200, 2), pa.int64())], 8)), 7)
+    gone = pa.array(range(0, 200, 2)).filter(in_one).to_pylist()
+    table.delete_keys(sequenced("-D", gone, 9.5, "d").select(["day", "id"]), ignore_sequence=True)
+    table.compact(full=True)
+    table.upsert(sequenced("+I", range(61, 70, 2), 5.5, "e"), row_kind="op", compact=False)
+
+
+def split_bucket(table: Table, share: Share, day: d.date) -> None:
+    """Splits one bucket of a partition in two."""
+    steps = [Reshaping((share,), share.parts(2))]
+    reshape(table.version, lambda cover, states: steps if cover.has(share) else [], lambda bucket: bucket.partition == (day,))
+
+
+def buckets_answer(table: Table) -> dict[str, list]:
+    """The rows at every snapshot, and the buckets that have files."""
+    buckets = sorted(f"{b.partition[0]}: {b.number} of {s.total_buckets}" for b, s in table.states().items())
+    return answer(table) | {"buckets": buckets}
 
 
 TABLES = {
     "v1": ("golden.all", build, answer),
     "transforms-v1": ("golden.parts", build_partitioned, partitions_answer),
     "retained-v1": ("golden.retained", build_retained, answer),
+    "buckets-v1": ("golden.buckets", build_buckets, buckets_answer),
 }
 
 

@@ -28,12 +28,12 @@ from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.compact.supersede import OldRows
 from lsmlake.errors import LakeError
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.lsm import route
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.pick import Compaction, strategy, task
 from lsmlake.maintain import alter
 from lsmlake.read import arrow_scan, plan
 from lsmlake.tables.table_files import TableFiles
-from lsmlake.write import bucket_writer as write_bucket
 from lsmlake.write import write
 
 
@@ -176,7 +176,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "rows go to another bucket": Planted(
         "a row is written to a bucket that its key does not belong to",
-        lambda: changed(write_bucket, "bucket_of", lambda numbers: numbers[::-1]),
+        lambda: changed(route, "bucket_numbers", lambda numbers: numbers[::-1]),
         a_history(),
     ),
     "an alteration settles nothing": Planted(

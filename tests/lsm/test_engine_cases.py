@@ -21,6 +21,7 @@ from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.lsm.cover import Covers
 from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
 from lsmlake.write.write import picker
@@ -731,10 +732,10 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         table.upsert(batch(table, [(1, 1, 1)]), row_kind="op")
         late = None if engine == PARTIAL else 5 if engine == DEDUPLICATE else 1
         rows = prepare(batch(table, [(1, 5, late)]).drop_columns(["op"]), table.version.schema)[0]
-        ((bucket, part),) = split(rows, table.version.schema, 1)
+        ((bucket, part),) = split(rows, table.version.schema, Covers(1))
         state = table.states()[bucket]
         choose = picker(table.version, None)
-        message = write_bucket(BucketFiles.of(table.version, bucket), [part], state, choose)  # has looked up and merged
+        message = write_bucket(BucketFiles.of(table.version, bucket), 1, [part], state, choose)  # has looked up and merged
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")
         commit(table.version, Request(Identity("late"), [message]))

@@ -121,6 +121,7 @@ AUTOMATIC = {"tag.automatic-creation": "process-time"}
 TIERED = {"compaction.strategy": "tiered"}
 GENTLE = UNIVERSAL | {"lookup-compact": "gentle"}
 EFFECTS = [
+    (["bucket.target-size"], {"bucket": -2}, {"bucket": 4}),
     (["compaction.tier-runs", "compaction.reclaim-dead-percent"], {}, UNIVERSAL),
     (
         [
@@ -254,7 +255,8 @@ def test_a_default_follows_what_is_given_and_what_lsmlake_does_anyway_is_accepte
         {"snapshot.time-retained": "PT"},
         {"snapshot.time-retained": "P"},
         {"snapshot.time-retained": "P1M"},
-        {"bucket": "-1"},
+        {"bucket": "0"},
+        {"bucket": "-3"},
         {"compaction.strategy": "tiered", "compaction.size-ratio": 1},
     ],
 )
@@ -332,6 +334,7 @@ def test_a_default_in_the_reference_is_read_as_the_default():
 
 def test_options_that_paimon_does_not_have():
     assert {row.name for row in reference() if row.origin == OWN} == {
+        "bucket.target-size",
         "compaction.strategy",
         "compaction.tier-runs",
         "metadata.iceberg",
@@ -363,7 +366,7 @@ def test_the_documents_name_only_options_that_there_are():
 
 def test_what_can_change_only_while_a_table_is_empty():
     changes = {row.name: row.change for row in reference()}
-    assert {name for name, change in changes.items() if change == Change.WHILE_EMPTY.value} == {"bucket", "bucket-key"}
+    assert {name for name, change in changes.items() if change == Change.WHILE_EMPTY.value} == {"bucket-key"}
     assert {name for name, change in changes.items() if change == Change.REWRITES.value and "fields." not in name} == {
         "merge-engine",
         "sequence.field",

@@ -26,6 +26,7 @@ from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import Corrupt, LakeError, TableNotFound, UnsupportedFormat
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.data_files import CommitMessage
+from lsmlake.lsm.cover import Covers
 from lsmlake.retention import orphans
 from lsmlake.schema.conform import Cast
 from lsmlake.storage.local import LocalStorage
@@ -265,8 +266,8 @@ class AtCall(HookedStorage):
 def written(table: Table, seed: int) -> list[CommitMessage]:
     """The files of an upsert that has not committed yet."""
     schema, version = table.version.schema, table.version
-    parts = split(prepare(rows(seed), schema, WriteRequest(cast=Cast("UTC")))[0], schema, 2)
-    return [write_bucket(BucketFiles.of(version, bucket), [part], None, None) for bucket, part in parts]
+    parts = split(prepare(rows(seed), schema, WriteRequest(cast=Cast("UTC")))[0], schema, Covers(2))
+    return [write_bucket(BucketFiles.of(version, bucket), 2, [part], None, None) for bucket, part in parts]
 
 
 def test_a_writer_that_publishes_files_older_than_the_limit_keeps_them():

@@ -125,9 +125,8 @@ def test_an_option_that_concerns_writers_only_moves_no_file():
     assert table.schemas().num_rows == 3
 
 
-@pytest.mark.parametrize("option", [("bucket", 4), ("bucket-key", "k")])
-def test_where_rows_lie_is_not_changed_under_them(option):
-    table = made()
+def test_where_rows_lie_is_not_changed_under_them():
+    table, option = made(), ("bucket-key", "k")
     table.alter(set_option(*option))
     table.alter(unset_option(option[0]))
     write(table, [1], 1)

@@ -319,8 +319,8 @@ def begun(table: Table, row: dict):
     """What publishes a row of a writer that has read the table and written its file."""
     version = table.version
     rows, _ = prepare(pa.Table.from_pylist([row], version.schema.plain_columns), version.schema)
-    ((bucket, part),) = split(rows, version.schema, version.options.layout.buckets)
-    message = write_onto(version, bucket, [part], None, None, [])
+    ((bucket, part),) = split(rows, version.schema, version.covers())
+    message = write_onto(version, bucket, 1, [part], None, None, [])
     return lambda: commit(version, Request(Identity("slow"), [message])).snapshot
 
 

@@ -47,12 +47,12 @@ def test_every_engine_folds_spilled_rows_as_those_kept_in_memory(name, codes, se
 def taken_in(table, batches: list[pa.Table], order: np.ndarray, row_kind: str | None, spilled: bool) -> dict[Bucket, list]:
     """What an intake makes of the batches, and whether it used the disk."""
     schema, start, result = table.version.schema, 0, {}
-    with Intake(schema, WriteRequest(row_kind=Source.of(row_kind))) as intake:
+    with Intake(schema, table.version.covers(), WriteRequest(row_kind=Source.of(row_kind))) as intake:
         for batch in batches:
-            numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.layout.buckets)
+            numbers = bucket_of([batch[name] for name in schema.bucket_key], schema.parsed_options.layout.first_buckets)
             place = order[start : (start := start + batch.num_rows)]
             intake.add(batch, Arrival(np.asarray(place)), pa.chunked_array([pa.array(numbers)]))
-        for bucket, tables, given_tables in intake.sorted():
+        for bucket, _, tables, given_tables in intake.sorted():
             result[bucket] = [row for part in list(tables) for row in part.to_pylist()]
             result[bucket, "given"] = [row for part in list(given_tables) for row in part.to_pylist()]
         assert intake.in_memory is not (spilled and len(batches) > 1), "a single batch is in memory already"

@@ -172,6 +172,7 @@ VERBS = {
     "repair": ("", "", {"key", "reason"}),
     "repair_iceberg": ("", "", set()),
     "repair_snapshots": ("", "", set()),
+    "rescale": ("2", "buckets => 2", {"snapshot_id"}),
     "reset_consumer": ("'c', 1", "name => 'c', next_snapshot => 1", set()),
     "rollback": ("1", "snapshot => 1", {"id"}),
     "verify": ("", "", set()),

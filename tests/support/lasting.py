@@ -31,8 +31,8 @@ class LastingPlayer(Player):
         self.branches: dict[str, LastingPlayer] = {}
         self.base = 0  # of a branch: the snapshot at which it begins
 
-    def _noted(self, given: list = ()) -> int:
-        count = super()._noted(given)
+    def _noted(self, given: list = (), written: int | None = None) -> int:
+        count = super()._noted(given, written)
         for number, snapshot in self.naive.snapshots().items():
             self.worlds.setdefault(number, self.world)
             self.schemas.setdefault(number, snapshot["schema_id"])
@@ -180,6 +180,6 @@ class LastingPlayer(Player):
 def lasting_histories(rule: str, **fixed: object) -> st.SearchStrategy[Plan]:
     """Plans for a `LastingPlayer`."""
     writing = VERBS[::2] + REPLACING[1:]
-    rare = RARE if SETUPS[rule].columns == INTS else RARE[:3]
+    rare = RARE if SETUPS[rule].columns == INTS else RARE[:5]
     verbs, inner = writing + rare + LASTING, VERBS + REPLACING + ("tag", "expire", "rollback")
     return histories(rule, verbs=verbs, inner=inner, most_steps=STEPS_MAX, **fixed)

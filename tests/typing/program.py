@@ -187,6 +187,8 @@ def followed(orders: lsmlake.Table) -> int:
         assert_type(batch.to_polars(), pl.DataFrame)
         assert_type(batch.head(), pa.Table)
         assert_type(batch.snapshot, int)
+    assert_type(orders.rescale(16), lsmlake.CompactionReport)
+    orders.rescale("auto", where="dt = '2026-01-01'")
     orders.reset_consumer("copy", 3)
     orders.reset_consumer("copy")
     return int(assert_type(orders.consumers(), pa.Table).num_rows)

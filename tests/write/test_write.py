@@ -22,6 +22,7 @@ from lsmlake.files.data_reader import DataReader
 from lsmlake.files.data_writer import Origin
 from lsmlake.format.data_files import APPEND, Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
+from lsmlake.lsm.cover import Covers
 from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.write.bucket_writer import split
@@ -67,7 +68,7 @@ def test_split_groups_sorts_and_folds(key, partition, buckets, codes, shuffled, 
         found.sort(key=lambda row: tuple(map(rank, row[: len(shape.key)])))
 
     numbers = bucket_of([prepared[name] for name in table.version.schema.bucket_key], buckets) if shuffled else None
-    parts = list(split(prepared, table.version.schema, buckets, numbers, Arrival(np.array(order)) if shuffled else None))
+    parts = list(split(prepared, table.version.schema, Covers(buckets), numbers, Arrival(np.array(order)) if shuffled else None))
     assert len({bucket for bucket, _ in parts}) == len(parts)
     assert {bucket: rows_of(part) for bucket, part in parts} == {
         bucket: [tuple(map(seen, row)) for row in found] for bucket, found in expected.items()

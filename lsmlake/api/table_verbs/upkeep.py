@@ -7,16 +7,19 @@ from functools import partial
 
 from lsmlake.api.table_verbs.handle import Handle
 from lsmlake.border import verbs_of
-from lsmlake.compact.job import CompactionReport, compact_table
+from lsmlake.compact.job import CompactionReport, added, compact_buckets, compact_table
+from lsmlake.compact.reshape import reshape, to_number
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.data_files import Bucket
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
+from lsmlake.options.option_types import buckets as bucket_numbers
 from lsmlake.read.partition_match import partition_matches
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import moment_of
+from lsmlake.tables.version import Version
 from lsmlake.write.replace import partition_predicate
 
 
@@ -59,8 +62,35 @@ class Upkeep(Handle):
             CommitConflict: other commits overtook the compaction every time.
         """
         version = self.version
-        wanted = _wanted(version.schema, where, buckets, self.runtime.zone, moment_of(self.meta.env))
-        return compact_table(version, self.runtime.compactions(self.meta, version.schema), wanted, full=full)
+        wanted = _wanted(version, where, buckets, self.runtime.zone, moment_of(self.meta.env))
+        run = self.runtime.compactions(self.meta, version.schema)
+        return compact_table(version, run, wanted, full=full, divide=self.runtime.divide)
+
+    def rescale(self, buckets: int | str, *, where: str | None = None) -> CompactionReport:
+        """Give the partitions that there are another number of buckets, one commit for each partition, beside running writers.
+
+        Rows move to new files; history, tags, consumers and writers go on. The option `bucket` says how many buckets new
+        partitions have, and stays; under `bucket = auto` later compactions may split and merge the buckets again.
+
+        Args:
+            buckets: the number of buckets of a partition; "auto": as many as suit the size of each partition.
+            where: only the partitions that satisfy this condition on partition columns.
+
+        Raises:
+            InvalidQuery: the number is invalid, or the table has no key whose hash could select the bucket.
+            CommitConflict: other commits overtook it every time.
+
+        Example:
+            >>> orders.rescale(16)
+            >>> orders.rescale("auto", where="dt < '2026-01-01'")
+        """
+        version = self.version
+        wanted = _wanted(version, where, None, self.runtime.zone, moment_of(self.meta.env))
+        number = _number_of_buckets(version.schema, buckets)
+        report, settle = CompactionReport(), partial(compact_buckets, self.runtime.compactions(self.meta, version.schema))
+        for committed in reshape(version, to_number(version, number), wanted, self.runtime.divide, settle=settle):
+            report = added(report, committed)
+        return report
 
     def alter(self, *alterations: Alteration) -> Snapshot | None:
         """Change columns and options of the table, all or none, as one commit.
@@ -74,7 +104,8 @@ class Upkeep(Handle):
         Some options give existing files another meaning: deletion vectors, the merge engine and its options, the changelog
         producer. Changing them compacts all buckets in full by the old options, in the same commit; so does a new column with a
         default under a merge engine that combines rows. Writers that began before an alteration commit if their rows fit, and
-        fail with CommitConflict otherwise.
+        fail with CommitConflict otherwise. Another number of buckets holds for new partitions; the property `rescale` of the
+        snapshot says what `rescale` would do to the others.
 
         Args:
             alterations: results of `lsmlake.add_column`, `rename_column`, `drop_column`, `move_column`, `change_type`,
@@ -97,14 +128,32 @@ class Upkeep(Handle):
         return alter(self.meta, self.name, alterations, partial(self.runtime.compactions, self.meta))
 
 
-def _wanted(schema: Schema, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
+def _number_of_buckets(schema: Schema, given: int | str) -> int | str:
+    try:
+        number = bucket_numbers.read(given)
+    except ValueError:
+        raise InvalidQuery(
+            "not a number of buckets", expected=bucket_numbers.takes, found=repr(given), cure="correct the number"
+        ) from None
+    if not schema.bucket_key:
+        raise InvalidQuery(
+            "the table has no primary key and no bucket-key, whose hash could select the bucket",
+            expected="a table with a key",
+            found=f"buckets = {given}",
+            cure="leave it: rows without a key need no buckets",
+        )
+    return number
+
+
+def _wanted(version: Version, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
     """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none; `now`: the
     time of the call."""
+    schema = version.schema
     numbers = None if buckets is None else {int(number) for number in buckets}
-    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < schema.parsed_options.layout.buckets)):
+    if numbers is not None and (wrong := sorted(n for n in numbers if not 0 <= n < version.covers().most)):
         raise InvalidQuery(
             "no such buckets",
-            expected=f"0 to {schema.parsed_options.layout.buckets - 1}",
+            expected=f"0 to {version.covers().most - 1}",
             found=wrong,
             cure="correct the numbers",
         )

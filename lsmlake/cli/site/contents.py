@@ -20,6 +20,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "rows",
         "columns",
         "partitions",
+        "buckets",
         "versions",
         "indexes",
         "maintenance",

@@ -31,8 +31,6 @@ from pyspark.sql.datasource import (
 from lsmlake.api.table import Table
 from lsmlake.commit.request import Identity
 from lsmlake.format.data_files import CommitMessage
-from lsmlake.kernels.bucket_hash import bucket_of
-from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import frame_writer
 from lsmlake.spark.caller import QUERY_ID
@@ -42,7 +40,7 @@ from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
 from lsmlake.write.order import PART_BITS, Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare
-from lsmlake.write.write import publish
+from lsmlake.write.write import covers_for, publish
 from lsmlake.write.write_request import WriteRequest
 
 _MESSAGE_BYTES = 1 << 20  # in memory; Spark collects the messages of all tasks on the driver
@@ -88,8 +86,9 @@ class _Writer(WithPackage):
         query = (task and task.getLocalProperty(QUERY_ID)) or ""
         if not self.schema.append_only:
             return replace(self._handed_over(tables), query=query)
+        version = self._version()
         prepared = (prepare(rows, self.schema, self.request, None)[0] for rows in tables)
-        return _Message(append_files(self._version(), prepared), query=query)
+        return _Message(append_files(version, prepared, covers_for(version, self.request)), query=query)
 
     def _handed_over(self, tables: Iterator[pa.Table]) -> _Message:
         """The rows of a task, validated."""
@@ -137,18 +136,15 @@ class _Writer(WithPackage):
         self._files.delete_quietly(self._files.paths.manifest(message.staged) for message in messages if message.staged)
 
     def _placed(self, messages: Sequence[_Message]) -> Iterator[write.Placed]:
-        """Yields the rows of all tasks with their bucket numbers and their order. The rows of a task are a part of the input."""
-        key, buckets = self.schema.bucket_key, self.schema.parsed_options.layout.buckets
+        """Yields the rows of all tasks and their order. The rows of a task are a part of the input."""
         ordered = Ordered.ALL if self.request.order_by is not None and self.request.order_by.any else Ordered.PARTS
         begun = 0
         for part, batch in self._batches(messages):
             rows = pa.Table.from_batches([batch])
-            keys = conform(rows.select(key), self.schema, key)  # the hash depends on the type
-            numbers = bucket_of([keys[name] for name in key], buckets)
             arrived = (part << PART_BITS) + begun + np.arange(rows.num_rows)
             begun += rows.num_rows
             by = self.order.values(rows, _typed(rows, self.schema), None)
-            yield self.order.without_own(rows), pa.chunked_array([numbers]), Arrival(arrived, by, ordered)
+            yield self.order.without_own(rows), None, Arrival(arrived, by, ordered)
 
     def _batches(self, messages: Sequence[_Message]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of each message, with its number."""

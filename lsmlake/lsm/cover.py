@@ -1,0 +1,209 @@
+"""The buckets of a partition, as a cover of its keys: each key is in exactly one bucket.
+
+Bucket `n` of `total` buckets holds the keys with `pmod(hash, total) = n`. The totals of a cover may differ: bucket (n, T) splits
+into (n, 2T) and (n + T, 2T), or further, and all totals divide the greatest one, which is the number of *slots*. A key has the
+slot `pmod(hash, slots)`, and each slot lies in one bucket. No two buckets of a cover have the same number.
+
+A bucket without files is not stored anywhere. So a slot outside of all stored buckets is a bucket of its own: (slot, slots).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from lsmlake.errors import Corrupt
+from lsmlake.format.data_files import Bucket
+
+
+class Share(NamedTuple):
+    """One bucket of a cover: the keys with `pmod(hash, total) = number`."""
+
+    number: int
+    total: int
+
+    def meets(self, other: Share) -> bool:
+        """Whether a key can be in both."""
+        return (self.number - other.number) % math.gcd(self.total, other.total) == 0
+
+    def parts(self, count: int) -> tuple[Share, ...]:
+        """The `count` buckets that this one splits into."""
+        return tuple(Share(self.number + i * self.total, self.total * count) for i in range(count))
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """`numbers`: the bucket number of each slot; None: each slot is a bucket."""
+
+    slots: int
+    numbers: np.ndarray | None = None
+
+    @staticmethod
+    def of(shares: Iterable[Share], where: str) -> Cover:
+        """The cover with these buckets, and those that they leave out. Raises Corrupt if a key is in two of them."""
+        found = set(shares)
+        slots = max(share.total for share in found)
+        if all(share.total == slots for share in found):
+            return Cover(slots)
+        numbers, taken = np.arange(slots, dtype=np.int32), np.zeros(slots, np.int32)
+        for number, total in found:
+            if slots % total == 0:
+                numbers[number::total] = number
+                taken[number::total] += 1
+        if any(slots % share.total for share in found) or taken.max() > 1:
+            raise Corrupt(
+                "buckets of a partition overlap",
+                where=where,
+                expected="each key in one bucket",
+                found=", ".join(f"{number} of {total}" for number, total in sorted(found)[:8]),
+                cure="run `lsmlake verify`, and report this",
+            )
+        return Cover(slots, numbers)
+
+    def number_of(self, hashes: np.ndarray) -> np.ndarray:
+        """The bucket number of each row, given the hashes of the bucket key (`kernels.bucket_hash`)."""
+        slots = np.mod(hashes, np.int32(self.slots))  # the sign of the divisor, as pmod
+        return slots if self.numbers is None else self.numbers[slots]
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """All buckets, ascending."""
+        if self.numbers is None:
+            return tuple(Share(number, self.slots) for number in range(self.slots))
+        numbers, counts = np.unique(self.numbers, return_counts=True)
+        return tuple(map(Share, numbers.tolist(), (self.slots // counts).tolist()))
+
+    @cached_property
+    def _totals(self) -> Mapping[int, int]:
+        return dict(self.shares)
+
+    def total(self, number: int) -> int | None:
+        """The total of the bucket with this number; None if there is none."""
+        if self.numbers is None:
+            return self.slots if number < self.slots else None
+        return self._totals.get(number)
+
+    def has(self, share: Share) -> bool:
+        return self.total(share.number) == share.total
+
+    def meeting(self, share: Share) -> tuple[Share, ...]:
+        """The buckets that have keys of `share`, which may belong to another cover."""
+        step = math.gcd(share.total, self.slots)
+        slots = np.arange(share.number % step, self.slots, step)
+        numbers = slots if self.numbers is None else np.unique(self.numbers[slots])
+        return tuple(Share(number, self.total(number)) for number in numbers.tolist())
+
+
+@dataclass(frozen=True)
+class Covers:
+    """The covers of the partitions of a table. `first`: the number of buckets of a partition without files. `by_partition`: the
+    covers of the partitions with others, by `Bucket.partition_key`.
+
+    `finer`: a large write divides the rows of partitions that are not among `known` into so many parts of each first bucket,
+    which make up its buckets in the end.
+    """
+
+    first: int
+    by_partition: Mapping[tuple, Cover] = field(default_factory=dict)
+    finer: int = 1
+    known: Collection[tuple] = ()
+
+    @cached_property
+    def _default(self) -> Cover:
+        return Cover(self.first)
+
+    def of(self, partition: tuple) -> Cover:
+        """The cover of a partition, by its `Bucket.partition_key`."""
+        if self.finer > 1 and self.is_new(partition):
+            return self._fine
+        return self.by_partition.get(partition, self._default)
+
+    @cached_property
+    def _fine(self) -> Cover:
+        return Cover(self.first * self.finer)
+
+    def is_new(self, partition: tuple) -> bool:
+        """Whether a partition is not among the `known` ones."""
+        return partition not in self.known
+
+    def total(self, bucket: Bucket) -> int:
+        """The total of a bucket of these covers."""
+        total = self.of(bucket.partition_key).total(bucket.number)
+        assert total is not None, bucket
+        return total
+
+    def has(self, bucket: Bucket, total: int) -> bool:
+        """Whether a bucket of this total belongs to the cover of its partition."""
+        return self.of(bucket.partition_key).total(bucket.number) == total
+
+    @property
+    def most(self) -> int:
+        """The greatest number of slots of a partition."""
+        return max([self.first * self.finer, *(cover.slots for cover in self.by_partition.values())])
+
+    def number_of(self, hashes: np.ndarray, codes: np.ndarray | None, partitions: Sequence[tuple]) -> np.ndarray:
+        """The bucket number of each row, given the hashes of the bucket key.
+
+        Args:
+            codes: the place of the partition of each row in `partitions`; None: all rows are in the first.
+            partitions: `Bucket.partition_key` of each partition.
+        """
+        if not self.by_partition and self.finer == 1:
+            return self._default.number_of(hashes)
+        if codes is None:
+            return self.of(partitions[0]).number_of(hashes)
+        places: dict[int, int] = {}
+        covers: list[Cover] = []
+        chosen = np.empty(len(partitions), np.int64)  # the place of the cover of each partition
+        for place, partition in enumerate(partitions):
+            cover = self.of(partition)
+            if id(cover) not in places:
+                places[id(cover)] = len(covers)
+                covers.append(cover)
+            chosen[place] = places[id(cover)]
+        if len(covers) == 1:
+            return covers[0].number_of(hashes)
+        of_row, numbers = chosen[codes], np.empty(len(hashes), np.int32)
+        for place, cover in enumerate(covers):
+            rows = np.flatnonzero(of_row == place)
+            numbers[rows] = cover.number_of(hashes[rows])
+        return numbers
+
+
+Placed = tuple[Bucket, int]
+"""A bucket and its total."""
+
+
+def common_buckets(buckets: Iterable[Placed]) -> dict[Placed, Placed]:
+    """Gives buckets of several snapshots to common buckets: a key that is in two of them is in the same common bucket. In a
+    partition whose cover does not change these are the buckets themselves."""
+    by_partition: dict[tuple, set[Share]] = {}
+    for bucket, total in buckets:
+        by_partition.setdefault(bucket.partition_key, set()).add(Share(bucket.number, total))
+    found: dict[Placed, Placed] = {}
+    for (spec, partition), shares in by_partition.items():
+        common = math.gcd(*(share.total for share in shares)) if _overlap(shares) else None
+        for number, total in shares:
+            made = number % (common or total), common or total
+            found[Bucket(partition, number, spec), total] = Bucket(partition, made[0], spec), made[1]
+    return found
+
+
+def _overlap(shares: Iterable[Share]) -> bool:
+    """Whether a key can be in two of the buckets. False only for buckets of one cover."""
+    found = set(shares)
+    totals = {share.total for share in found}
+    slots = max(totals)
+    if totals == {slots}:
+        return False
+    if any(slots % total for total in totals):
+        return True
+    taken = np.zeros(slots, np.int32)
+    for number, total in found:
+        taken[number::total] += 1
+    return bool(taken.max() > 1)
