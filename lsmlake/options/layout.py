@@ -15,8 +15,8 @@ class LayoutOptions:
         "bucket",
         buckets,
         AUTO,
-        "number of buckets of a new partition. auto, which is the default (-1 and -2 mean it, too): a partition begins as one"
-        " bucket; compaction splits buckets that grow and merges those that shrink",
+        "number of buckets of a new partition. auto (also -1, -2): it begins as one, and compaction splits buckets that grow and"
+        " merges those that shrink",
     )
     target_bytes: int = option(
         "bucket.target-size",
