@@ -29,7 +29,7 @@ from lsmlake.api.table import Table
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.lsm.cover import Covers
 from lsmlake.storage.local import LocalStorage
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.write.bucket_writer import split
 from lsmlake.write.prepare import prepare
 

@@ -30,9 +30,8 @@ from lsmlake.notebook import html_pairs
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.storage.env import moment_of
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 
 @public

@@ -19,8 +19,7 @@ from lsmlake.notebook import html_pairs
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import milliseconds
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import LiveFiles, Plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 Args = Mapping[str, object] | Sequence[object] | None
 """The values of the parameters of a statement, by name or in order."""

@@ -42,8 +42,7 @@ from lsmlake.read.point import read_keys
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import moment_of
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _COLUMNS_SHOWN = 6
 _ROWS_SHOWN = 20

@@ -22,8 +22,7 @@ from lsmlake.maintain.system_listings import TABLES, OfTable
 from lsmlake.read.plan import FRESH, RAW
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.rowkind import INSERT, NAMES
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _KIND = pa.field(ROWKIND, pa.string(), nullable=False)
 

@@ -38,8 +38,7 @@ from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, lost_column, through, wider_column
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, kinds_of, plain, with_kind
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"
 AUTO = "auto"

@@ -28,7 +28,7 @@ from lsmlake.read.arrow_scan import freshen, merge_at_read
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, through
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 class Pair(NamedTuple):

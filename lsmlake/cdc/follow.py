@@ -17,7 +17,7 @@ from lsmlake.cdc.commits import Feed
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.tables.consumers import Progress, progress_of, put_consumer
 from lsmlake.tables.live import Cache
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
     "latest-full",

@@ -17,7 +17,7 @@ from lsmlake.storage.env import Env
 from lsmlake.storage.local import directory_at
 from lsmlake.storage.location import storage_at
 from lsmlake.tables.databases import Databases, metadata_of
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
 

@@ -26,8 +26,7 @@ from lsmlake.report.text import counted
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, metadata_of
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _NAMED = 5  # partitions that an error message suggests
 

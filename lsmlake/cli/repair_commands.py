@@ -17,7 +17,7 @@ from lsmlake.maintain.verify import verify as find
 from lsmlake.report.text import counted, printable
 from lsmlake.schema.values import json_rows
 from lsmlake.tables.finding import Finding
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _DATA = ".parquet"
 

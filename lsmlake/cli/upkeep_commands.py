@@ -29,7 +29,7 @@ from lsmlake.report.text import counted, human_bytes, human_count, printable
 from lsmlake.retention.orphans import remove_orphan_files
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.location import storage_at
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.warehouse import connect
 
 _DRY_RUN = "; dry run, nothing was changed"

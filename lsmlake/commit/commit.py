@@ -1,5 +1,5 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits. It reads rows only
-if a bucket was split or merged since they were written (`commit.fitting`).
+if a bucket was split or merged since they were written (`commit.fitter`).
 
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
    commit, return that snapshot (`commit.request`).
@@ -32,7 +32,7 @@ from functools import partial
 from typing import NamedTuple
 
 from lsmlake import undo
-from lsmlake.commit.fitting import Fitter, Fitting
+from lsmlake.commit.fitter import Fitter, Fitting
 from lsmlake.commit.request import Committed, Request, replayed
 from lsmlake.commit.requirements import Fits, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
@@ -40,9 +40,8 @@ from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, 
 from lsmlake.format.data_files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.concurrency import Waits, attempts, side_by_side
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import HINT_EVERY
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.undo import pass_interruption
 
 _log = logging.getLogger("lsmlake")
@@ -132,7 +131,12 @@ class Attempts:
         now = Version(meta, latest, meta.schemas.get(latest.schema_id if latest else 0))
         for requirement in self.requires:
             requirement.check(now, request.messages)
-        fitting = Fitting(request.restate(now)) if request.restate is not None else self.fitter.fit(now)
+        if request.restate is not None:
+            fitting = Fitting(request.restate(now))
+        elif now.snapshot == self.fitter.version.snapshot:
+            fitting = Fitting(request.messages)
+        else:
+            fitting = self.fitter.fit(now)
         messages = fitting.messages
         self.written |= {path: None for message in messages for path in message.written}
         compacted = [message.bucket for message in messages if message.compact is not None]
@@ -260,7 +264,8 @@ class Attempts:
         paths = self.meta.paths
         kept = {path for edit in used for file in (*edit.added, *edit.changelog) for path in paths.with_index(file)}
         kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
-        unused = [path for path in (*self.written, *self.fitter.paths()) if path not in kept]
+        divided = self.fitter.paths() if self.fitter.written else []
+        unused = [path for path in (*self.written, *divided) if path not in kept]
         self.meta.files.delete_quietly([*unused, *self.builder.unused(used)])
 
     def _hint(self, number: int) -> None:

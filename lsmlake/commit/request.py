@@ -14,8 +14,7 @@ from lsmlake.files.divide import Divide, divide
 from lsmlake.format.data_files import Bucket, BucketEdit, CommitMessage
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 Restate = Callable[[Version], Sequence[CommitMessage]]
 """Returns the messages for the version to follow. The same messages again if nothing that they depend on has changed."""

@@ -25,7 +25,7 @@ from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, NamedFi
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
 from lsmlake.tables.manifests import Manifests
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _CLOCKS_DIFFER_MS = 60_000
 _DEAD_MIN = 1_000  # entries of files that left: so many are merged with the others

@@ -17,7 +17,7 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 @dataclass

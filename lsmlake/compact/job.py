@@ -23,8 +23,7 @@ from lsmlake.notebook import Shown
 from lsmlake.options.option_types import AUTO
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _ROUNDS = 10
 

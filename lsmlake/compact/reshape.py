@@ -7,7 +7,7 @@
 Files at level 0 have a greater sequence than all other files of their bucket, which readers of Iceberg rely on. Before buckets
 merge, their level 0 is compacted where this would not hold any more.
 
-`lsm.pick.reshape` chooses. Under `bucket = auto` a compaction does what is due before it compacts.
+`lsm.pick.reshaping` chooses. Under `bucket = auto` a compaction does what is due before it compacts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lsmlake.format import manifest
 from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Share
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick.reshape import Reshaping, parts_of, pick_reshapings, to_cover
+from lsmlake.lsm.pick.reshaping import Reshaping, parts_of, pick_reshapings, to_cover
 from lsmlake.options.option_types import AUTO
 from lsmlake.tables.version import Version
 

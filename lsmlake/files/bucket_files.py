@@ -26,8 +26,7 @@ from lsmlake.lsm import lookup
 from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.concurrency import Once, side_by_side
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _KEYS_AT_ONCE = 1 << 22
 _ROWS_AT_ONCE = 1 << 18

@@ -41,7 +41,7 @@ from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.schema.rowkind import with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 AT_ONCE = 8
 """New buckets that are written at the same time."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from lsmlake.iceberg import catalog, mirror, table_metadata
 from lsmlake.iceberg.catalog_backoff import waiting_for
 from lsmlake.iceberg.published import is_published, uri_of
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.undo import pass_interruption
 
 _log = logging.getLogger("lsmlake")

@@ -30,8 +30,7 @@ from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
 from lsmlake.iceberg.schemas import binary, schema_json, spec_json
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding, finding
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.types.type_table import number_of
 
 _log = logging.getLogger("lsmlake")

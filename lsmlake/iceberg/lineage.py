@@ -21,7 +21,7 @@ from lsmlake.iceberg.schemas import check_promotions, spec_json
 from lsmlake.iceberg.table_metadata import OF_BRANCHES, identity_of
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.branches import BranchState
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 class Line(NamedTuple):

@@ -43,8 +43,7 @@ from lsmlake.iceberg.published import Newest, name_of, path_of, uri_of
 from lsmlake.iceberg.snapshot_writer import Additions
 from lsmlake.options.iceberg_options import IcebergOptions
 from lsmlake.storage.concurrency import attempts
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _log = logging.getLogger("lsmlake")
 

@@ -11,7 +11,7 @@ from lsmlake.extras import need
 from lsmlake.iceberg import mirror
 from lsmlake.iceberg.check import iceberg_findings
 from lsmlake.tables.finding import Finding, merged
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 def repair_iceberg(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:

@@ -15,7 +15,7 @@ from lsmlake.iceberg.entries import Entry, Point
 from lsmlake.iceberg.iceberg_manifests import Manifest, SnapshotManifests
 from lsmlake.iceberg.table_metadata import KEPT, Metadata, ours
 from lsmlake.storage.storage import read_bytes
-from lsmlake.tables.metadata import Metadata as TableMetadata
+from lsmlake.tables.version import Metadata as TableMetadata
 
 HINT = "version-hint.text"
 _FILE = re.compile(r"v([1-9][0-9]{0,17})\.metadata\.json")

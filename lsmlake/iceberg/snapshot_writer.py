@@ -22,8 +22,7 @@ from lsmlake.iceberg.iceberg_view import IcebergView, Touched, touched
 from lsmlake.iceberg.lineage import Line
 from lsmlake.iceberg.published import entries_of, is_of, list_bytes, manifest_bytes, manifests_of, path_of, uri_of
 from lsmlake.iceberg.schemas import check_promotions
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 
 @dataclass

@@ -50,8 +50,7 @@ from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import together
 from lsmlake.storage.env import Env
 from lsmlake.storage.location import Outside
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.types import column_types
 from lsmlake.write.append import LEVEL
 from lsmlake.write.write import new_files

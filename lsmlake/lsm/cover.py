@@ -1,4 +1,4 @@
-"""The buckets of a partition, as a cover of its keys: each key is in exactly one bucket.
+"""The buckets of a partition, as a cover of its keys: each key is in exactly one bucket; and the bucket of each row.
 
 Bucket `n` of `total` buckets holds the keys with `pmod(hash, total) = n`. The totals of a cover may differ: bucket (n, T) splits
 into (n, 2T) and (n + T, 2T), or further, and all totals divide the greatest one, which is the number of *slots*. A key has the
@@ -16,9 +16,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from lsmlake.errors import Corrupt
 from lsmlake.format.data_files import Bucket
+from lsmlake.kernels.bucket_hash import spark_hash
+from lsmlake.kernels.keys import joined
+from lsmlake.schema.schema import Schema
 
 
 class Share(NamedTuple):
@@ -207,3 +211,50 @@ def _overlap(shares: Iterable[Share]) -> bool:
     for number, total in found:
         taken[number::total] += 1
     return bool(taken.max() > 1)
+
+
+# -- the bucket of each row -------------------------------------------------------------------------------------------
+
+
+class Route(NamedTuple):
+    """`codes`: a number for each row, equal for rows of one bucket. Code c is bucket c % `width` of partition c // `width`."""
+
+    codes: np.ndarray
+    partitions: Sequence[tuple]
+    width: int
+    spec: int
+
+    def bucket(self, code: int) -> Bucket:
+        place, number = divmod(int(code), self.width)
+        return Bucket(self.partitions[place], number, self.spec)
+
+
+def route(rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None) -> Route:
+    """The bucket of each row.
+
+    Args:
+        rows: with the columns of the bucket key and those of the partitions.
+        covers: of the partitions of the table.
+        numbers: the bucket number of each row, if known.
+    """
+    places, partitions = partition_codes(rows, schema)
+    if numbers is None:
+        keys = [(schema.spec_id, partition) for partition in partitions]
+        hashes = spark_hash([rows[name] for name in schema.bucket_key]) if schema.bucket_key else None
+        numbers = np.zeros(rows.num_rows, np.int32) if hashes is None else covers.number_of(hashes, places, keys)
+    width = covers.most
+    codes = numbers.astype(np.int64)
+    return Route(codes if places is None else places * width + codes, partitions, width, schema.spec_id)
+
+
+def partition_codes(rows: pa.Table, schema: Schema) -> tuple[np.ndarray | None, list[tuple]]:
+    """Returns a number of the partition of each row, None if the table has no partitions; and the values of each partition."""
+    if not schema.partition_columns:
+        return None, [()]
+    columns = [field.values(rows) for field in schema.partition_columns]
+    code = np.zeros(rows.num_rows, np.int64)
+    for column in columns:
+        encoded = (joined(column) if isinstance(column, pa.ChunkedArray) else column).dictionary_encode(null_encoding="encode")
+        _, code = np.unique(code * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return code, list(zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True))

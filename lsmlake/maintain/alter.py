@@ -50,8 +50,7 @@ from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import attempts
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.types import column_types
 from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Overwrite

@@ -21,8 +21,7 @@ from lsmlake.kernels.bounds import bounds
 from lsmlake.read.measure import ColumnMeasure, Measured
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.values import value_text
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _BOUND_BYTES = 256  # a longer least or greatest value is cut to a bound
 

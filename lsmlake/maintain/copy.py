@@ -42,7 +42,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.databases import Databases
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _WORKERS_MAX = 8  # each has 40 MB of a large file on its way to an object store
 _OTHER = Wording(

@@ -19,8 +19,7 @@ from lsmlake.retention.retention import snapshot_retention
 from lsmlake.retention.snapshot_expiry import expire
 from lsmlake.retention.tag_expiry import create_due_tag, expire_tags
 from lsmlake.storage.env import CommitFollower
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 _EVERY = 10  # commits
 

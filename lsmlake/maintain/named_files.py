@@ -19,7 +19,7 @@ from lsmlake.format.tag import Tag
 from lsmlake.options.option_types import duration
 from lsmlake.storage.concurrency import ahead
 from lsmlake.tables.consumers import consumer_names, read_consumer
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _TIME = pa.timestamp("ms", "UTC")
 _NAMES = pa.list_(pa.string())

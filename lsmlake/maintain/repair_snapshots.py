@@ -26,7 +26,7 @@ from lsmlake.notebook import Shown
 from lsmlake.read.travel import Moment
 from lsmlake.refs.pinned import pinned
 from lsmlake.refs.rollback import PROPERTY, rollback
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 SOUND, DAMAGED, UNREADABLE = "sound", "damaged", "unreadable"
 Progress = Callable[[str], None]

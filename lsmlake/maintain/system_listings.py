@@ -21,8 +21,7 @@ from lsmlake.options.column_options import FUNCTION, PREFIX
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.read.indexed import index_of_file
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.types import column_types
 from lsmlake.types.type_text import format_type_of
 

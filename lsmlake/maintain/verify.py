@@ -42,7 +42,7 @@ from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding, merged
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from lsmlake.options.changelog_options import FULL_COMPACTION
 from lsmlake.options.option import Change, When, option
@@ -30,8 +31,8 @@ class LayoutOptions:
         "bucket",
         buckets,
         AUTO,
-        "number of buckets of a new partition. auto, which is the default (-1 and -2 mean it, too): a partition begins as one"
-        " bucket; compaction splits buckets that grow and merges those that shrink",
+        "number of buckets of a new partition. auto (also -1, -2): it begins as one, and compaction splits buckets that grow and"
+        " merges those that shrink",
     )
     target_bytes: int = option(
         "bucket.target-size",
@@ -70,7 +71,7 @@ class LayoutOptions:
         only=((When("deletion-vectors.enabled", (True,)),),),
     )
 
-    @property
+    @cached_property
     def first_buckets(self) -> int:
         """The number of buckets of a partition without files."""
         return 1 if self.buckets == AUTO else self.buckets

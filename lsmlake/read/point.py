@@ -27,11 +27,11 @@ from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import Bucket, BucketState, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.kernels.sorted_keys import Key, searched
+from lsmlake.lsm.cover import route
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.route import route
 from lsmlake.predicate import Predicate, and_, key_values
 from lsmlake.predicate.tree import Column, In, IsNull, or_
 from lsmlake.read.arrow_scan import filtered, finished, read_plan

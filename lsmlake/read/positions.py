@@ -24,8 +24,7 @@ from lsmlake.read.partition_match import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.schema.schema import RESERVED
 from lsmlake.storage.concurrency import Once, ahead, together
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 FILE, POSITION = PLACE = f"{RESERVED}file", f"{RESERVED}position"
 """The columns for the place of a row: the number of its file, and its position there."""

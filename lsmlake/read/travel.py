@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
+from lsmlake.tables.version import Metadata
 from lsmlake.types.literal import cast, zone_named
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

@@ -33,7 +33,7 @@ from lsmlake.refs.pinned import pinned
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.refs.rollback_reachability import settled
 from lsmlake.tables.branches import BranchState
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _OF_MAIN = Wording("call it on the table itself", command="name the table without $branch_")
 

@@ -28,8 +28,8 @@ from lsmlake.format.paths import index_of
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.refs.rollback_reachability import Returns, attempts_while_restless, number_of, retained
 from lsmlake.storage.concurrency import together
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.tags import Holder, reason_of
+from lsmlake.tables.version import Metadata
 
 Result = TypeVar("Result")
 _GROUP = 1_000  # files deleted by one request, where the storage can

@@ -22,7 +22,7 @@ from lsmlake.refs.branching import begin, check_main, settled_state
 from lsmlake.refs.tagging import TagCalendar
 from lsmlake.tables.branches import BranchState
 from lsmlake.tables.consumers import consumers
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _AFRESH = Wording(
     "copy the rows with upsert(), or create a new branch from the table and write them there",

@@ -22,8 +22,8 @@ from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, 
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.refs.file_references import delete, files_of, unused
 from lsmlake.storage.storage import Entry
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
+from lsmlake.tables.version import Metadata
 
 _log = logging.getLogger("lsmlake")
 

@@ -21,8 +21,8 @@ from lsmlake.format.manifest import ADD, ManifestMeta
 from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.refs.file_references import Held, metadata_of, paths_of
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.tags import Holder
+from lsmlake.tables.version import Metadata
 
 Progress = Callable[[str], None]
 

@@ -39,8 +39,7 @@ from lsmlake.refs.rollback_reachability import settled
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.consumers import consumers
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 
 PROPERTY = "rollback-to"
 _ROUNDS = 5

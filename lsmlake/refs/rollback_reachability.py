@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from lsmlake.errors import SnapshotNotFound, StorageFailed
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.concurrency import attempts
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.tags import Holder
+from lsmlake.tables.version import Metadata
 
 Read = TypeVar("Read")
 

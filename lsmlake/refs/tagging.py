@@ -26,7 +26,7 @@ from lsmlake.options.retention_options import DAILY, PERIODS_MS, WITH_DASHES, WI
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.file_references import delete, files_of, unused
 from lsmlake.refs.pinned import pinned, release
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _TAKEN = Wording(
     "create_tag(..., replace=True) replaces it, or choose another name",

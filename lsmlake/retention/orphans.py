@@ -35,7 +35,7 @@ from lsmlake.notebook import Shown
 from lsmlake.refs.pinned import remove_old_pins
 from lsmlake.refs.reachability import Reachable
 from lsmlake.storage.storage import Entry
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 DAY_MS = 86_400_000
 _BATCH = 10_000  # listed files that are looked up together

@@ -36,7 +36,7 @@ from lsmlake.refs.reachability import changelog_of
 from lsmlake.retention.retention import Retention, changelog_retention, first_kept, held, plausible_times
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.consumers import consumers, remove_consumer
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _BATCH = 50  # snapshots
 

@@ -7,7 +7,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.options.retention_options import TagOptions
 from lsmlake.refs.tagging import TagCalendar, TagReport, delete_tags, tag_snapshot
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 _AT_ONCE = 50  # tags that one commit deletes
 

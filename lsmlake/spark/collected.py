@@ -27,8 +27,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction
 from lsmlake.spark.frame_types import is_connect
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.undo import pass_interruption
 
 _LOOKUP_ROWS = 50_000_000  # of a table: a batch with random keys reads the whole key column, about 0.2 s

@@ -13,7 +13,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.divide import Divide, Division, NewBucket, OldBucket
 from lsmlake.format.data_files import DELETES, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Covers, Share
-from lsmlake.lsm.pick.reshape import to_cover
+from lsmlake.lsm.pick.reshaping import to_cover
 from lsmlake.options.option_types import AUTO
 from lsmlake.tables.version import Version
 

@@ -32,8 +32,8 @@ from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import collected, divide, settings, tasks
-from lsmlake.spark.buckets import with_buckets
+from lsmlake.spark import collected, divide_tasks, settings, tasks
+from lsmlake.spark.bucket_numbers import with_buckets
 from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
 from lsmlake.spark.first_load import PARALLEL, in_few, in_parallel
 from lsmlake.spark.frame_types import is_connect, to_arrow, to_spark
@@ -119,7 +119,7 @@ def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    in_tasks = divide.run_on(df.sparkSession)
+    in_tasks = divide_tasks.run_on(df.sparkSession)
     if write.covers.first != write.base.options.layout.first_buckets and messages:
         pick = as_needed(write.base.options.compaction, write.base.meta.env.clock()) if write.compact else None
         replaces = write.request.replaces is not None

@@ -28,7 +28,7 @@ from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import connector, mask, settings, task_reads
 from lsmlake.spark.frame_types import to_spark
 from lsmlake.spark.scans import Group, Scans
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.types.type_text import backticked
 
 _POSITIONS = "_metadata"

@@ -27,7 +27,7 @@ from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.frame_types import lengths, to_spark
 from lsmlake.spark.settings import READER
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.types.column_types import field_id, has_sized_text, inner_fields, plain
 from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import backticked, format_type

@@ -25,7 +25,7 @@ from lsmlake.read.measure import Measured
 from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import (
-    divide,
+    divide_tasks,
     frame_writer,
     planning,
     read,
@@ -42,8 +42,7 @@ from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.statements.sides import MergeSource, is_small, small_source
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.statement import Statement
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.write.write_request import WriteRequest
 
 _SETTINGS = {
@@ -135,7 +134,7 @@ class SparkRuntime(Runtime):
 
     @property
     def divide(self) -> Divide:
-        return divide.run_on(self.spark)
+        return divide_tasks.run_on(self.spark)
 
     def measure(self, plan: Plan, columns: Sequence[str]) -> Measured:
         return spark_measure.measure(self.spark, plan, columns)

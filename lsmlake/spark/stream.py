@@ -30,7 +30,7 @@ from lsmlake.spark.caller import Batches, SinkArrival, caller
 from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.frame_types import to_arrow
 from lsmlake.spark.ship import carried
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import unstored
 from lsmlake.write.write_request import WriteRequest

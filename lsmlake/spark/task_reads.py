@@ -16,7 +16,7 @@ from lsmlake.read.arrow_scan import read_split
 from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import settings, tasks
 from lsmlake.spark.frame_types import of_tasks, to_arrow, to_spark
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 BATCH_ROWS = 1 << 16
 

@@ -21,7 +21,7 @@ from lsmlake.compact.job import CompactBuckets, Goal, compact_one, needs_compact
 from lsmlake.errors import LakeError
 from lsmlake.format.data_files import BucketState, CommitMessage
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 RESULT = "result binary"
 _ARCHIVES = "pyspark", "py4j", "spark-core"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt, Wording
 from lsmlake.schema import envelope
 from lsmlake.storage.storage import read_bytes
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.types.json_shape import FLAG, TEXT, check, integer
 
 _KINDS = {"name": TEXT, "next_snapshot": integer(0), "full": FLAG}

@@ -14,7 +14,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema import envelope
 from lsmlake.storage.storage import read_bytes
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.types.json_shape import TEXT, check, integer, listing, pair
 
 WRITER = "copy-into"

@@ -31,7 +31,7 @@ from lsmlake.format.paths import (
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import Storage, read_bytes
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.types.json_shape import RESTORE, TEXT, check, mapping
 
 _KINDS = {"comment": TEXT, "properties": mapping(TEXT)}

@@ -26,13 +26,12 @@ from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_colu
 from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels.groups import Groups, gather, group
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.cover import Covers
+from lsmlake.lsm.cover import Covers, route
 from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.merge_errors import Unmergeable, merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule, merge
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.strategy import in_full
-from lsmlake.lsm.route import route
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.version import Version
 from lsmlake.write.order import Arrival

@@ -37,15 +37,14 @@ from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.pick.reshape import parts_of
+from lsmlake.lsm.pick.reshaping import parts_of
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog_options import INPUT
 from lsmlake.options.option_types import AUTO
 from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.write.append import append_files
 from lsmlake.write.bucket_writer import (
     base_states,

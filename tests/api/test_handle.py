@@ -18,7 +18,7 @@ from lsmlake.cdc.follow import Offset
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.alterations.altered import altered
 from lsmlake.storage.memory import MemoryStorage
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 def made(storage: MemoryStorage | None = None) -> Table:

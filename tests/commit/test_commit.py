@@ -22,7 +22,7 @@ from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, BucketState, C
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.write.prepare import prepare
 
 SHAPE = Shape.of("bigint")

@@ -31,7 +31,7 @@ from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
 

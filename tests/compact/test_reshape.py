@@ -68,7 +68,7 @@ def mixed(table: Table) -> None:
 
 def split_bucket(table: Table, share: Share, parts: int = 2) -> None:
     from lsmlake.compact.reshape import reshape
-    from lsmlake.lsm.pick.reshape import Reshaping
+    from lsmlake.lsm.pick.reshaping import Reshaping
 
     steps = [Reshaping((share,), share.parts(parts))]
     reshape(table.version, lambda cover, states: steps if cover.has(share) else [], lambda bucket: True)

@@ -34,8 +34,8 @@ from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.consumers import Progress, progress_of
-from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.table_files import TableFiles
+from lsmlake.tables.version import Metadata
 
 NAMES = (
     *("../../e.db/u/data.parquet", "../x", "..", ".", "", "/etc/passwd", "//x", "a/../../x", "bucket-0/../..", "./x"),

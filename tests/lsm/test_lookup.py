@@ -17,7 +17,7 @@ from lsmlake.files.data_writer import Origin
 from lsmlake.format.data_files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
 from lsmlake.storage.env import Limits
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 QUICK = examples(60)
 CODES = st.binary(max_size=40)

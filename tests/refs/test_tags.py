@@ -19,7 +19,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, StorageFailed, TableNotFound
 from lsmlake.retention.tag_expiry import expire_tags
 from lsmlake.storage.memory import MemoryStorage
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 DAY_MS = 86_400_000
 

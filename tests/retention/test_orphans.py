@@ -32,8 +32,7 @@ from lsmlake.schema.conform import Cast
 from lsmlake.storage.local import LocalStorage
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage, read_bytes
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
 from lsmlake.write.write_request import WriteRequest

@@ -16,7 +16,7 @@ from lsmlake.compact.reshape import reshape
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.cover import Share
-from lsmlake.lsm.pick.reshape import Reshaping
+from lsmlake.lsm.pick.reshaping import Reshaping
 from lsmlake.spark import first_load, write
 from lsmlake.write.write_request import WriteRequest
 

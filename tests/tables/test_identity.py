@@ -17,7 +17,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import CommitUnknown, InvalidQuery, SnapshotNotFound, StorageFailed, TableExists, TableNotFound
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 @pytest.fixture(autouse=True)

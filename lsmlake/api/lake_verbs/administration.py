@@ -23,7 +23,7 @@ from lsmlake.notebook import html_rows, offered
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, HandleCache, metadata_of, taken
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 from lsmlake.tables.views import Views
 
 

@@ -15,8 +15,7 @@ from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows, offered
 from lsmlake.schema.schema import Schema
-from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import Metadata, Version
 from lsmlake.types.type_text import format_type_of
 
 Handled = TypeVar("Handled", bound="Handle")

@@ -9,7 +9,7 @@ from lsmlake.files import divide as in_process
 from lsmlake.files.divide import Divide, Division, NewBucket, discard, divide_part
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import tasks
-from lsmlake.tables.metadata import Metadata
+from lsmlake.tables.version import Metadata
 
 
 def run_on(spark) -> Divide:

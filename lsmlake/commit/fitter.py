@@ -36,10 +36,8 @@ class Fitter:
     _known: dict[tuple, list[NewBucket]] = field(default_factory=dict)
 
     def fit(self, now: Version) -> Fitting:
-        messages = self.request.messages
-        if now.snapshot == self.version.snapshot or not messages:
-            return Fitting(messages)
-        covers = now.covers()
+        """The messages, for the buckets of a later version."""
+        messages, covers = self.request.messages, now.covers()
         unfit = [message for message in messages if not covers.has(message.bucket, _total(message))]
         if unfit:  # a partition without files has the buckets that it is given first
             known = now.partitions()
