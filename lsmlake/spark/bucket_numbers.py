@@ -1,5 +1,5 @@
 """The bucket of a row as an expression of Spark: generated code, without Python workers. It gives each row the bucket that
-`lsm.route` gives it.
+`lsm.cover` gives it.
 
 One cover is one expression: the hash, and where totals differ an array that has the bucket number of each slot. If partitions
 have several covers, a broadcast join brings each row the array of its partition.

@@ -1,6 +1,6 @@
 """The databases of a warehouse and the tables in them: folders, and the file of each whose existence is its own.
 
-A database exists by its mark, a table by its schema 0. What a table holds is in `tables.metadata`; a lake keeps that of the
+A database exists by its mark, a table by its schema 0. What a table holds is in `tables.version`; a lake keeps that of the
 tables that it opened last, so that the next statement finds what this one has read.
 """
 

@@ -1,6 +1,6 @@
 """The metadata files of one table as bytes: written under new names, read with their length checked, deleted.
 
-`format` encodes and decodes them; `tables.metadata`, `tables.snapshots` and `tables.manifests` know each kind.
+`format` encodes and decodes them; `tables.version`, `tables.snapshots` and `tables.manifests` know each kind.
 """
 
 from __future__ import annotations
