@@ -21,12 +21,8 @@ from strategies import Shape, contents, copied, holding, lake_on, multiset, new_
 
 from lsmlake import add_column, change_type, drop_column, set_option, unset_option
 from lsmlake.api.table import Table
-<<<<<<< HEAD
 from lsmlake.commit.request import Identity
-=======
-from lsmlake.commit.identity import Identity
 from lsmlake.compact.reshape import reshaped_as_needed
->>>>>>> auto
 from lsmlake.errors import LakeError, StorageFailed
 from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.schema import Schema
