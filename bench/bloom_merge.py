@@ -18,10 +18,10 @@ import lsmlake
 from bench.result import Measure, Report
 from bench.tables import fresh
 from bench.timing import clock
-from lsmlake.files.file_indexes import index_of_file
 from lsmlake.kernels.value_hash import value_hash
-from lsmlake.options.index import BLOOM_COLUMNS
+from lsmlake.options.data_file_options import BLOOM_COLUMNS
 from lsmlake.options.table_options import OPTIONS
+from lsmlake.read.indexed import index_of_file
 
 _NAME, _RATE = "bench.events", "file-index.bloom-filter.fpp"
 _RATES = {"none": None, "0.1": 0.1, "default": OPTIONS[_RATE].default}

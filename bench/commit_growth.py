@@ -22,9 +22,8 @@ from bench.result import Measure, Report
 from bench.timing import Spent
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
-from lsmlake.format.files import Bucket, BucketEdit, CommitMessage, VectorRef
+from lsmlake.commit.request import Identity, Request
+from lsmlake.format.data_files import Bucket, BucketEdit, CommitMessage, VectorRef
 
 NAME = "bench.growing"
 _ROWS, _KEYS = 100, 10_000

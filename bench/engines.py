@@ -18,8 +18,8 @@ import pyarrow as pa
 from bench.checksum import of_table, same
 from bench.result import Report
 from bench.timing import compared, take_turns
+from lsmlake.lsm.merge.rule import merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.schema.schema import Schema
 
 RUNS = 5

@@ -25,9 +25,8 @@ from bench.result import Measure, Report
 from bench.session import session
 from bench.timing import clock
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
+from lsmlake.commit.request import Identity, Request
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.spark import tasks
 from lsmlake.tables.version import Version
 

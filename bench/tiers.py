@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lsmlake.format.files import APPEND, COMPACT, DataFile
+from lsmlake.format.data_files import APPEND, COMPACT, DataFile
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction, last_level_of, pick, plan_task
-from lsmlake.options.compaction import TIERED, UNIVERSAL, CompactionOptions
+from lsmlake.options.compaction_options import TIERED, UNIVERSAL, CompactionOptions
 
 ROW_BYTES = 50
 TARGET_BYTES = 128 << 20

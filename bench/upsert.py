@@ -2,8 +2,7 @@
 
 1. A load: all rows into an empty table, without compaction, against `repartitionById`, `sortWithinPartitions`, `write.parquet`.
 2. A small batch of random updates into a large table: with lookup and deletion vectors, against level 0 only.
-3. The check that rows of a key from several partitions are equal, in a load with each fourth row twice, against any order.
-4. The lookup alone, of as many keys in tables of a quarter, a half and all of the rows: seconds, and bytes it reads.
+3. The lookup alone, of as many keys in tables of a quarter, a half and all of the rows: seconds, and bytes it reads.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.lsm.cover import Covers
 from lsmlake.storage.local import LocalStorage
 from lsmlake.tables.metadata import Metadata
-from lsmlake.write.bucket import split
-from lsmlake.write.order import ANY, AnyOrder
+from lsmlake.write.bucket_writer import split
 from lsmlake.write.prepare import prepare
 
 BUCKETS = 4
@@ -45,7 +43,6 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 4) -> Report:
     loaded, batch = rows // 4, rows // 100
     with session(folder) as spark:
         load, load_answer = _load(folder / "load", loaded, rounds, spark)
-        checked = _order(folder / "order", loaded, rounds, spark)
         _build(folder / "large", rows)
         update, update_answer = _update(folder, rows, batch, rounds, spark)
     lookups = [_lookup(folder / f"table-{share}", rows // share, batch, rounds) for share in _SHARES]
@@ -61,7 +58,6 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 4) -> Report:
         (
             *compared("load without compaction / sorted Parquet by Spark", *load, 1.3),
             *compared("batch with lookup and vectors / without", *update, 2.5),
-            *compared("load with the check of order / order_by=ANY", *checked, 1.03),
             *(
                 Measure(f"lookup in {rows // share:,} rows, {_megabytes(found)}", found.seconds, None)
                 for share, found in zip(_SHARES, lookups, strict=True)
@@ -123,18 +119,6 @@ def _load(folder: Path, rows: int, rounds: int, spark: SparkSession) -> tuple[tu
 def _sorted_parquet(rows: DataFrame, target: Path) -> None:
     bucket = F.pmod(F.hash(KEY), F.lit(BUCKETS)).cast("int")
     rows.repartitionById(BUCKETS, bucket).sortWithinPartitions(KEY).write.parquet(str(target))
-
-
-def _order(folder: Path, rows: int, rounds: int, spark: SparkSession) -> tuple[Spent, Spent]:
-    files = _files(folder / "source", orders(np.arange(rows)), BUCKETS)
-    source = spark.read.parquet(str(files)).union(spark.read.parquet(str(files / "0.parquet")))
-
-    def side(order_by: AnyOrder | None, _: int) -> Callable[[], object]:
-        table = tables.create(tables.fresh(folder / "table"), {"bucket": BUCKETS}, spark)
-        return partial(table.upsert, source, compact=False, order_by=order_by)
-
-    best = take_turns({"checked": partial(side, None), "any": partial(side, ANY)}, rounds)
-    return best["checked"], best["any"]
 
 
 # -- batch ------------------------------------------------------------------------------------------------------------

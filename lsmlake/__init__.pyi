@@ -17,10 +17,10 @@ from lsmlake.api.alterations import unset_option as unset_option
 from lsmlake.api.changes import Changes as Changes
 from lsmlake.api.following import ChangeBatch as ChangeBatch
 from lsmlake.api.lake import Lake as Lake
-from lsmlake.api.merge import Merge as Merge
-from lsmlake.api.result import Result as Result
+from lsmlake.api.readable import Result as Result
 from lsmlake.api.scan import Scan as Scan
 from lsmlake.api.table import Table as Table
+from lsmlake.api.table_verbs.statements import Merge as Merge
 from lsmlake.compact.job import CompactionReport as CompactionReport
 from lsmlake.statements.attempts import DmlReport as DmlReport
 from lsmlake.warehouse import connect as connect

@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, cached_property, partial, wraps
+from functools import cache, cached_property, wraps
 from operator import index
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple, TypeVar, Union
@@ -111,7 +111,16 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
             if undo.current():
                 result = function(*given.args, **given.kwargs)
             else:
-                result = undo.Call().run(partial(function, *given.args, **given.kwargs))
+                call = undo.Call()
+                token = call.enter()
+                try:
+                    call.active = True  # here, lest an interruption above leaves this call as the one of all later ones
+                    result = call.succeeded(function(*given.args, **given.kwargs))
+                except BaseException as error:
+                    call.failed(error)
+                    raise
+                finally:
+                    undo.leave(token)
         return through(result, where) if isinstance(result, types.GeneratorType) else result
 
     return guarded
@@ -123,10 +132,20 @@ def through(items: Iterator[Item], where: str) -> Iterator[Item]:
 
     def step() -> Item | None:
         with _ours(where):
-            return next(items, _END)
+            if undo.current():
+                return next(items, _END)
+            token = call.enter()
+            try:
+                call.active = True
+                return call.succeeded(next(items, _END))
+            except BaseException as error:
+                call.failed(error)
+                raise
+            finally:
+                undo.leave(token)
 
     try:
-        while (item := step() if undo.current() else call.run(step)) is not _END:
+        while (item := step()) is not _END:
             yield item
     finally:
         if isinstance(items, types.GeneratorType):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import TypeVar
 
 Result, Item = TypeVar("Result"), TypeVar("Item")
@@ -51,25 +51,24 @@ class Call:
         self.noted: Noted = {}
         self.actions: dict[Callable[[], object], None] = {}
 
-    def run(self, step: Callable[[], Result]) -> Result:
-        """The result of a step of the call. After an error or an interruption, what the call has made is removed."""
+    def enter(self) -> Token[Call | None]:
+        """A step of the call begins once it is `active`; `leave` ends it."""
         self.handled = sys.exc_info()[1]
-        token = _current.set(self)
-        try:
-            self.active = True  # here, lest an interruption above leaves this call as the one of all later ones
-            result = step()
-            if self.interruption is not None:
-                raise self.interruption
-            self.active = False
-            return result
-        except BaseException as error:
-            self._undo()
-            interruption = self.interruption or behind(error, self.handled)
-            if interruption is None or interruption is error:
-                raise
+        return _current.set(self)
+
+    def succeeded(self, result: Result) -> Result:
+        """The result of a step, unless there was an interruption, which is raised."""
+        if self.interruption is not None:
+            raise self.interruption
+        self.active = False
+        return result
+
+    def failed(self, error: BaseException) -> None:
+        """Removes what the call has made, after an error in a step. Raises the interruption that the error has replaced."""
+        self._undo()
+        interruption = self.interruption or behind(error, self.handled)
+        if interruption is not None and interruption is not error:
             raise interruption from None
-        finally:
-            _current.reset(token)
 
     def _undo(self) -> None:
         self.active, self.over = False, True
@@ -101,6 +100,8 @@ def _try(action: Callable[[], object]) -> None:
 
 
 _current: ContextVar[Call | None] = ContextVar("lsmlake_call", default=None)
+leave = _current.reset
+"""Ends a step: takes what `Call.enter` has returned."""
 
 
 def current() -> Call | None:
@@ -137,7 +138,8 @@ def pass_interruption(error: Exception) -> None:
 def made(remove: Remove, paths: Iterable[str]) -> Call | None:
     """If the call in progress fails, `remove` is called with these paths; returns the call."""
     if (call := current()) is not None:
-        call.noted.update(((remove, path), None) for path in paths)
+        for path in paths:
+            call.noted[remove, path] = None
     return call
 
 

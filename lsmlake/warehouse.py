@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
 from lsmlake.api.lake import Lake
-from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import SparkSession
+from lsmlake.api.public_types import SparkSession
+from lsmlake.api.runtime import Args, Runtime
 from lsmlake.border import public
 from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.spark.ship import ship as ship_package
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.env import Env
 from lsmlake.storage.location import cache_at, storage_at
 from lsmlake.storage.storage import Storage
@@ -22,6 +24,24 @@ from lsmlake.types.literal import zone_named
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"
+
+
+@dataclass(frozen=True)
+class EmbeddedRuntime(Runtime):
+    """All work in this process; SQL is executed by DuckDB. `attach`: makes the runtime of a Spark session. `zone`: see
+    `Runtime.zone`."""
+
+    attach: Callable[[SparkSession], Runtime]
+    zone: str = "UTC"
+
+    def attached(self, spark: SparkSession) -> Runtime:
+        return self.attach(spark)
+
+    @property
+    def executes(self) -> Callable[[Lake, str, Args, Mapping[str, object]], pa.Table]:
+        from lsmlake.sql.execution import execute  # loads sqlglot
+
+        return execute
 
 
 @public
@@ -50,7 +70,7 @@ def connect(
             Spark run in this process.
         time_zone: the zone of every time that is given without one, in SQL, `where`, converted data and time travel, and of the
             hours and days that SQL computes: a name such as "Europe/Berlin", or an offset such as "+01:00". Default: UTC, or with
-            Spark the session's `spark.sql.session.timeZone`.
+            Spark the session's `spark.spark_sql.session.timeZone`.
 
     Raises:
         InvalidQuery: `location` is not a path or an address of these kinds, `time_zone` is not a time zone, or Spark has its own.
@@ -123,7 +143,7 @@ def _runtime(storage: Storage, spark: SparkSession | None, time_zone: str | None
         cure = f"set spark.sql.session.timeZone to {time_zone}"
         raise InvalidQuery("with Spark, the session has the time zone", where="time_zone", found=time_zone, cure=cure)
     need_spark("connect(..., spark=...)")
-    from lsmlake.spark.runtime import SparkRuntime
+    from lsmlake.spark.spark_runtime import SparkRuntime
 
     return SparkRuntime(spark, near=storage.at_once == 1)
 

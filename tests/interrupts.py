@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 
 import lsmlake
 from lsmlake import Lake, Table, undo
-from lsmlake.sql import stream as stream_sql
+from lsmlake.sql import streamed_rows as stream_sql
 from lsmlake.storage.storage import TEMPORARY
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lsmlake.api.types import ColumnType, OptionValue, Value
+from lsmlake.api.public_types import ColumnType, OptionValue, Value
 from lsmlake.border import public
-from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.alterations.attributes import ChangeType, SetComment, SetDefault, SetNullable
-from lsmlake.schema.alterations.columns import AddColumn, DropColumn, MoveColumn, RenameColumn
-from lsmlake.schema.alterations.options import SetOption
-from lsmlake.schema.alterations.partition_fields import AddPartitionField, DropPartitionField, ReplacePartitionField
+from lsmlake.schema.alterations.draft import Alteration
+from lsmlake.schema.alterations.of_columns import (
+    AddColumn,
+    ChangeType,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SetComment,
+    SetDefault,
+    SetNullable,
+)
+from lsmlake.schema.alterations.of_table import AddPartitionField, DropPartitionField, ReplacePartitionField, SetOption
 
 
 @public

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
+from lsmlake.api.public_types import ChangesMode, SparkDataFrame
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import ChangesMode, SparkDataFrame
 from lsmlake.border import public, through
-from lsmlake.cdc.changes import (
+from lsmlake.cdc.change_reader import (
     DIFF,
     MODES,
     Piece,
@@ -28,7 +29,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import Moment, resolve
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 from lsmlake.tables.version import Version
@@ -69,7 +70,7 @@ class Changes(Readable):
         schema = latest.schema
         if self.mode not in MODES:
             check_mode(self.mode, schema, self.meta.paths.root)
-        predicate = predicate_of(self.where, schema.typed_columns, self.runtime.zone, moment_of(self.meta.env))
+        predicate = predicate_of(self.where, schema.typed_columns, self.runtime.zone, partial(moment_of, self.meta.env))
         like = Feed.asked(schema, predicate, self.columns, self.commit_columns, self.meta.paths.root)
         last = latest.snapshot if self.end is None else self._last(self.end)
         first = None if isinstance(self.start, int) else self._first()

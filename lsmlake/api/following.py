@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lsmlake.api.public_types import ChangesMode, StartMode
 from lsmlake.api.readable import Readable
-from lsmlake.api.types import ChangesMode, StartMode
 from lsmlake.border import public, through
-from lsmlake.cdc.changes import AUTO, Piece, changes_schema, check_mode, read_piece
+from lsmlake.cdc.change_reader import AUTO, Piece, changes_schema, check_mode, read_piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.errors import InvalidQuery

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lsmlake.api.lake_verbs.imports import Imports
 from lsmlake.api.lake_verbs.loading import Loading
-from lsmlake.api.lake_verbs.sql import Sql
+from lsmlake.api.lake_verbs.sql_verbs import Sql
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.border import public

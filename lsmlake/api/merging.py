@@ -10,23 +10,22 @@ from itertools import chain
 
 import pyarrow as pa
 
+from lsmlake.api.public_types import MergeSource
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
-from lsmlake.api.types import MergeSource
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve
 from lsmlake.schema.conform import Cast
-from lsmlake.statements.assignments import assigned
 from lsmlake.statements.attempts import DmlReport, evaluated
-from lsmlake.statements.bound import Bound, bound, equal_columns, schema_of_source
+from lsmlake.statements.bound import assigned, bound, equal_columns, schema_of_source
 from lsmlake.statements.clause import MATCHED
 from lsmlake.statements.explained import merge_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import Statement
 from lsmlake.tables.version import Version
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 Evaluate = Callable[[Version], DmlReport]
 
@@ -76,7 +75,7 @@ class Merging:
         if not isinstance(given, SourceRows):
             yield from self.runtime.on_spark("merge of a DataFrame").explained_merge(read_on, given, statement, self.name, mode)
             return
-        made = bound(statement, read_on.schema, columns, zone, statement.reader(read_on))
+        made = bound(statement, read_on, columns, zone)
         common = equal_columns(statement.on.node, statement.joined(read_on.schema.typed_columns, columns)[MATCHED], nulls=True)
         clauses = ((one, assigned(statement, one, read_on.schema, columns, common)) for one in statement.clauses)
         yield from merge_lines(self.name, read_on, statement.on, made.equal, clauses, "DuckDB", mode)
@@ -146,10 +145,7 @@ class Merging:
 
     def _here(self, read_on: Version, source: SourceRows) -> Callable[[bool], AbstractContextManager[Evaluate]]:
         statement, zone = self.statement, self.runtime.zone
-
-        def made(version: Version) -> Bound:
-            return bound(statement, version.schema, source.columns, zone, statement.reader(version))
-
+        made = partial(bound, statement, source=source.columns, zone=zone)
         first = made(read_on)
 
         @contextmanager

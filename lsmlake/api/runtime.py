@@ -1,6 +1,6 @@
 """Where the verbs run: in this process, or on an attached engine such as Spark.
 
-`Runtime` is both the interface and the implementation for this process; `spark.runtime` overrides it.
+`Runtime` is both the interface and the implementation for this process; `spark.spark_runtime` overrides it.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from lsmlake.api.types import (
-    MergeSource,
-    SparkSession,
-    Statement,
-)
+from lsmlake.api.public_types import MergeSource, SparkDataFrame, SparkSession, Statement
 from lsmlake.compact.job import CompactBuckets, compact_here
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.extras import need
 from lsmlake.files.divide import Divide, divide
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.where import known_of, predicate_of
+from lsmlake.predicate.where import known_of
 from lsmlake.read.measure import Measured, measure
 from lsmlake.read.plan import LiveFiles, Plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
+
+Args = Mapping[str, object] | Sequence[object] | None
+"""The values of the parameters of a statement, by name or in order."""
 
 
 class Runtime:
@@ -38,6 +37,8 @@ class Runtime:
     name = "embedded"
     filters = False
     """Whether the runtime itself evaluates `where`, including SQL that lsmlake does not support."""
+    live: LiveFiles | None = None
+    """What reads the live files for a plan, if it is not `Version.entries`."""
 
     @property
     def zone(self) -> str:
@@ -57,18 +58,11 @@ class Runtime:
         """A schema of the runtime's own kind as a pyarrow.Schema; None if it is not one."""
         return None
 
-    def parsed(
-        self, where: str | None, schema: Schema, *, filters: bool, now: Callable[[], str]
-    ) -> tuple[Predicate | None, str | None]:
-        """The predicate that prunes files, and why it is not all of `where`, which happens only if the runtime itself `filters`.
-        `now`: tells the time of the call. Raises InvalidQuery."""
-        if where is None:
-            return None, None
-        columns = schema.typed_columns
-        if not filters:
-            return predicate_of(where, columns, self.zone, now()), None
+    def known_of(self, where: str, columns: pa.Schema, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
+        """The predicate that prunes files where the runtime itself filters, and why it is not all of `where`. `now`: tells the
+        time of the call. Raises InvalidQuery."""
         try:
-            predicate, reason = known_of(where, columns, self.zone, now())
+            predicate, reason = known_of(where, columns, self.zone, now)
         except InvalidQuery:
             if (reason := self.reads_otherwise(where, tuple(columns.types))) is None:
                 raise
@@ -81,8 +75,7 @@ class Runtime:
         """Reads a DELETE or UPDATE on a version. The result evaluates it on any version; it raises Overtaken."""
         from lsmlake.statements.change import CheckedChange  # loads sqlglot
 
-        first = CheckedChange.of(statement, version, self.zone)
-        return lambda now: (first if now is version else CheckedChange.of(statement, now, self.zone)).run()
+        return CheckedChange.of(statement, version, self.zone).on
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
         """What EXPLAIN says of a DELETE or UPDATE of the table `name`."""
@@ -111,14 +104,9 @@ class Runtime:
         """Read a plan and measure these of its columns."""
         return measure(plan, columns)
 
-    @property
-    def live(self) -> LiveFiles | None:
-        """What reads the live files for a plan, if it is not `Version.entries`."""
-        return None
-
     def on_spark(self, what: str) -> Any:
-        """The runtime of the attached Spark session, which has further methods: `spark.runtime`. Raises InvalidQuery, which names
-        `what`, if there is none."""
+        """The runtime of the attached Spark session, which has further methods: `spark.spark_runtime`. Raises InvalidQuery,
+        which names `what`, if there is none."""
         need("pyspark", what)
         raise InvalidQuery(f"{what} needs Spark", cure=_ATTACH)
 
@@ -126,10 +114,9 @@ class Runtime:
         """The runtime of a Spark session."""
         return self.on_spark("register_views()")
 
-    def sql(
-        self, lake: object, text: str, args: Mapping[str, object] | Sequence[object] | None, tables: Mapping[str, object]
-    ) -> object:
-        """Execute a SQL statement."""
+    @property
+    def executes(self) -> Callable[[Any, str, Args, Mapping[str, object]], pa.Table | SparkDataFrame]:
+        """Executes a statement of SQL for a lake: its text, the values of its parameters, and further data by name."""
         raise InvalidQuery("this lake has no SQL", cure=_CONNECT)
 
     def strategy(self, plan: Plan) -> tuple[str, ...]:

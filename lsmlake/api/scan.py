@@ -9,9 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.api.readable import Readable, check_rows, duckdb_connection, html_table
-from lsmlake.api.runtime import Runtime
-from lsmlake.api.types import (
+from lsmlake.api.public_types import (
     ArrowExpression,
     DuckDBConnection,
     DuckDBRelation,
@@ -21,29 +19,29 @@ from lsmlake.api.types import (
     SparkDataFrame,
     SparkStrategy,
 )
+from lsmlake.api.readable import Readable, check_rows, duckdb_connection, html_table
+from lsmlake.api.runtime import Runtime
 from lsmlake.border import public, through
-from lsmlake.dialect.patient import PatientConnection
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.connection import PatientConnection
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.expression import matching, needed_columns
-from lsmlake.predicate.in_duckdb import condition
-from lsmlake.predicate.in_polars import by_name, expression
+from lsmlake.predicate.arrow_expression import matching, needed_columns
+from lsmlake.predicate.where import predicate_of
 from lsmlake.read import plan as planning
 from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of
-from lsmlake.read.in_duckdb import dataset, relation
-from lsmlake.read.in_polars import lazy_frame, streamed
-from lsmlake.read.limit import first_rows, limited
+from lsmlake.read.arrow_scan import output_schema, read_plan
+from lsmlake.read.in_duckdb import condition, dataset, relation
+from lsmlake.read.in_polars import by_name, expression, lazy_frame, streamed
+from lsmlake.read.limit import KeyOrder, files_of_first_rows, first_rows, first_rows_by_key, limited
 from lsmlake.read.native import NativeSource, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.point import read_keys
-from lsmlake.read.scan import output_schema, read_plan
-from lsmlake.read.top import KeyOrder, files_of_first_rows, first_rows_by_key
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
@@ -176,7 +174,10 @@ class Scan(Readable):
         """The predicate that prunes files, and the reason why only Spark filters by all of `where`."""
         if self.where is None or self._by_arrow:
             return None, None
-        return self.runtime.parsed(self.where, schema, filters=runtime_filters, now=partial(moment_of, self.meta.env))
+        columns, now = schema.typed_columns, partial(moment_of, self.meta.env)
+        if runtime_filters:
+            return self.runtime.known_of(self.where, columns, now)
+        return predicate_of(self.where, columns, self.runtime.zone, now), None
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The rows as a stream of record batches, read by up to four threads.
@@ -186,13 +187,18 @@ class Scan(Readable):
         """
         return self._batches(self._version())
 
+    def to_arrow(self) -> pa.Table:
+        """All rows as a pyarrow.Table."""
+        return self._batches(self._version()).read_all()
+
     def _batches(self, version: Version) -> pa.RecordBatchReader:
-        projection = self._projection(version)
+        predicate, _ = self._predicate(version.schema, runtime_filters=False)
+        projection = Projection.of(version.schema, predicate, self._needed(version.schema))
         found = read_keys(version, projection) if self.mode == planning.FRESH and self.order_by_key is None else None
         if self.order_by_key is not None:
-            tables = iter([first_rows_by_key(self._planned(version, projection.predicate), self.limit, self.order_by_key)])
+            tables = iter([first_rows_by_key(self._planned(version, predicate), self.limit, self.order_by_key)])
         else:
-            tables = read_plan(self._planned(version, projection.predicate)) if found is None else found
+            tables = read_plan(self._planned(version, predicate)) if found is None else found
         if self._by_arrow:
             tables = matching(tables, self.where, self.columns)
         if self.limit is not None:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.api.changes import Changes
+from lsmlake.api.public_types import SparkDataFrame
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
-from lsmlake.api.types import SparkDataFrame
 from lsmlake.border import public, through
 from lsmlake.cdc.binlog import ROWKIND, as_lists, list_schema
-from lsmlake.cdc.changes import AUTO
+from lsmlake.cdc.change_reader import AUTO
 from lsmlake.errors import InvalidQuery, Wording
-from lsmlake.maintain.system_tables import TABLES, OfTable
+from lsmlake.maintain.system_listings import TABLES, OfTable
 from lsmlake.read.plan import FRESH, RAW
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.rowkind import INSERT, NAMES

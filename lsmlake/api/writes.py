@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from lsmlake.api.runtime import Runtime
-from lsmlake.commit.identity import replayed
+from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input, as_input
@@ -18,8 +18,8 @@ from lsmlake.maintain.alter import evolve
 from lsmlake.schema.conform import Cast
 from lsmlake.tables.version import Version
 from lsmlake.write.prepare import unstored
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 PROPERTY = "input"
 """The property of a snapshot that says how the files of its rows were read, as far as this was recognised."""

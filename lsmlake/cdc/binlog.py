@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.kernels.gather import joined
+from lsmlake.kernels.keys import joined
 from lsmlake.lsm.difference import KIND_FIELD, equal_rows
 from lsmlake.schema.rowkind import COMMIT_COLUMNS, NAMES, UPDATE_AFTER, UPDATE_BEFORE
 

@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
+from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, DataFile
 from lsmlake.lsm.cover import Placed, common_buckets
 from lsmlake.lsm.difference import bag_difference, difference
 from lsmlake.predicate import evaluate
+from lsmlake.read.arrow_scan import freshen, merge_at_read
 from lsmlake.read.plan import Plan, Projection, Split
-from lsmlake.read.scan import freshen, merge_at_read
 from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, through
 from lsmlake.tables.metadata import Metadata

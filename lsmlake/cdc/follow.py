@@ -1,8 +1,8 @@
 """Follows the changes of a table from one `Offset` to a later one. The offset is the only state of a follower.
 
 A stream may begin with all rows of a snapshot; then come the changes of each later snapshot. Each snapshot gives a list of pieces
-(`cdc.changes`) that is always the same. So the pieces between two offsets are always the same, and a restart reads what it read
-before.
+(`cdc.change_reader`) that is always the same. So the pieces between two offsets are always the same, and a restart reads what it
+read before.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from lsmlake.cdc.changes import Piece, insert_pieces, snapshot_pieces
+from lsmlake.cdc.change_reader import Piece, insert_pieces, snapshot_pieces
 from lsmlake.cdc.commits import Feed
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
-from lsmlake.tables.cache import Cache
 from lsmlake.tables.consumers import Progress, progress_of, put_consumer
+from lsmlake.tables.live import Cache
 from lsmlake.tables.metadata import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
@@ -68,7 +68,8 @@ FULL_THEN_CHANGES = Start()
 
 @dataclass(frozen=True)
 class Follower:
-    """`like`: columns and predicate; `mode`: see `cdc.changes`. `consumer`: continue after the recorded progress of this name."""
+    """`like`: columns and predicate; `mode`: see `cdc.change_reader`. `consumer`: continue after the recorded progress of this
+    name."""
 
     meta: Metadata
     like: Feed

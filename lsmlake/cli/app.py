@@ -25,7 +25,7 @@ class _LazyGroup(GuardedGroup):
 
 def single(name: str):
     """The command `name`, with its arguments, as Typer builds it."""
-    from lsmlake.cli.command import command_of
+    from lsmlake.cli.command_maker import command_of
 
     own = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     own.command(name, context_settings=_CONTEXT)(command_of(getattr(import_module(COMMANDS[name].module), name)))

@@ -11,20 +11,20 @@ import typer
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
+from lsmlake.cli.argument_reading import column_names, is_directory, settings
 from lsmlake.cli.arguments import TableName
-from lsmlake.cli.command import CommandResult
+from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.opening import open_lake, open_table
 from lsmlake.cli.progress import busy
-from lsmlake.cli.reading import column_names, is_directory, settings
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.format.paths import database_dir, split_name
 from lsmlake.imports.adopt import ImportReport
 from lsmlake.inputs.data import Input, as_input
-from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.places import sentence
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.report.text import counted
 from lsmlake.schema.partitioning import split_terms
-from lsmlake.storage.outside import Outside, joined
+from lsmlake.storage.location import Outside, joined
 
 _ICEBERG, _DELTA, _PARQUET = "iceberg", "delta", "parquet"
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from lsmlake.api.table import Table
 from lsmlake.cli.arguments import Positive, SnapshotId, Timestamp
-from lsmlake.cli.command import CommandResult
+from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.errors import InvalidQuery
+from lsmlake.report.listing_views import view_of
 from lsmlake.report.text import counted
-from lsmlake.report.views import view_of
 from lsmlake.tables.consumers import is_consumer
 
 

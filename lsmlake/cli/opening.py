@@ -6,7 +6,7 @@ import typer
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.reading import check_name, location_of
+from lsmlake.cli.argument_reading import check_name, location_of
 from lsmlake.warehouse import connect
 
 

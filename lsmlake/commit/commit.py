@@ -1,15 +1,15 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits. It reads rows only
-if a bucket was split or merged since they were written (`commit.fitting`).
+if a bucket was split or merged since they were written (`commit.fitted_messages`).
 
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
-   commit, return that snapshot (`commit.identity`).
+   commit, return that snapshot (`commit.request`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
    back to a plain append, or is dropped; files for a bucket that was split are divided. An overwrite restates its messages: it
    replaces what its buckets hold at this version.
-3. Check the invariants of the edited buckets (`commit.invariants`).
+3. Check the invariants of the edited buckets (also there).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
    index manifest (`commit.snapshot_builder`).
-5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.retries`). The lists of this attempt are
+5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.concurrency`). The lists of this attempt are
    deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
    expired. A writer that was suspended for long may have reused a freed snapshot number, or written into a dropped table; such a
@@ -17,31 +17,35 @@ if a bucket was split or merged since they were written (`commit.fitting`).
 
 Files are deleted only if certainly no published snapshot references them. After success, failure or interruption, no attempt
 leaves files behind that no published snapshot references.
+
+The followers of a table's environment (`storage.env`) are called after a commit and before files are deleted. Commits, tags and
+branches know none of them: expiry and the publication of Iceberg metadata subscribe (`maintain.followers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from lsmlake import undo
-from lsmlake.commit.fitting import Fitter, Fitting
-from lsmlake.commit.followers import after_commit, before_deletion
-from lsmlake.commit.identity import replayed
-from lsmlake.commit.invariants import check_edits
-from lsmlake.commit.request import Committed, Request
-from lsmlake.commit.requirements import Fits, Rebased, rebase
+from lsmlake.commit.fitted_messages import Fitter, Fitting
+from lsmlake.commit.request import Committed, Request, replayed
+from lsmlake.commit.requirements import Fits, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
-from lsmlake.format.files import BucketEdit
+from lsmlake.format.data_files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.retries import Waits, attempts
+from lsmlake.storage.concurrency import Waits, attempts, side_by_side
+from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.snapshots import HINT_EVERY
 from lsmlake.tables.version import Version
+from lsmlake.undo import pass_interruption
+
+_log = logging.getLogger("lsmlake")
 
 
 def commit(version: Version, request: Request) -> Committed:
@@ -266,3 +270,38 @@ class Attempts:
             self.meta.snapshots.hint(number)
         except StorageFailed:  # readers find the newest snapshot without the hint, too
             return
+
+
+# -- followers --------------------------------------------------------------------------------------------------------
+
+
+def after_commit(version: Version, snapshot: Snapshot) -> None:
+    """A verb that began with `version` has published `snapshot`. Errors are logged, never raised."""
+    meta = version.meta
+    for follower in meta.env.followers:
+        try:
+            follower.after_commit(version, snapshot)
+        except Exception as failed:
+            pass_interruption(failed)
+            _log.warning("%s: %s after commit %d: %s", meta.paths.root, follower.failed, snapshot.id, failed)
+
+
+def after_names(meta: Metadata) -> None:
+    """Tags or branches changed, or snapshots without a commit. Errors are logged."""
+    for follower in meta.env.followers:
+        try:
+            follower.after_names(meta)
+        except Exception as failed:
+            pass_interruption(failed)
+            _log.warning("%s: %s: %s", meta.paths.root, follower.failed, failed)
+
+
+def before_deletion(meta: Metadata) -> None:
+    """Files of the table are about to be deleted. An error is raised, and nothing may be deleted."""
+    for follower in meta.env.followers:
+        follower.before_deletion(meta)
+
+
+def references(meta: Metadata) -> list[Callable[[], Iterable[str]]]:
+    """Functions that return what followers name and no snapshot does."""
+    return [named for follower in meta.env.followers if (named := follower.references(meta)) is not None]

@@ -15,14 +15,13 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from lsmlake.commit.invariants import apply
 from lsmlake.commit.request import Request
+from lsmlake.commit.requirements import apply
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, VectorRef
-from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, VectorRef
+from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, merged
+from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, NamedFile, Snapshot
-from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, merged
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
 from lsmlake.tables.manifests import Manifests

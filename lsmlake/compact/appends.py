@@ -15,9 +15,9 @@ from lsmlake.compact.clustering import clustered, sampled
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
 from lsmlake.files.data_writer import Origin, nan_columns_of
+from lsmlake.format.data_files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import EMPTY
-from lsmlake.format.files import COMPACT, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.options.appends import AppendOptions
+from lsmlake.options.compaction_options import AppendOptions
 
 _SAMPLE_ROWS = 1 << 18
 

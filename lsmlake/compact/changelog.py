@@ -18,15 +18,14 @@ import pyarrow as pa
 
 from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns
+from lsmlake.format.data_files import COMPACT, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import COMPACT, DataFile
 from lsmlake.lsm.difference import difference
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.merge.rule import OldRow
-from lsmlake.lsm.merge.runs import distinct, merge_runs
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.pick.compaction import last_level_of
-from lsmlake.options.changelog import FULL_COMPACTION, INPUT, NONE
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.merge.rule import OldRow, distinct, merge_runs
+from lsmlake.lsm.pick.picked import last_level_of
+from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT, NONE
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 

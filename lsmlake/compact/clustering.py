@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.dialect.connection import connected, memory_limit, registered
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.kernels.codes import order
-from lsmlake.kernels.gather import joined
-from lsmlake.options.appends import AUTO, HILBERT, ORDER, ZORDER, AppendOptions
+from lsmlake.kernels.keys import joined
+from lsmlake.options.compaction_options import AUTO, HILBERT, ORDER, ZORDER, AppendOptions
 from lsmlake.schema.schema import RESERVED
 
 _CODE_BITS = 63

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.key_order import in_key_order
+from lsmlake.files.spill import in_key_order
+from lsmlake.format.data_files import Bucket, BucketState, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of

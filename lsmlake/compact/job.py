@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Committed, Request
+from lsmlake.commit.request import Committed, Identity, Request
 from lsmlake.compact.appends import compact_appends, files_to_rewrite
-from lsmlake.compact.bucket import Picker, compact_bucket
+from lsmlake.compact.bucket_compaction import Picker, compact_bucket
 from lsmlake.compact.reshape import buckets_now, reshaped_as_needed
 from lsmlake.compact.retain import has_expired
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.divide import Divide
 from lsmlake.files.divide import divide as divide_here
-from lsmlake.format.files import DELETES, Bucket, BucketState, CommitMessage
+from lsmlake.format.data_files import DELETES, Bucket, BucketState, CommitMessage
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick.strategy import as_needed, in_full, with_imports
 from lsmlake.notebook import Shown
-from lsmlake.options.types import AUTO
+from lsmlake.options.option_types import AUTO
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.metadata import Metadata

@@ -7,7 +7,7 @@
 Files at level 0 have a greater sequence than all other files of their bucket, which readers of Iceberg rely on. Before buckets
 merge, their level 0 is compacted where this would not hold any more.
 
-`lsm.pick.reshape` chooses. Under `bucket = auto` a compaction does what is due before it compacts.
+`lsm.pick.pick_reshape` chooses. Under `bucket = auto` a compaction does what is due before it compacts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Committed, Request
+from lsmlake.commit.request import Committed, Identity, Request
 from lsmlake.commit.requirements import BucketAsRead, Overtaken
 from lsmlake.errors import CommitConflict, SnapshotNotFound
 from lsmlake.files.divide import Divide, Division, NewBucket, OldBucket, discard, divide
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Share
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick.reshape import Reshaping, parts_of, pick_reshapings, to_cover
-from lsmlake.options.types import AUTO
+from lsmlake.lsm.pick.pick_reshape import Reshaping, parts_of, pick_reshapings, to_cover
+from lsmlake.options.option_types import AUTO
 from lsmlake.tables.version import Version
 
 _ROUNDS = 10

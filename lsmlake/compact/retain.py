@@ -14,7 +14,7 @@ import numpy as np
 
 from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.files.retained import Retained
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import Compaction

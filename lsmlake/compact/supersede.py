@@ -16,15 +16,13 @@ import pyarrow as pa
 
 from lsmlake.compact.compaction_state import CompactionState, kinds, lookup_columns
 from lsmlake.files.bucket_files import Hits
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import lengths, of_sorted
-from lsmlake.lsm.levels import recency
-from lsmlake.lsm.merge.rule import OldRow
-from lsmlake.lsm.merge.runs import distinct
-from lsmlake.lsm.merge.windows import RunReader
+from lsmlake.lsm.levels import Section, recency, sections
+from lsmlake.lsm.merge.merge_windows import RunReader
+from lsmlake.lsm.merge.rule import OldRow, distinct
 from lsmlake.lsm.pick import Compaction
-from lsmlake.lsm.sections import Section, sections
 from lsmlake.schema.rowkind import ERASES
 
 

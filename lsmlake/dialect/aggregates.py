@@ -10,9 +10,20 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from lsmlake.dialect import vectors
-from lsmlake.dialect.cast import cast
-from lsmlake.dialect.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, STRING, TIMESTAMP, array_of, duck_name, is_number
-from lsmlake.dialect.zeros import one_zero
+from lsmlake.dialect.casts import cast
+from lsmlake.dialect.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    array_of,
+    duck_name,
+    is_number,
+    one_zero,
+)
 from lsmlake.types.intervals import Interval, is_calendar, is_interval
 
 Over = Callable[[str], str]

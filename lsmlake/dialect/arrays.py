@@ -1,4 +1,6 @@
-"""Functions of arrays. DuckDB counts elements from 1 and leaves nulls out where Spark does not: what differs is spelled out."""
+"""Functions of arrays: of one, of several, and `sequence`, an array of integers, dates or timestamps from the first to the last,
+by a step.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,24 @@ from lsmlake.dialect.calling import (
     tightest,
 )
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.failures import refused
+from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.several_arrays import UNIQUE
-from lsmlake.dialect.types import BIGINT, BOOLEAN, INT, NULL, STRING, array_of, common
-from lsmlake.dialect.zeros import one_zero
-from lsmlake.types.intervals import is_interval
+from lsmlake.dialect.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    INT,
+    NULL,
+    STRING,
+    array_of,
+    common,
+    duck_name,
+    is_dated,
+    one_zero,
+    quoted,
+)
+from lsmlake.types.intervals import DAYS, is_calendar, is_interval
 from lsmlake.types.type_text import format_type
 
 _FIRST = "{{0}}[list_position({{0}}, {}({{0}}))]"
@@ -179,6 +194,96 @@ def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
     return Typed(f"CASE WHEN {whole} THEN flatten({array.sql}) END", array.type.value_type)
 
 
+# -- several arrays ---------------------------------------------------------------------------------------------------
+
+UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
+"""The elements of an array, each where it first stands."""
+_HAS = "list_position({1}, e) IS NOT NULL"
+_SHARED = f"len(list_filter({{0}}, lambda e: e IS NOT NULL AND {_HAS})) > 0"
+_NULL_INSIDE = "len({0}) > 0 AND len({1}) > 0 AND (list_position({0}, NULL) IS NOT NULL OR list_position({1}, NULL) IS NOT NULL)"
+
+
+def _both(template: str, gives: pa.DataType | None = None) -> Function:
+    """A function of two arrays of one type; null if one of them is null. `gives`: the type of the result, if it is not theirs."""
+
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        typed = [array_argument(context, node, one) for one in counted(context, node, arguments, 2)]
+        element = tightest(*(one.type.value_type for one in typed))
+        if element is None:
+            found = " and ".join(format_type(one.type) for one in typed)
+            context.text.refuse(node, "the types do not fit together", found=found, cure="cast one of them")
+        kind = array_of(element)
+        left, right = (one_zero(context.converted(*pair, kind), kind) for pair in zip(arguments, typed, strict=True))
+        sql = f"CASE WHEN ({left}) IS NOT NULL AND ({right}) IS NOT NULL THEN {template.format(left, right)} END"
+        return Typed(sql, gives or kind)
+
+    return made
+
+
+def _zip(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    """An array of STRUCTs. A field has the name of the column that its values are from, or its number."""
+    typed = [array_argument(context, node, made) for made in counted(context, node, arguments, *range(1, 100))]
+    names = [one.alias_or_name if isinstance(one, (exp.Column, exp.Alias)) else str(i) for i, one in enumerate(arguments)]
+    fields = ", ".join(f"{quoted(name)} := e[{place}]" for place, name in enumerate(names, 1))
+    given = " AND ".join(f"({made.sql}) IS NOT NULL" for made in typed)
+    rows = f"list_transform(list_zip({', '.join(made.sql for made in typed)}), lambda e: struct_pack({fields}))"
+    kind = pa.struct([pa.field(name, made.type.value_type) for name, made in zip(names, typed, strict=True)])
+    return Typed(f"CASE WHEN {given} THEN {rows} END", array_of(kind))
+
+
+# -- sequence ---------------------------------------------------------------------------------------------------------
+
+_AWAY = refused("'the step of sequence leads away from its end'")
+_TOO_SHORT = refused("'a sequence of dates needs a step of days or months; make it one of timestamps'")
+
+
+def _sequence(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    typed = counted(context, node, arguments, 2, 3)
+    if any(is_dated(one.type) for one in typed):
+        return _times(context, node, arguments, typed)
+    sqls, kind = context.unified(arguments, typed)
+    if not pa.types.is_integer(kind):
+        context.text.refuse(
+            node, "sequence takes integers, or times and an INTERVAL", found=format_type(kind), cure="cast the bounds"
+        )
+    low, high, *given = (f"CAST({sql} AS BIGINT)" for sql in sqls)
+    step = given[0] if given else f"CASE WHEN {low} <= {high} THEN 1 ELSE -1 END"
+    made = f"CAST(generate_series({low}, {high}, {step}) AS {duck_name(array_of(kind))})"
+    sql = f"CASE WHEN {low} = {high} THEN [CAST({low} AS {duck_name(kind)})] WHEN ({low} < {high}) <> ({step} > 0) THEN {_AWAY}"
+    return Typed(f"{sql} ELSE {made} END", array_of(kind))
+
+
+def _times(context: Context, node: exp.Expression, arguments: Arguments, typed: list[Typed]) -> Typed:
+    (low, high), kind = context.unified(arguments[:2], typed[:2])
+    step = typed[2] if len(typed) > 2 else Typed(f"CASE WHEN {low} <= {high} THEN {DAY} ELSE -{DAY} END", DAYS)
+    if not is_dated(kind) or not is_interval(step.type) or is_calendar(step.type):
+        found = " and ".join(format_type(one.type) for one in (typed[0], step))
+        expected = "times, and an INTERVAL of months or of days and times"
+        context.text.refuse(
+            node,
+            "sequence does not take these values",
+            expected=expected,
+            found=found,
+            cure="write two times and an INTERVAL",
+        )
+    first, last, by = (f"struct_extract(q, '{name}')" for name in "abs")
+    if step.type.is_months:  # each is so many months after the first, not after the one before
+        count = f"datediff('month', {first}, {last}) // {by}"
+        moment = f"{first} + to_months(CAST(e * {by} AS INTEGER))"
+    else:
+        count = f"(epoch_us({last}) - epoch_us({first})) // {by} + 1"  # a day may have 25 hours
+        moment = f"{first} + to_days(CAST(e * ({by} // {DAY}) AS INTEGER)) + to_microseconds(e * ({by} % {DAY}))"
+    every = f"list_transform(generate_series(0, {count}), lambda e: {moment})"
+    inside = f"list_filter({every}, lambda x: CASE WHEN {by} > 0 THEN x <= {last} ELSE x >= {last} END)"
+    short = f"WHEN abs({by}) < {1 if step.type.is_months else DAY} THEN {_TOO_SHORT} " if kind == DATE else ""
+    sql = (
+        f"CASE WHEN {first} IS NULL OR {last} IS NULL OR {by} IS NULL THEN NULL {short}WHEN {first} = {last} THEN [{first}] "
+        f"WHEN {by} = 0 OR ({first} < {last}) <> ({by} > 0) THEN {_AWAY} ELSE {inside} END"
+    )
+    bound = f"{{'a': {low}, 'b': {high}, 's': {step.sql}}}"
+    return Typed(f"CAST(list_transform([{bound}], lambda q: {sql})[1] AS {duck_name(array_of(kind))})", array_of(kind))
+
+
 FUNCTIONS: dict[str, Function] = {
     "size": _size,
     "cardinality": _size,
@@ -204,4 +309,10 @@ FUNCTIONS: dict[str, Function] = {
     "flatten": _flatten,
     "slice": _slice,
     "sort_array": _sort_array,
+    "array_except": _both(f"list_filter({UNIQUE}, lambda e: NOT ({_HAS}))"),
+    "array_intersect": _both(f"list_filter({UNIQUE}, lambda e: {_HAS})"),
+    "array_union": _both(UNIQUE.format("list_concat({0}, {1})")),
+    "arrays_overlap": _both(f"CASE WHEN {_SHARED} THEN true WHEN {_NULL_INSIDE} THEN NULL ELSE false END", BOOLEAN),
+    "arrays_zip": _zip,
+    "sequence": _sequence,
 }

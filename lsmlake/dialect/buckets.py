@@ -10,7 +10,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.interval_forms import DAY
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, DATE, NULL, TIMESTAMP, TIMESTAMP_NTZ, common, duck_name
+from lsmlake.dialect.sql_types import BIGINT, DATE, NULL, TIMESTAMP, TIMESTAMP_NTZ, common, duck_name
 from lsmlake.types.intervals import DAY_TIME, is_calendar, is_interval
 from lsmlake.types.type_text import format_type
 

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import (
+from lsmlake.dialect.sql_types import (
     BIGINT,
     DOUBLE,
     FLOAT,

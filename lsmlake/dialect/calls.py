@@ -12,7 +12,7 @@ from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, PERCENTILES_WITHIN,
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, BOOLEAN
+from lsmlake.dialect.sql_types import BIGINT, BOOLEAN
 from lsmlake.types.type_text import format_type
 
 _ENDS = ("first", "first_value", "last", "last_value", "any_value")

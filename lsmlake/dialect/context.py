@@ -1,24 +1,28 @@
-"""What translates the expressions of one place in a text: the names and calls that the place allows, and conversions of types."""
+"""What translates the expressions of one place in a text: the names and calls that the place allows, conversions of types, and
+values that are drawn, of which each evaluation gives another one. These may be computed, but choose no rows of a change.
+
+DuckDB draws as often as a call stands in its SQL, and a macro repeats its arguments. So where a translation needs a drawn
+value more than once, or hands it to a macro, the value becomes the variable of a lambda over an array that holds it alone.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, NoReturn, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.cast import cast
-from lsmlake.dialect.drawn import converted as converted_once
+from lsmlake.dialect.casts import cast, unfit
 from lsmlake.dialect.failures import TRY
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
-from lsmlake.dialect.unfit_text import unfit
+from lsmlake.dialect.sql_text import Text, peek
+from lsmlake.dialect.sql_types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -178,7 +182,7 @@ class Context(ABC):
             self.text.wrong(node, reason, found="", cure=TRY if explicit else "correct the literal")
         sql = literal
         if sql is None and (explicit or _is_implicit(made.type, wanted)):
-            sql = converted_once(made.sql, lambda value: cast(value, made.type, wanted, safe))
+            sql = converted_once(made.sql, partial(cast, found=made.type, wanted=wanted, safe=safe))
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
             self.text.refuse(node, what, cure="cast it otherwise")
@@ -230,3 +234,71 @@ def _date(iso: str) -> str | None:
         return f"CAST('{dt.date.fromisoformat(iso)}' AS DATE)"
     except ValueError:
         return None
+
+
+# -- values that are drawn ------------------------------------------------------------------------------------------------
+
+DRAWING = frozenset(
+    ("rand", "random", "randn", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id")
+) | {"input_file_name", "input_file_block_start", "input_file_block_length"}
+"""Functions of Spark that give another value each time, or depend on how rows are read."""
+CHOOSES_NO_ROWS = "cannot choose rows: a condition must give the same each time"
+COMPUTED_FIRST = "compute it into a column first"
+"""Why a condition is refused, behind the name of the function, and what to do."""
+_TWICE = "nullif", "nullifzero", "between"
+_CALLS = ("random()", "gen_random_uuid()")
+_REPEATS = ("spark_", "lambda", "SELECT", " OVER ")
+"""What may evaluate an argument more than once."""
+
+
+def is_drawn(sql: str) -> bool:
+    """Whether an expression of DuckDB draws a value, so that it must not stand twice for one value of the text."""
+    return any(call in sql for call in _CALLS)
+
+
+def drawing_calls(node: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
+    """The calls in a tree that draw a value, and their names."""
+    for call in node.find_all(exp.Anonymous, exp.Rand):
+        name = call.name.lower() if isinstance(call, exp.Anonymous) else "rand"
+        if name in DRAWING:
+            yield call, name
+
+
+def drawn_twice(node: exp.Expression) -> tuple[exp.Expression, str] | None:
+    """The first part of a tree whose first operand Spark draws twice inside of CASE, such as once for a test and once for the
+    value, and its name; None if there is none."""
+    for part in node.find_all(exp.Anonymous, exp.Between):
+        call = isinstance(part, exp.Anonymous)
+        name, operands = (part.name.lower(), peek(part, "expressions")) if call else ("between", [peek(part, "this")])
+        if name in _TWICE and operands and next(drawing_calls(operands[0]), None) is not None:
+            return part, name
+    return None
+
+
+def check_condition(node: exp.Expression, text: Text) -> None:
+    """Refuses functions that draw values in what chooses rows."""
+    for call, name in drawing_calls(node):
+        text.refuse(call, f"{name} {CHOOSES_NO_ROWS}", cure=COMPUTED_FIRST)
+
+
+def once(sql: str, variable: str, made: str) -> str | None:
+    """The expression `made` of DuckDB, in which `variable` stands for the value of `sql`, which is drawn once; None if DuckDB
+    has no such expression."""
+    if made.count(variable) < 2 and not any(one in made for one in _REPEATS):
+        return made.replace(variable, sql)
+    if "SELECT" in made or " OVER " in made:
+        return None
+    return f"list_transform([{sql}], lambda {variable}: {made})[1]"
+
+
+def converted_once(sql: str, conversion: Callable[[str], str | None]) -> str | None:
+    """A conversion of an expression, which is drawn once; None if there is none."""
+    if not is_drawn(sql):
+        return conversion(sql)
+    made = conversion(variable(0))
+    return made and once(sql, variable(0), made)
+
+
+def variable(number: int) -> str:
+    """A name that stands for a drawn value."""
+    return f"drawn_{number}_"

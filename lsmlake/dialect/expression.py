@@ -1,27 +1,26 @@
 """Translates one expression of Spark SQL to DuckDB, with its type.
 
-Every node is typed by Spark's rules (ANSI mode), and operands are cast to the types that Spark would convert them to. So DuckDB
-never chooses a conversion itself. What has no equal translation is refused with its place in the text.
+Every node is typed by Spark's rules (ANSI mode), and operands are cast to the types that Spark would convert them to. So
+DuckDB never chooses a conversion itself. What has no equal translation is refused with its place in the text. A name means a
+column, a field of a STRUCT, or an alias of SELECT.
 """
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arithmetic, calls, comparisons, intervals, names, patterns, pipes, time_fields
+from lsmlake.dialect import arithmetic, calls, comparisons, interval_functions, patterns, pipes, times
 from lsmlake.dialect.aggregates import AGGREGATES
-from lsmlake.dialect.context import Context, Subquery, refuse_query
-from lsmlake.dialect.drawn import calls as drawing
-from lsmlake.dialect.drawn import is_drawn, once, variable
+from lsmlake.dialect.context import Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
-from lsmlake.dialect.reading import operands, peek
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Scope, Typed
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
+from lsmlake.dialect.sql_text import Text, operands, peek
+from lsmlake.dialect.sql_types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
 from lsmlake.errors import InvalidSchema
 from lsmlake.types.ddl import type_of
 from lsmlake.types.type_text import format_type
@@ -69,7 +68,7 @@ class Translator(Context):
             case exp.Alias():
                 return self.typed(node.this)
             case exp.Column() | exp.Dot() | exp.Identifier():
-                return names.named(self, node)
+                return named(self, node)
             case exp.And() | exp.Or():
                 word = " AND " if isinstance(node, exp.And) else " OR "
                 return Typed(f"({word.join(self.operand(part, BOOLEAN) for part in operands(node, type(node)))})", BOOLEAN)
@@ -104,7 +103,7 @@ class Translator(Context):
             case exp.Cast():
                 return _cast(self, node)
             case exp.Extract():
-                return time_fields.extracted(self, node, node.this.name.upper(), node.expression)
+                return times.extracted(self, node, node.this.name.upper(), node.expression)
             case exp.Trim():
                 return _trim(self, node)
             case exp.Bracket():
@@ -112,7 +111,7 @@ class Translator(Context):
             case exp.Window():
                 return calls.windowed(self, node)
             case exp.Anonymous(this=pipes.INPUT_COLUMN):
-                return names.numbered(self, node)
+                return numbered(self, node)
             case exp.Filter() | exp.Anonymous() | exp.WithinGroup() | exp.IgnoreNulls() | exp.RespectNulls():
                 return calls.call(self, node)
             case exp.Transform():
@@ -144,7 +143,7 @@ def _drawn_operands(node: exp.Expression) -> list[exp.Expression]:
             operands_ = [peek(node, "this")]
         case _:
             operands_ = []
-    return [one for one in operands_ if not isinstance(one, _NO_OPERANDS) and next(drawing(one), None) is not None]
+    return [one for one in operands_ if not isinstance(one, _NO_OPERANDS) and next(drawing_calls(one), None) is not None]
 
 
 _NO_OPERANDS = exp.Lambda, exp.Distinct, exp.Query, exp.Subquery, exp.DataType, exp.PropertyEQ
@@ -167,7 +166,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
         case exp.Placeholder():
             context.text.refuse(node, "a parameter has no value", cure="write the value; lake.sql takes it in args")
         case exp.Interval():
-            return intervals.literal(context, node)
+            return interval_functions.literal(context, node)
         case exp.Array():
             context.text.refuse(
                 node, "an index after a call is not supported", cure="put the call in parentheses, or use element_at"
@@ -240,3 +239,94 @@ def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
             node, "a query used as a value must give one column", found=f"{len(types)} columns", cure="select one column"
         )
     return Typed(f"({sql})", types[0])
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+_CURRENT = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
+"""Functions that the text may call without parentheses, where no column has the name."""
+
+
+def named(context: Context, node: exp.Expression) -> Typed:
+    """What a dotted name means in this place. Refuses one that means nothing here, or several things."""
+    if isinstance(node, exp.Dot) and not _is_name(node.this) and isinstance(node.expression, exp.Identifier):
+        return _field(context, node, context.typed(node.this), node.expression.name)
+    parts = _parts(node)
+    if not all(isinstance(part, exp.Identifier) for part in parts):
+        context.text.refuse(node, "this is not supported here", cure="leave it out, or attach Spark")
+    path = [part.name for part in parts]
+    if path[0].lower() in context.first and isinstance(node, (exp.Column, exp.Dot, exp.Identifier)):
+        return _fields(context, node, context.first[path[0].lower()], path[1:])
+    found = context.scope.found(path)
+    if len(path) == 1 and path[0].lower() in _CURRENT and not parts[0].quoted and not context.scope.own(path):
+        found = []  # the function comes before a column of the query around
+    if len(found) > 1:
+        cure = "write the name of the table before the column"
+        context.text.refuse(node, f"the name {'.'.join(path)} can mean several columns", cure=cure)
+    if not found:
+        return _fields(context, node, _alias(context, node, path), path[1:])
+    column, used = found[0]
+    return _fields(context, node, column.typed, path[used:])
+
+
+def numbered(context: Context, node: exp.Anonymous) -> Typed:
+    """The column of the rows with this number, from 1."""
+    columns, (number,) = context.scope.columns(), node.expressions
+    if not (number.this.isdecimal() and 1 <= int(number.this) <= len(columns)):
+        context.text.refuse(number, "there is no such column", expected=f"1 to {len(columns)}", cure="correct the number")
+    return columns[int(number.this) - 1].typed
+
+
+def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:
+    """What a name means that no column has. Refuses one that means nothing."""
+    known = path[0].lower() in context.aliases
+    if context.groups is not None and not (known and context.late) and context.groups.before.scope.found(path):
+        what = f"the column {'.'.join(path)} is neither in GROUP BY nor in an aggregate function"
+        cure = f"add it to GROUP BY, or write any_value({'.'.join(path)})"
+        context.text.refuse(node, what, cure=cure)
+    if known and context.aliases[path[0].lower()] is None:
+        context.text.refuse(node, f"the name {path[0]} can mean several columns", cure="give each expression another name")
+    if not known and path[0].lower() in _CURRENT and len(path) == 1:
+        return context.typed(exp.Anonymous(this=path[0]))
+    if known and is_drawn(context.aliases[path[0].lower()].sql):
+        context.text.refuse(node, f"{path[0]} is drawn each time it is used", cure="compute it in a subquery")
+    if not known:
+        names = context.scope.names()
+        whole = {name.lower(): name for name in names}
+        last = {name.rpartition(".")[2].lower(): name for name in reversed(names)}
+        wanted = ".".join(path).lower()
+        matches = difflib.get_close_matches
+        near = [*map(whole.get, matches(wanted, whole, 1)), *map(last.get, matches(path[-1].lower(), last, 1))]
+        shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+        cure = f"did you mean {near[0]}?" if near else "text is written in 'quotes'"
+        context.text.wrong(node, f"unknown column {'.'.join(path)}", expected=f"one of {shown}" if shown else "", cure=cure)
+    return context.aliases[path[0].lower()]
+
+
+def _fields(context: Context, node: exp.Expression, made: Typed, names: list[str]) -> Typed:
+    for name in names:
+        made = _field(context, node, made, name)
+    return made
+
+
+def _field(context: Context, node: exp.Expression, made: Typed, name: str) -> Typed:
+    fields = {field.name.lower(): field for field in made.type} if pa.types.is_struct(made.type) else {}
+    if name.lower() not in fields:
+        expected = f"one of {', '.join(field.name for field in fields.values())}" if fields else "a STRUCT"
+        near = difflib.get_close_matches(name.lower(), fields, 1)
+        cure = f"did you mean {fields[near[0]].name}?" if near else "correct the name" if fields else "name a STRUCT"
+        context.text.wrong(node, f"there is no field {name}", expected=expected, found=format_type(made.type), cure=cure)
+    field = fields[name.lower()]
+    return Typed(f"struct_extract({made.sql}, {text(field.name)})", field.type)
+
+
+def _parts(node: exp.Expression) -> list[exp.Expression]:
+    """The parts of a dotted name."""
+    if isinstance(node, exp.Dot):
+        return [*_parts(node.this), node.expression]
+    return [node] if isinstance(node, exp.Identifier) else node.parts
+
+
+def _is_name(node: exp.Expression) -> bool:
+    """Whether a node is a dotted name, and not a value of which a field is read."""
+    return isinstance(node, (exp.Column, exp.Identifier)) or (isinstance(node, exp.Dot) and _is_name(node.this))

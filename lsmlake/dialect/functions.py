@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.dialect.failures import refused
-from lsmlake.dialect.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIME, TIMESTAMP
+from lsmlake.dialect.sql_types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, INT, STRING, TIME, TIMESTAMP
 
 
 class SqlFunction(NamedTuple):

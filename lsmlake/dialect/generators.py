@@ -15,7 +15,7 @@ from sqlglot import exp
 from lsmlake.dialect.calling import text_argument
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BIGINT, INT, NULL, STRING, quoted, text
+from lsmlake.dialect.sql_types import BIGINT, INT, NULL, STRING, quoted, text
 from lsmlake.types.type_text import format_type
 
 

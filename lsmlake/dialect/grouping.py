@@ -16,8 +16,7 @@ from sqlglot import exp
 from lsmlake.dialect.aggregates import AGGREGATES, GROUPING
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
-from lsmlake.dialect.types import BIGINT, TINYINT, duck_name, quoted
-from lsmlake.dialect.zeros import one_zero
+from lsmlake.dialect.sql_types import BIGINT, TINYINT, duck_name, one_zero, quoted
 from lsmlake.types.spelling import spelled
 
 Keys = tuple[exp.Expression, ...]

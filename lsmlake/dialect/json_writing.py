@@ -9,11 +9,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted, literal_options
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.sql_types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, text
 from lsmlake.dialect.time_patterns import PatternRefused, written
-from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, TIMESTAMP_NTZ, text
 from lsmlake.types.type_text import format_type
 
 _PATTERNS = {TIMESTAMP: "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", TIMESTAMP_NTZ: "yyyy-MM-dd'T'HH:mm:ss.SSS", DATE: "yyyy-MM-dd"}

@@ -14,12 +14,12 @@ from lsmlake.dialect.calling import (
     array_argument,
     map_argument,
 )
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
+from lsmlake.dialect.maps import renamed
 from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
-from lsmlake.dialect.structs import renamed
-from lsmlake.dialect.types import BOOLEAN, INT, NULL, array_of, duck_name
+from lsmlake.dialect.sql_types import BOOLEAN, INT, NULL, array_of, duck_name
 from lsmlake.types.type_text import format_type
 
 

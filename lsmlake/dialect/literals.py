@@ -13,11 +13,11 @@ from sqlglot import exp
 from lsmlake.border import short
 from lsmlake.dialect.grammar import SPAN, PlainSpark
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BIGINT, DOUBLE, INT, as_decimal, duck_name
+from lsmlake.dialect.sql_text import Text
+from lsmlake.dialect.sql_types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.literal import number
-from lsmlake.types.table import TABLE, of_value
+from lsmlake.types.type_table import TABLE, of_value
 
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d{1,3}", re.ASCII)
 _INT_MAX, _BIGINT_MAX = 2**31 - 1, 2**63 - 1

@@ -1,4 +1,5 @@
-"""Functions of Spark that DuckDB lacks or computes differently, as macros of a DuckDB connection.
+"""Functions of Spark that DuckDB lacks or computes differently, as macros of a DuckDB connection, and connections that have
+them.
 
 A value that Spark refuses in ANSI mode raises an error here, too. `refused` is the beginning of such a message.
 """
@@ -6,9 +7,11 @@ A value that Spark refuses in ANSI mode raises an error here, too. `refused` is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from lsmlake.dialect import bases, byte_text, interval_macros, json_text, number_text, time_text, vectors
+from lsmlake.dialect import encodings, interval_macros, json_macros, number_text, numbers, time_text, vectors
+from lsmlake.dialect.connection import Database, PatientConnection, opened
 from lsmlake.dialect.failures import REFUSE
 
 _SPACES = "' ' || chr(9) || chr(10) || chr(11) || chr(12) || chr(13)"
@@ -162,7 +165,7 @@ _TIMES = {head: body for kind, what in time_text.KINDS.items() for head, body in
 def macros(zone: str) -> dict[str, str]:
     """Head -> body of every macro, for the time zone of a session. A macro comes after those that it calls."""
     zoned = {head: in_utc if zone == "UTC" else local for head, (in_utc, local) in ZONED.items()}
-    own = (number_text, bases, byte_text, interval_macros, json_text, vectors, time_text)
+    own = (number_text, numbers, encodings, interval_macros, json_macros, vectors, time_text)
     made = {head: body for module in own for head, body in module.MACROS.items()}
     return {**dict([REFUSE]), **zoned, **MACROS, **made, **TRYING, **_TIMES}
 
@@ -179,3 +182,35 @@ def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:
         found |= new
         texts += new.values()
     return {head: body for head, body in among.items() if head in found}
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def spark_connected(zone: str, what: str = "SQL", sql: str | None = None) -> Iterator[PatientConnection]:
+    """As `connected`, with the functions of Spark. Macros must be made `TEMP`, too.
+
+    Args:
+        zone: the time zone of the session.
+        what: the feature that needs DuckDB, for the error message.
+        sql: the only statement that will use functions of Spark. Default: all functions are made.
+
+    Raises:
+        MissingDependency: DuckDB is not installed.
+    """
+    with opened(zone, what, lambda database: _macros(database, zone, sql)) as connection:
+        yield connection
+
+
+def _macros(database: Database, zone: str, sql: str | None) -> Iterator[str]:
+    """Statements that make the macros that `sql` calls: for UTC they stay in the database, those for another zone go with the
+    connection."""
+    for head, body in called(macros("UTC"), sql).items():
+        if head not in database.made:
+            yield f"CREATE MACRO {head} AS {body}"
+            database.made.add(head)
+    if zone != "UTC":
+        for head, body in called(macros(zone), sql).items():
+            if head in ZONED:
+                yield f"CREATE TEMP MACRO {head} AS {body}"

@@ -6,10 +6,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, NULL
+from lsmlake.dialect.sql_types import BOOLEAN, NULL
 from lsmlake.types.intervals import is_calendar
 from lsmlake.types.type_text import format_type
 

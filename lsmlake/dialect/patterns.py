@@ -12,7 +12,7 @@ from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.regex import Regex, RegexRefused, regex
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, INT, STRING, array_of, duck_name, text
+from lsmlake.dialect.sql_types import BOOLEAN, INT, STRING, array_of, duck_name, text
 
 _LAST_LINE_END = text(r"(\r\n|[\n\r\x{0085}\x{2028}\x{2029}])\z")
 

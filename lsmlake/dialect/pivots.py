@@ -11,11 +11,10 @@ from sqlglot import exp
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.calls import called
 from lsmlake.dialect.grouping import SelectGroups
-from lsmlake.dialect.known import UNKNOWN
 from lsmlake.dialect.queries import Queries, Query, relation_of
-from lsmlake.dialect.reading import passed_on
-from lsmlake.dialect.scope import Relation, Scope, Typed
-from lsmlake.dialect.types import STRING, quoted, text
+from lsmlake.dialect.scope import UNKNOWN, Relation, Scope, Typed
+from lsmlake.dialect.sql_text import passed_on
+from lsmlake.dialect.sql_types import STRING, quoted, text
 from lsmlake.types.spelling import spelled
 
 

@@ -12,13 +12,10 @@ from sqlglot import exp
 
 from lsmlake.dialect.context import Inner
 from lsmlake.dialect.expression import Translator
-from lsmlake.dialect.known import UNKNOWN, Known, Shared
-from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed
-from lsmlake.dialect.table_use import TableUse
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import BOOLEAN, NULL, holds, quoted, without_null
-from lsmlake.dialect.view_use import ViewUse
-from lsmlake.dialect.zeros import one_zero
+from lsmlake.dialect.scope import UNKNOWN, Known, Relation, Scope, ScopeColumn, Shared, Typed
+from lsmlake.dialect.sql_text import Text
+from lsmlake.dialect.sql_types import BOOLEAN, NULL, holds, one_zero, quoted, without_null
+from lsmlake.dialect.table_use import TableUse, ViewUse
 from lsmlake.types.intervals import result_field
 from lsmlake.types.type_text import format_type
 

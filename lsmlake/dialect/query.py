@@ -18,17 +18,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.failures import refused
-from lsmlake.dialect.interval_rows import result_sql
-from lsmlake.dialect.known import UNKNOWN, Known, Shared
 from lsmlake.dialect.queries import Queries, Query, relation_of
-from lsmlake.dialect.reading import peek
-from lsmlake.dialect.scope import Scope, Typed
+from lsmlake.dialect.scope import UNKNOWN, Known, Scope, Shared, Typed
 from lsmlake.dialect.select import Select
 from lsmlake.dialect.sorting import limits, of_outputs, sorting
-from lsmlake.dialect.types import INT, common, duck_name, quoted, text, without_null
+from lsmlake.dialect.sql_text import peek
+from lsmlake.dialect.sql_types import INT, common, duck_name, quoted, result_sql, text, without_null
 from lsmlake.types.type_text import format_type
 
 
@@ -161,7 +159,8 @@ def run_sql(query: Query) -> str:
 
 _LEVEL, _COUNT = "#level", quoted("#count")
 _LEVELS_MAX, _ROWS_MAX = 100, 1_000_000
-"""As `spark.sql.cteRecursionLevelLimit` and `spark.sql.cteRecursionRowLimit` are by default; rows are counted level by level."""
+"""As `spark.spark_sql.cteRecursionLevelLimit` and `spark.spark_sql.cteRecursionRowLimit` are by default; rows are counted level
+by level."""
 _LEFT_STAYS = ("LEFT", "SEMI", "ANTI")
 _NOT_IN_A_STEP = ("with_", "group", "having", "distinct", "order", "limit", "offset")
 

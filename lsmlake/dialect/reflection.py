@@ -1,4 +1,6 @@
-"""Functions about the query rather than its values: the type of an expression, and assertions."""
+"""Functions about types and the query rather than values: casts that Spark names after a type, such as `int(x)` for CAST(x AS
+INT); the type of an expression; assertions; values that are drawn.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,22 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.calling import Arguments, Function, counted
-from lsmlake.dialect.context import Context
+from lsmlake.dialect.comparisons import within
+from lsmlake.dialect.context import CHOOSES_NO_ROWS, COMPUTED_FIRST, Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BOOLEAN, NULL, STRING, text
+from lsmlake.dialect.sql_types import BOOLEAN, CALLED_AS_CASTS, DOUBLE, NULL, STRING, text
 from lsmlake.types.spelling import spelled
-from lsmlake.types.table import column_type
+from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import format_type
+
+
+def _cast_to(kind: str) -> Function:
+    def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        counted(context, node, arguments, 1)
+        return context.typed(within(exp.cast(arguments[0], kind, dialect="spark"), node))
+
+    return made
 
 
 def _type_name(kind: pa.DataType) -> str:
@@ -43,4 +54,28 @@ def _assert_true(context: Context, node: exp.Expression, arguments: Arguments) -
     return Typed(f"CASE WHEN {condition} THEN CAST(NULL AS INTEGER) ELSE {failed} END", NULL)
 
 
-FUNCTIONS: dict[str, Function] = {"assert_true": _assert_true, "typeof": _typeof}
+_NORMAL = "sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random())"
+
+
+def _draw(made: Typed) -> Function:
+    def drawn(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+        name = node.name.lower()
+        if not context.draws:
+            context.text.refuse(node, f"{name} {CHOOSES_NO_ROWS}", cure=COMPUTED_FIRST)
+        if arguments:
+            cure = "leave the seed out, or attach Spark"
+            context.text.refuse(node, f"{name} with a seed would give other values than Spark's", cure=cure)
+        return made
+
+    return drawn
+
+
+FUNCTIONS: dict[str, Function] = {
+    **{name: _cast_to(name) for name in CALLED_AS_CASTS},
+    "assert_true": _assert_true,
+    "typeof": _typeof,
+    "rand": _draw(Typed("random()", DOUBLE)),
+    "random": _draw(Typed("random()", DOUBLE)),
+    "randn": _draw(Typed(f"({_NORMAL})", DOUBLE)),
+    "uuid": _draw(Typed("CAST(gen_random_uuid() AS VARCHAR)", STRING)),
+}

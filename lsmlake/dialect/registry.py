@@ -10,11 +10,9 @@ from sqlglot import exp
 
 from lsmlake.dialect import (
     arrays,
-    bases,
     buckets,
-    draws,
     encodings,
-    intervals,
+    interval_functions,
     json_reading,
     json_writing,
     lambdas,
@@ -23,47 +21,34 @@ from lsmlake.dialect import (
     numbers,
     patterns,
     reflection,
-    rounding,
-    sequences,
-    several_arrays,
     strings,
-    structs,
-    time_fields,
     times,
-    type_names,
     vectors,
 )
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.functions import FUNCTIONS, SqlFunction
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_dated, is_number
+from lsmlake.dialect.sql_types import BINARY, BOOLEAN, DATE, NULL, STRING, TIMESTAMP, is_dated, is_number
 from lsmlake.types.type_text import format_type
 
 _BY_TYPES = {
     **nulls.FUNCTIONS,
     **numbers.FUNCTIONS,
-    **rounding.FUNCTIONS,
-    **bases.FUNCTIONS,
     **strings.FUNCTIONS,
     **json_reading.FUNCTIONS,
     **json_writing.FUNCTIONS,
     **patterns.FUNCTIONS,
     **encodings.FUNCTIONS,
-    **structs.FUNCTIONS,
-    **arrays.FUNCTIONS,
-    **sequences.FUNCTIONS,
-    **several_arrays.FUNCTIONS,
-    **vectors.FUNCTIONS,
     **maps.FUNCTIONS,
+    **arrays.FUNCTIONS,
+    **vectors.FUNCTIONS,
     **lambdas.FUNCTIONS,
     **times.FUNCTIONS,
-    **time_fields.FUNCTIONS,
-    **intervals.FUNCTIONS,
+    **interval_functions.FUNCTIONS,
     **buckets.FUNCTIONS,
-    **type_names.FUNCTIONS,
     **reflection.FUNCTIONS,
-    **draws.FUNCTIONS,
+    **reflection.FUNCTIONS,
 }
 """Functions whose result depends on the types of the arguments."""
 

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.char_padding import padded
+from lsmlake.dialect.comparisons import padded
 from lsmlake.dialect.context import ON
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import Generated, generated
-from lsmlake.dialect.known import ColumnOrigin, Known
 from lsmlake.dialect.pipes import NESTED
 from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
-from lsmlake.dialect.scope import Relation, Scope, ScopeColumn, Typed, declared
-from lsmlake.dialect.table_use import TableUse, push
-from lsmlake.dialect.types import common, of_column, quoted
-from lsmlake.dialect.view_use import ViewUse
+from lsmlake.dialect.scope import ColumnOrigin, Known, Relation, Scope, ScopeColumn, Typed, declared
+from lsmlake.dialect.sql_types import common, of_column, quoted
+from lsmlake.dialect.table_use import TableUse, ViewUse, push
 from lsmlake.types.type_text import format_type
 
 _JOINED = {"this", "joins", "laterals"}
@@ -48,8 +46,8 @@ class Relations:
         """The relations of a SELECT."""
         source = node.args.get("from_")
         inner = None if source is None else source.this
-        found = From("", Scope((), outer=self.outer), {}, frozenset()) if inner is None else self._joined(inner)
-        for join in _listed(node, "joins"):
+        found = From("", Scope((), outer=self.outer), {}, frozenset()) if inner is None else self._alone(inner)
+        for join in (*_listed(inner, "joins"), *_listed(node, "joins")):
             found = self._join(found, join)
         for view in (*_listed(inner, "laterals"), *_listed(node, "laterals")):
             found = self._lateral_view(found, view)
@@ -63,11 +61,14 @@ class Relations:
         return found
 
     def _alone(self, node: exp.Expression) -> From:
-        """A relation, with the joins in its parentheses. Without an alias these hide no name."""
+        """A relation, with its pivots and the joins in its parentheses. Without an alias these hide no name."""
         plain = isinstance(node, exp.Subquery) and not {key for key, value in node.args.items() if value} - _JOINED
         if plain and isinstance(node.this, (exp.Table, exp.Subquery)):
             return self._joined(node.this)
-        sql, relation, use = self._relation(node)
+        named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        sql, relation, use = self._table(node) if named else self._other(node)
+        for pivot in _listed(node, "pivots"):
+            (sql, relation), use = pivoted(self.queries, self.ctes, pivot, sql, relation), None
         return From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
 
     def lateral(self, left: From, node: exp.Expression, made: Generated) -> tuple[From, Relation]:
@@ -92,16 +93,8 @@ class Relations:
         found, relation = self.lateral(left, node, made)
         return replace(found, scope=found.scope.and_(Scope((relation,))))
 
-    def _relation(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
-        sql, relation, use = self._unpivoted(node)
-        for pivot in _listed(node, "pivots"):
-            sql, relation = pivoted(self.queries, self.ctes, pivot, sql, relation)
-            use = None
-        return sql, relation, use
-
-    def _unpivoted(self, node: exp.Expression) -> tuple[str, Relation, TableUse | None]:
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            return self._table(node)
+    def _other(self, node: exp.Expression) -> tuple[str, Relation, None]:
+        """A function that gives rows, a subquery or VALUES."""
         name = self.queries.fresh()
         qualifiers = (node.alias,) if node.alias else ()
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):

@@ -10,12 +10,12 @@ import sqlglot
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from lsmlake.dialect.drawn import calls
-from lsmlake.dialect.evaluate import Columns, needs_of
+from lsmlake.dialect.context import drawing_calls
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.grammar import PlainSpark
+from lsmlake.dialect.row_evaluation import Columns, needs_of
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text, shown
+from lsmlake.dialect.sql_text import Text, shown
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.ddl import requoted
 from lsmlake.types.type_text import format_type
@@ -55,7 +55,7 @@ def columns_in(text: str) -> set[str]:
         tree = sqlglot.parse_one(requoted(text), dialect=PlainSpark)
     except SqlglotError as error:
         raise InvalidQuery("the text is not SQL", where=f"order_by {shown(text)}", cure="correct the text") from error
-    if drawn := next((name for _, name in calls(tree)), None):
+    if drawn := next((name for _, name in drawing_calls(tree)), None):
         what, cure = f"{drawn} gives another value each time, which is no order", "order by a value of the rows"
         raise InvalidQuery(what, where=f"order_by {shown(text)}", cure=cure)
     found = {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}

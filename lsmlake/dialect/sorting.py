@@ -10,10 +10,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import SORTED, Context
-from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Scope, Typed
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.sql_text import Text, peek
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.dialect.windows import ordered, sortable
 
 

@@ -9,7 +9,7 @@ from lsmlake.dialect.calling import Arguments, Function, constant_text, counted,
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import BINARY, INT, NULL, STRING, array_of
+from lsmlake.dialect.sql_types import BINARY, INT, NULL, STRING, array_of
 
 
 def _concat(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from lsmlake.dialect.types import text
+from lsmlake.dialect.sql_types import text
 
 _SECTIONS_MAX = 6
 _TOKENS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[\[\]]|[^A-Za-z'\[\]]+|'")

@@ -11,7 +11,7 @@ from lsmlake.dialect.calling import Arguments, Function, counted
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.failures import refused
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import FLOAT, array_of
+from lsmlake.dialect.sql_types import FLOAT, array_of
 from lsmlake.types.type_text import format_type
 
 VECTOR = array_of(FLOAT)

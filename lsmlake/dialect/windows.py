@@ -10,13 +10,13 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import intervals
+from lsmlake.dialect import interval_functions
 from lsmlake.dialect.aggregates import RANKS, SHIFTS
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.interval_forms import DAY
-from lsmlake.dialect.reading import peek
 from lsmlake.dialect.scope import Typed
-from lsmlake.dialect.types import DATE, INT, NULL, TIMESTAMP, duck_name, is_dated
+from lsmlake.dialect.sql_text import peek
+from lsmlake.dialect.sql_types import DATE, INT, NULL, TIMESTAMP, duck_name, is_dated
 from lsmlake.types.intervals import DAYS, is_calendar, is_interval
 from lsmlake.types.type_text import format_type
 
@@ -161,7 +161,7 @@ def _interval(context: Context, node: exp.Expression, value: exp.Interval, inner
             expected=expected,
             cure="write RANGE, and ORDER BY such a column",
         )
-    _, number = intervals.parsed(context, value)
+    _, number = interval_functions.parsed(context, value)
     if number < 0:
         context.text.refuse(value, "a bound of a frame is not negative", cure="write PRECEDING or FOLLOWING")
     if of_interval:

@@ -19,11 +19,11 @@ import pyarrow as pa
 from lsmlake.files.data_reader import DataReader, checked_kinds, reading
 from lsmlake.files.data_writer import DATA, Origin, RunWriter, write_run
 from lsmlake.files.page_reader import PageReader, RowOfGroup
-from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
-from lsmlake.schema.by_name import lacks_ids, names_of, with_ids
+from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.concurrency import Once, side_by_side
 from lsmlake.tables.metadata import Metadata
@@ -175,15 +175,15 @@ class BucketFiles:
 
     def _whole(self, file: DataFile) -> _Whole:
         """A small file, cached: one read instead of one for the footer, one for the keys and one for the pages."""
-
-        def read() -> _Whole:
-            with self.open(file) as reader:
-                names = [*self.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
-                rows = reader.read(range(reader.groups), names).combine_chunks()
-                return _Whole(rows, _searchable(file)(rows.select(self.schema.key)))
-
-        key = self.meta.paths.data(file), self.schema.id, "rows"
-        return self.meta.files.cache.get(key, read, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
+        cache, key = self.meta.files.cache, (self.meta.paths.data(file), self.schema.id, "rows")
+        if (known := cache.known(key)) is not None:
+            return known
+        with self.open(file) as reader:
+            names = [*self.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
+            rows = reader.read(range(reader.groups), names).combine_chunks()
+        whole = _Whole(rows, _searchable(file)(rows.select(self.schema.key)))
+        cache.put(key, whole, lambda whole: whole.rows.get_total_buffer_size() + whole.keys.bytes)
+        return whole
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 
 RESTORE = "the file is damaged: restore it from a copy, or roll back to a snapshot that does not use it"
 _LENGTH_AND_MAGIC = 8

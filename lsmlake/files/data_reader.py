@@ -1,7 +1,7 @@
 """Reads a data file by row groups, with row positions.
 
-A column is located by its field id, in a file without ids by its name (`schema.by_name`), and read by the positions of its leaves
-(`format.leaves`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
+A column is located by its field id, in a file without ids by its name (`schema.adapt`), and read by the positions of its leaves
+(`kernels.nested`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
 values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and compares
 the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
 """
@@ -20,16 +20,16 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, LakeError
 from lsmlake.files.checksum import RESTORE, TAIL_BYTES, read_footer
-from lsmlake.format import leaves
+from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import DataFile
+from lsmlake.kernels.nested import leaf_positions
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.rowkind import STORED
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.ranges import ByteRange, RangedFile
-from lsmlake.types import types
-from lsmlake.types.table import is_time, of_integers
+from lsmlake.types import column_types
+from lsmlake.types.type_table import is_time, of_integers
 
 _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet writer abandoned the dictionary
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
@@ -192,7 +192,7 @@ class DataReader:
         return ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column)
 
     def _id(self, column: str) -> int:
-        return types.field_id(self.field_of(column))
+        return column_types.field_id(self.field_of(column))
 
     def stored(self, column: str) -> _StoredColumn | None:
         """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
@@ -234,7 +234,7 @@ class DataReader:
         wanted, field = self.field_of(column), self.plain_field(column)
         if read is None:
             return constant(wanted, rows).cast(field.type)
-        stored = self.columns[types.field_id(wanted)].field
+        stored = self.columns[column_types.field_id(wanted)].field
         with self._converting():
             if column in self.encoded or not is_evolved(stored.type, wanted.type):
                 made = read.cast(field.type)
@@ -361,11 +361,13 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
 
 def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _StoredColumn]:
     """Field id -> column of the file. Raises Corrupt if two columns have the same id."""
-    stored = enumerate(zip(schema, leaves.positions(schema), strict=True))
+    stored = enumerate(zip(schema, leaf_positions(schema), strict=True))
     placed = [
-        (types.field_id(field), _StoredColumn(place, own, field)) for place, (field, own) in stored if types.has_field_id(field)
+        (column_types.field_id(field), _StoredColumn(place, own, field))
+        for place, (field, own) in stored
+        if column_types.has_field_id(field)
     ]
-    if nameless := [one.field.name for _, one in placed if not types.has_field_ids(one.field.type)]:
+    if nameless := [one.field.name for _, one in placed if not column_types.has_field_ids(one.field.type)]:
         expected = "a field id at every level"
         raise Corrupt("data file has a column without ids inside", where=path, expected=expected, found=nameless, cure=RESTORE)
     if len(dict(placed)) != len(placed):

@@ -1,16 +1,21 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-`files.layout` chooses the encodings.
 The values of indexed columns are collected while a file is written, and make its index.
+
+How Parquet stores the leaves of a file is chosen here, too: dictionary, delta encoding, statistics. PyArrow takes these options
+by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the struct a. An option is set for
+a path only if it suits every leaf with that path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,23 +23,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.files.checksum import SummingSink
-from lsmlake.files.layout import layout
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
-from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.file_index import NOTHING, FileIndex
-from lsmlake.format.files import ColumnStats, DataFile
-from lsmlake.format.leaves import positions
+from lsmlake.format.data_files import ColumnStats, DataFile
+from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
 from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
-from lsmlake.format.stats import bounds
-from lsmlake.format.value_index import BITMAP, RANGE_BITMAP, ValueIndex, encoded
-from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.value_words import family
+from lsmlake.kernels.bounds import bounds
+from lsmlake.kernels.nested import Leaf, leaf_positions, leaves
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, write_unnamed
+from lsmlake.types.type_table import is_time
 
 DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
 """Prefixes of file names."""
@@ -179,7 +181,7 @@ class _FileWriter:
         self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
         self.footer: list[pq.FileMetaData] = []
         options = schema.parsed_options
-        places = positions(self.arrow)
+        places = leaf_positions(self.arrow)
         chosen = layout(self.arrow, schema.key, first, nan_columns)
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
         self.writer = pq.ParquetWriter(
@@ -304,7 +306,7 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
     """Combine the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
-    for field, number, own in zip(schema.columns, schema.field_ids().values(), positions(schema.columns), strict=True):
+    for field, number, own in zip(schema.columns, schema.field_ids().values(), leaf_positions(schema.columns), strict=True):
         if not has_order(field.type):
             continue
         if field.name in unbounded:
@@ -347,3 +349,71 @@ class IndexWriter:
         return FileIndex(
             filters, {ids[name]: ValueIndex.of(self.kinds[name], types[name], parts) for name, parts in self.encoded.items()}
         )
+
+
+# -- how Parquet stores the leaves ------------------------------------------------------------------------------------
+
+_SAMPLE_ROWS = 1 << 12
+_DISTINCT_SHARE = 0.985  # in the sample; implies about 140,000 values in all, which exceed Parquet's dictionary limit
+
+
+class Layout(NamedTuple):
+    """The dotted paths for each option. `unbounded`: columns with an order that get no statistics in the file."""
+
+    dictionary: list[str]
+    delta: list[str]
+    statistics: list[str]
+    unbounded: frozenset[str]
+
+
+def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns: Collection[str]) -> Layout:
+    """Choose the layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
+
+    Parquet writers omit NaN from the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that match.
+    Therefore a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.
+    """
+    paths, stored = leaf_paths(schema), leaves(schema)
+    names = [schema.names[leaf.column] for leaf in stored]
+    delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in zip(stored, names, strict=True)]
+    unique = _unique(first, [name for d, leaf, name in zip(delta, stored, names, strict=True) if not (d or leaf.nested)])
+    repeats = [not d and (leaf.nested or name not in unique) for d, leaf, name in zip(delta, stored, names, strict=True)]
+    bounded = [_bounded(leaf, name, nan_columns) for leaf, name in zip(stored, names, strict=True)]
+    statistics = _suiting(paths, bounded)
+    known = {name for path, leaf, name in zip(paths, stored, names, strict=True) if path in statistics and not leaf.nested}
+    ordered = {field.name for field in schema if has_order(field.type)}
+    return Layout(_suiting(paths, repeats), _suiting(paths, delta), statistics, frozenset(ordered - known))
+
+
+def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
+    """The distinct paths whose leaves all suit."""
+    bad = {path for path, good in zip(paths, suits, strict=True) if not good}
+    return [path for path in dict.fromkeys(paths) if path not in bad]
+
+
+def _bounded(leaf: Leaf, name: str, nan_columns: Collection[str]) -> bool:
+    return not pa.types.is_floating(leaf.type) if leaf.nested else name not in nan_columns
+
+
+def _integer_kind(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or is_time(type_)
+
+
+def _unique(first: pa.Table, names: Collection[str]) -> set[str]:
+    """The columns that a dictionary would not shrink, estimated from the first rows. Otherwise the Parquet writer would build a
+    useless dictionary, take twice the time, and keep it in the file."""
+    sample = first.slice(0, _SAMPLE_ROWS)
+    return {name for name in names if len(pc.unique(sample[name]).drop_null()) > _DISTINCT_SHARE * sample.num_rows}
+
+
+@lru_cache(maxsize=64)
+def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink, store_schema=False)
+    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    return tuple(parquet.column(i).path for i in range(len(parquet.names)))
+
+
+def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
+    """The dotted paths of the leaves, in the order of `kernels.nested`; not always unique."""
+    return _leaf_paths(schema.serialize().to_pybytes())

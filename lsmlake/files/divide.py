@@ -26,18 +26,18 @@ import pyarrow as pa
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
 from lsmlake.files.data_writer import CHANGELOG, DATA, Origin, nan_columns_of
-from lsmlake.files.key_order import in_key_order
 from lsmlake.files.retained import Retained
+from lsmlake.files.spill import in_key_order
+from lsmlake.format.data_files import COMPACT, IMPORT, Bucket, BucketState, DataFile
 from lsmlake.format.deletion_vector import EMPTY
-from lsmlake.format.files import COMPACT, IMPORT, Bucket, BucketState, DataFile
 from lsmlake.kernels.bucket_hash import spark_hash
-from lsmlake.kernels.gather import gather
+from lsmlake.kernels.groups import gather
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.cover import Share
 from lsmlake.lsm.levels import Levels, recency
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.pick.compaction import last_level_of
+from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.schema.rowkind import with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together

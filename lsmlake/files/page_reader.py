@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lsmlake.files.data_reader import DataReader, reading
-from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Page, PagedColumn, PlainValues, dictionary
-from lsmlake.format.thrift import Struct, read_struct
+from lsmlake.format.page import CODECS, DAMAGES, ENCODINGS, KINDS, Page, PagedColumn, PlainValues, Struct, dictionary, read_struct
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.ranges import ByteRange, RangedFile
-from lsmlake.tables.cache import Cache
-from lsmlake.types.table import is_time, of_integers
+from lsmlake.tables.live import Cache
+from lsmlake.types.type_table import is_time, of_integers
 
 _INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
 _CHUNK_BYTES = 512  # of objects for a column chunk

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData, LakeError
 from lsmlake.files.checksum import TAIL_BYTES, footer_in
-from lsmlake.format.files import ColumnStats
-from lsmlake.format.stats import bounds
-from lsmlake.storage.outside import OutsideFile
+from lsmlake.format.data_files import ColumnStats
+from lsmlake.kernels.bounds import bounds
+from lsmlake.storage.location import OutsideFile
 
 _LENGTH_AND_MAGIC = 8
 _ENCRYPTED = b"PARE"

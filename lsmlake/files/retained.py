@@ -4,7 +4,7 @@ A file holds a row for each of some keys, ascending: the key, the columns of `se
 newest file with a key decides; null as its time says that the key is not deleted any more. The files are live files of the
 bucket of source DELETES. Only merges of level 0 read them, and only compactions write them, when they take up level 0.
 
-`lsm.merge.retained` says which rows are ignored.
+`lsm.merge.retained_deletes` says which rows are ignored.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import pyarrow.compute as pc
 
 from lsmlake.files.bucket_files import BucketFiles, Hits
 from lsmlake.files.data_writer import RETAINED, Origin, float_columns, write_run
-from lsmlake.format.files import DELETES, DataFile
+from lsmlake.format.data_files import DELETES, DataFile
+from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable, filter_of
 from lsmlake.kernels.segments import of_sorted
 from lsmlake.lsm.lookup import common, find
-from lsmlake.lsm.merge.retained import settle
-from lsmlake.lsm.merge.rule import MergeRule
-from lsmlake.lsm.merge.runs import distinct, grouped
+from lsmlake.lsm.merge.retained_deletes import settle
+from lsmlake.lsm.merge.rule import MergeRule, distinct
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.rowkind import DELETE, ERASE, INSERT, kinds_of, plain
 from lsmlake.schema.schema import Schema
-from lsmlake.types.types import FIELD_ID
+from lsmlake.types.column_types import FIELD_ID
 
 DELETED_MS = "_deleted_ms"
 _KEPT_ROWS = 1 << 16  # files with so many rows stay in memory
@@ -106,7 +106,7 @@ class Retained:
         if len(level0) == 1 and unique:
             return self._settled(level0, held, [(rows, own)]) if held.num_rows else self._of_single(level0[0], rows)
         if len(found) > 2:  # a key of several level-0 files is found for each
-            held = held.take(pa.array(grouped(comparable([held.select(key)])[0]).first))
+            held = held.take(pa.array(group(comparable([held.select(key)])[0]).first))
         wanted = distinct([*deleted, held.select(key)])
         again = (rows_of(file) for file in level0) if len(level0) > 1 else (rows,)
         return self._settled(level0, held, ((rows, find(wanted, rows.select(key), repeats=not unique)[1]) for rows in again))
@@ -200,7 +200,7 @@ class Retained:
         tables.append(changed.select(self._files.schema.columns.names).cast(self._files.schema.row_columns))
         rows = pa.concat_tables(tables)
         if merged:
-            rows = rows.take(pa.array(grouped(comparable([rows.select(key)])[0]).last))
+            rows = rows.take(pa.array(group(comparable([rows.select(key)])[0]).last))
         kept = pc.greater_equal(rows[DELETED_MS], since_ms)
         rows = rows.filter(kept if oldest else pc.fill_null(kept, True))
         files, origin = self.bucket_files, Origin(0, DELETES)

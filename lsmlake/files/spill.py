@@ -1,6 +1,5 @@
-"""Temporary sorted runs on local disk, for a writer whose input exceeds its memory limit. Deleted on close.
-
-Temporary folders on local disk.
+"""Brings rows of any order into key order. What does not fit into memory is spilled: sorted runs in temporary folders on local
+disk, which are merged, and deleted on close.
 """
 
 from __future__ import annotations
@@ -10,12 +9,15 @@ import shutil
 import tempfile
 import uuid
 import weakref
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake import undo
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows
 from lsmlake.storage.storage import storage_errors
 
 _BATCH_ROWS = 1 << 16
@@ -90,3 +92,39 @@ class Scratch:
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def in_key_order(tables: Iterable[pa.Table], key: Sequence[str], buffer_bytes: int, window_bytes: int) -> Iterator[pa.Table]:
+    """Yields the rows in ascending order of their keys, those of equal keys in the order given.
+
+    Args:
+        tables: The rows, all with the same columns.
+        key: The key columns; they have no nulls and no NaN.
+        buffer_bytes: The rows that are sorted in memory; more are spilled in runs of this size.
+        window_bytes: The rows of all runs that a merge holds.
+    """
+
+    def ordered(parts: Sequence[pa.Table]) -> pa.Table:
+        rows = pa.concat_tables(parts)
+        return rows.take(pa.array(np.argsort(comparable([rows.select(key)])[0], kind="stable")))
+
+    held: list[pa.Table] = []
+    spill = None
+    try:
+        for table in tables:
+            held.append(table)
+            if sum(each.get_total_buffer_size() for each in held) >= buffer_bytes:
+                spill = spill or Spill()
+                spill.write([(None, ordered(held))])
+                held = []
+        if held and spill is None:
+            yield ordered(held)
+        if spill is None:
+            return
+        if held:
+            spill.write([(None, ordered(held))])
+        runs = [RunReader(stretch, rows) for stretch, rows in spill.runs(None)]
+        yield from merge_windows(runs, key, ordered, window_bytes)
+    finally:
+        if spill is not None:
+            spill.close()

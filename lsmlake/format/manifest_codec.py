@@ -1,24 +1,44 @@
-"""Manifests as bytes: {"rows", "columns": [{name, type, values}]}, packed by `format.packed`. What is read is checked."""
+"""Manifests as bytes: {"rows", "columns": [{name, type, values}]}, packed by `schema.envelope`.
+
+What is read is checked: `check_entries` knows the columns that all tables share, `under` those of a schema.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.manifest_checks import check_entries, under
-from lsmlake.format.packed import loaded, pack, stored, unpack
+from lsmlake.format.data_files import SOURCES
+from lsmlake.format.manifest import FIXED, entries_schema
+from lsmlake.schema.envelope import loaded, pack, stored, unpack
 from lsmlake.schema.schema import Schema
-from lsmlake.types import types
-from lsmlake.types.json_shape import RESTORE, TEXT, JsonKind, check, integer, listing, shown
-from lsmlake.types.types import type_name
+from lsmlake.types import column_types
+from lsmlake.types.column_types import type_name
+from lsmlake.types.json_shape import (
+    BYTES_MAX,
+    NAME,
+    NAME_CHARACTERS,
+    NAME_LENGTH_MAX,
+    RESTORE,
+    ROWS_MAX,
+    TEXT,
+    JsonKind,
+    check,
+    integer,
+    listing,
+    shown,
+)
+from lsmlake.types.widening import widens
 
 _COLUMN = {
     "name": TEXT,
-    "type": JsonKind("the name of a type", types.is_name_of_type),
+    "type": JsonKind("the name of a type", column_types.is_name_of_type),
     "values": JsonKind("a list", lambda v: isinstance(v, list)),
 }
 
@@ -98,3 +118,136 @@ def _checked(stored: Content) -> pa.Table:
         raise Corrupt("manifest columns cannot be read", where=stored.where, found=shown(str(broken)), cure=RESTORE) from broken
     check_entries(table, stored.where)
     return table
+
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+_NUMBER = (1 << 63) - 1
+_RANGES = {
+    "kind": (0, 1),
+    "bucket": (0, (1 << 31) - 2),
+    "total_buckets": (1, (1 << 31) - 1),
+    "bytes": (1, BYTES_MAX),
+    "rows": (1, ROWS_MAX),
+    "delete_rows": (0, ROWS_MAX),
+    "level": (0, (1 << 15) - 1),
+    "sequence": (0, _NUMBER),
+    "min_sequence": (0, _NUMBER),
+    "schema_id": (0, (1 << 31) - 1),
+    "created_ms": (0, 1 << 53),
+    "checksum": (0, (1 << 32) - 1),
+    "footer_bytes": (8, BYTES_MAX),
+    "footer_checksum": (0, (1 << 32) - 1),
+    "index_bytes": (1, BYTES_MAX),
+}
+"""The valid ranges of the numbers in an entry, inclusive."""
+_MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
+_OUTSIDE = r"(^|/)(\.{0,2}|\.tmp-[^/]*)(/|$)|[\x00-\x1f\x7f\\]"
+_BUCKET = r"(^|/)bucket-[0-9]+$"
+
+
+def check_entries(table: pa.Table, where: str) -> None:
+    """Checks the columns that all tables have. Raises Corrupt naming `where`."""
+    found = set(table.column_names)  # the property makes a list each time
+    for name, type_ in FIXED:
+        if name not in found or table[name].type != type_:
+            _refuse(where, name, type_name(type_), "no such column" if name not in found else table[name].type)
+        if table[name].null_count and name not in _MAY_BE_NULL:
+            _refuse(where, name, "no null", "null")
+        _check_range(table, name, where)
+    short = pc.less_equal(pc.binary_length(table["name"]), NAME_LENGTH_MAX)
+    names = pc.and_(short, pc.match_substring_regex(table["name"], f"^{NAME_CHARACTERS}$"))
+    outside = pc.match_substring_regex(table["directory"], _OUTSIDE)
+    sources = pc.is_in(table["source"], value_set=pa.array(SOURCES))
+    for name, good, expected in (
+        ("name", names, NAME.words),
+        ("directory", pc.invert(outside), "a path inside the table directory"),
+        ("directory", pc.match_substring_regex(table["directory"], _BUCKET), "the directory of a bucket"),
+        ("source", sources, f"one of {', '.join(SOURCES)}"),
+        ("delete_rows", pc.less_equal(table["delete_rows"], table["rows"]), "at most the rows of the file"),
+        ("bucket", pc.less(table["bucket"], table["total_buckets"]), "less than total_buckets"),
+        ("min_sequence", pc.less_equal(table["min_sequence"], table["sequence"]), "at most sequence"),
+        ("footer_bytes", pc.less_equal(table["footer_bytes"], table["bytes"]), "at most the bytes of the file"),
+    ):
+        _check_all(table, name, good, expected, where)
+
+
+def _check_range(table: pa.Table, name: str, where: str) -> None:
+    """Raises Corrupt if a value is outside the range of its column."""
+    if name in _RANGES and table.num_rows:
+        least, most = _RANGES[name]
+        found = pc.min_max(table[name]).as_py()
+        if found["min"] is not None and (found["min"] < least or found["max"] > most):
+            _refuse(where, name, f"{least} to {most}", f"{found['min']} to {found['max']}")
+
+
+def _check_all(table: pa.Table, name: str, good: pa.ChunkedArray, expected: str, where: str) -> None:
+    """Raises Corrupt unless `good` is true for every entry. Null: there is nothing to compare."""
+    if pc.all(good).as_py() is False:
+        _refuse(where, name, expected, table[name].filter(pc.invert(good))[0].as_py())
+
+
+def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
+    """Returns the entries of a manifest with exactly the columns of `entries_schema(schema)`, checked.
+
+    A manifest that was written under another schema may lack statistics of a column, which are then null (unknown), have those of
+    a dropped column, which are left out, or have bounds of a narrower type, which are widened. Raises Corrupt naming `where`.
+    """
+    wanted, specs, found = entries_schema(schema), _specs_of(table), set(table.column_names)
+    lacking = {f"p:{field.number}" for field in schema.all_partition_columns if specs.isdisjoint(schema.partition_places(field))}
+    columns = [_entry_column(table, field, field.name in found, field.name in lacking, where) for field in wanted]
+    table, found = pa.table(columns, schema=wanted), set(wanted.names)
+    if schema.key:
+        _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
+    _check_range(table, "index_bytes", where)
+    known = pa.array([spec.id for spec in schema.partitioning.specs], pa.int32())
+    _check_all(table, "spec", pc.is_in(table["spec"], value_set=known), f"one of {known.to_pylist()}", where)
+    for name, number in schema.field_ids().items():
+        nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
+        good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
+        _check_all(table, nulls, good, "0 to the rows of the file", where)
+        if low in found:
+            _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
+            if schema.key[:1] == (name,):
+                inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
+                _check_all(table, low, inside, "bounds that include the first and the last key", where)
+    return table
+
+
+def _specs_of(table: pa.Table) -> set[int]:
+    """The partition specs of the entries. Older manifests have no such column: spec 0."""
+    return set(table["spec"].unique().to_pylist()) if "spec" in table.column_names else {0}
+
+
+def _entry_column(table: pa.Table, field: pa.Field, there: bool, lacks: bool, where: str) -> pa.ChunkedArray | pa.Array:
+    """The column of an entry that depends on the schema. `there`: the table has it. `lacks`: no entry has a value. Raises Corrupt
+    naming `where`."""
+    place = field.name.startswith(("p:", "kmin:", "kmax:")) and not lacks
+    if not there:
+        if field.name == "spec":
+            return pa.array(np.zeros(table.num_rows, np.int32))
+        if place:
+            _refuse(where, field.name, type_name(field.type), "no such column")
+        return pa.nulls(table.num_rows, field.type)
+    column = table[field.name]
+    if column.type != field.type:
+        if place or not (widens(column.type, field.type) or widens(field.type, column.type)):
+            _refuse(where, field.name, type_name(field.type), type_name(column.type))
+        return column.cast(field.type) if widens(column.type, field.type) else pa.nulls(table.num_rows, field.type)
+    if column.null_count and field.name.startswith(("kmin:", "kmax:")):
+        _refuse(where, field.name, "no null", "null")
+    return column
+
+
+def _keys_ascend(table: pa.Table, count: int) -> pa.ChunkedArray:
+    """Flags the entries whose first key, of `count` columns, is less than or equal to the last key."""
+    ascend: pa.ChunkedArray | bool = True
+    for i in reversed(range(count)):
+        low, high = table[f"kmin:{i}"], table[f"kmax:{i}"]
+        ascend = pc.or_(pc.less(low, high), pc.and_(pc.equal(low, high), ascend))
+    return ascend
+
+
+def _refuse(where: str, column: str, expected: str, found: object) -> NoReturn:
+    raise Corrupt(f"manifest has an invalid {column!r}", where=where, expected=expected, found=shown(found), cure=RESTORE)

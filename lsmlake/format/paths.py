@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.schema.partitioning import PartitionColumn
 
 _ESCAPED = re.compile(r"""^\.|[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")  # engines ignore names that begin with a dot

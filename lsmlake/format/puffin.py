@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.deletion_vector import CURE, DeletionVector, check
+from lsmlake.format.deletion_vector import CURE, DeletionVector, demand
 
 _MAGIC = b"PFA1"
 _BLOB_TYPE = "deletion-vector-v1"
@@ -54,7 +54,7 @@ def decode(data: bytes, where: str) -> dict[str, DeletionVector]:
     for name, blob in decode_footer(data, where).items():
         place = f"{where}, vector of {name}"
         vector = DeletionVector.decode(memoryview(data)[blob.offset : blob.offset + blob.length], place)
-        check(len(vector) == blob.cardinality, "wrong cardinality", place, blob.cardinality, len(vector))
+        demand(len(vector) == blob.cardinality, "wrong cardinality", place, blob.cardinality, len(vector))
         vectors[name] = vector
     return vectors
 
@@ -62,15 +62,15 @@ def decode(data: bytes, where: str) -> dict[str, DeletionVector]:
 def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
     """Returns the location of the vector of each data file in the Puffin file `data`. Raises Corrupt."""
     size_min = 2 * len(_MAGIC) + _TAIL_BYTES
-    check(len(data) >= size_min, "Puffin file is truncated", where, f"at least {size_min} bytes", len(data))
+    demand(len(data) >= size_min, "Puffin file is truncated", where, f"at least {size_min} bytes", len(data))
     tail = data[-_TAIL_BYTES:]
     payload_size = int.from_bytes(tail[:4], "little", signed=True)
     payload_start = len(data) - _TAIL_BYTES - payload_size
     blobs_end = payload_start - len(_MAGIC)
-    check(data[:4] == _MAGIC, "not a Puffin file (bad magic at its start)", where, _MAGIC, data[:4])
-    check(tail[8:] == _MAGIC, "not a Puffin file (bad magic at its end)", where, _MAGIC, tail[8:])
-    check(tail[4:8] == bytes(4), "Puffin footer has unknown flags", where, bytes(4).hex(), tail[4:8].hex())
-    check(
+    demand(data[:4] == _MAGIC, "not a Puffin file (bad magic at its start)", where, _MAGIC, data[:4])
+    demand(tail[8:] == _MAGIC, "not a Puffin file (bad magic at its end)", where, _MAGIC, tail[8:])
+    demand(tail[4:8] == bytes(4), "Puffin footer has unknown flags", where, bytes(4).hex(), tail[4:8].hex())
+    demand(
         0 <= payload_size <= len(data) - size_min,
         "Puffin footer has an invalid size",
         where,
@@ -78,12 +78,12 @@ def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
         payload_size,
     )
     found = data[blobs_end:payload_start]
-    check(found == _MAGIC, "Puffin footer does not start at the expected position (bad magic)", where, _MAGIC, found)
+    demand(found == _MAGIC, "Puffin footer does not start at the expected position (bad magic)", where, _MAGIC, found)
 
     placed = _decode_payload(data[payload_start:-_TAIL_BYTES], where)
     for name, blob in placed.items():
         inside = len(_MAGIC) <= blob.offset and 0 <= blob.length <= blobs_end - blob.offset
-        check(
+        demand(
             inside,
             f"the vector of {name} is outside the blobs",
             where,
@@ -116,7 +116,7 @@ def _decode_payload(payload: bytes, where: str) -> dict[str, Blob]:
         placed = dict(pairs)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise Corrupt("Puffin footer cannot be read", where=where, found=repr(error), cure=CURE) from error
-    check(len(placed) == len(pairs), "Puffin file holds two vectors of one data file", where, len(placed), len(pairs))
+    demand(len(placed) == len(pairs), "Puffin file holds two vectors of one data file", where, len(placed), len(pairs))
     return placed
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from lsmlake.errors import Corrupt, Wording
 from lsmlake.schema import envelope
+from lsmlake.types.column_types import FIELD_ID_MAX
 from lsmlake.types.json_shape import TEXT, JsonKind, check, integer, listing, optional
-from lsmlake.types.types import FIELD_ID_MAX
 
 ANALYZE_AGAIN = Wording("analyze() makes new statistics", command="`lsmlake analyze TABLE` makes new statistics")
 _ANY = JsonKind("an object", lambda value: isinstance(value, dict))

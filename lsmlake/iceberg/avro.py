@@ -20,7 +20,7 @@ from lsmlake.iceberg.schemas import schema_json, spec_json
 from lsmlake.kernels import transforms
 from lsmlake.schema.partitioning import PartitionColumn, PartitionSpec
 from lsmlake.schema.schema import Schema
-from lsmlake.types.table import column_type
+from lsmlake.types.type_table import column_type
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 EXISTING, ADDED, DELETED = 0, 1, 2

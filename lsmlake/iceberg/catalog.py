@@ -28,7 +28,7 @@ from lsmlake.extras import need
 from lsmlake.iceberg import catalog_kinds as kinds
 from lsmlake.iceberg import updates
 from lsmlake.iceberg.catalog_backoff import ASKED_SECONDS
-from lsmlake.iceberg.metadata import Metadata
+from lsmlake.iceberg.table_metadata import Metadata
 from lsmlake.storage.address import is_same_place
 
 Result = TypeVar("Result")

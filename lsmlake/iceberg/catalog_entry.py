@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lsmlake.iceberg import catalog, metadata, mirror
+from lsmlake.iceberg import catalog, mirror, table_metadata
 from lsmlake.iceberg.catalog_backoff import waiting_for
 from lsmlake.iceberg.published import is_published, uri_of
 from lsmlake.tables.metadata import Metadata
@@ -44,7 +44,7 @@ class CatalogEntry:
             if options.catalog is None:
                 return None
             found = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
-            own = metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
+            own = table_metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
             with waiting_for(found.catalog, found.clock) as seconds:
                 return found if catalog.has(found.catalog, found.name, *own, seconds) else None
         except Exception as failed:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lsmlake.extras import need
-from lsmlake.iceberg.metadata import Metadata
+from lsmlake.iceberg.table_metadata import Metadata
 
 DROP = "drop the table in the catalog, but not its files, and publish again"
 _LOCK_SECONDS = 0.25

@@ -17,23 +17,22 @@ from typing import NamedTuple
 
 from lsmlake.errors import InvalidOption, LakeError, MissingDependency, SnapshotNotFound
 from lsmlake.format import manifest, puffin
+from lsmlake.format.data_files import Bucket, DataFile, VectorRef
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.iceberg import metadata, published
+from lsmlake.iceberg import published, table_metadata
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
-from lsmlake.iceberg.changes import IcebergView
 from lsmlake.iceberg.check_files import PlacedFile, PublishedFiles, damage, guarded, read_vectors
 from lsmlake.iceberg.entries import EntryKey, Point, key_of
+from lsmlake.iceberg.iceberg_view import IcebergView
 from lsmlake.iceberg.lineage import branches_of, id_on, tag_on, tags_of
 from lsmlake.iceberg.published import Current, Newest, name_of, path_of, uri_of
-from lsmlake.iceberg.schemas import schema_json, spec_json
-from lsmlake.iceberg.values import binary
+from lsmlake.iceberg.schemas import binary, schema_json, spec_json
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.types.table import number_of
+from lsmlake.types.type_table import number_of
 
 _log = logging.getLogger("lsmlake")
 
@@ -119,7 +118,7 @@ class _Check:
             if self.content["location"] != uri_of(meta, meta.paths.root):
                 _log.info("%s: its Iceberg metadata is that of before it was renamed or moved", meta.paths.root)
                 return
-            snapshots = metadata.ours(self.content)
+            snapshots = table_metadata.ours(self.content)
             others = [one["snapshot-id"] for one in self.content["snapshots"] if one not in snapshots]
         except (LookupError, TypeError) as broken:
             yield damage(self.path, "Iceberg metadata is malformed", "", repr(broken))
@@ -205,11 +204,11 @@ class _Check:
 
     def _in_table(self, one: Mapping) -> Version | None:
         """The snapshot of the table, or of a branch; None: it cannot be found any more."""
-        identity = one["summary"][metadata.COMMIT]
+        identity = one["summary"][table_metadata.COMMIT]
         for meta, found in self.places.get(one["snapshot-id"], ()):
             with suppress(SnapshotNotFound):
                 snapshot = meta.snapshots.get(found) if isinstance(found, int) else found
-                if metadata.identity_of(snapshot) == identity:
+                if table_metadata.identity_of(snapshot) == identity:
                     return Version.at(meta, snapshot)
         return None
 
@@ -253,7 +252,7 @@ class _Check:
 
     def _schema_id(self, one: Mapping, schema: Schema) -> int:
         """Schemas of branches may have other ids."""
-        return schema.id if one["snapshot-id"] < metadata.OF_BRANCHES else one["schema-id"]
+        return schema.id if one["snapshot-id"] < table_metadata.OF_BRANCHES else one["schema-id"]
 
     # -- the files of one snapshot ------------------------------------------------------------------------------------
 

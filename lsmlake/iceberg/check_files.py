@@ -19,7 +19,7 @@ from lsmlake.iceberg.published import decoding, path_of
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.metadata import Metadata
-from lsmlake.types.table import number_of
+from lsmlake.types.type_table import number_of
 
 _STATUSES = {"added_files_count": ADDED, "existing_files_count": EXISTING, "deleted_files_count": DELETED}
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.format.files import Bucket, ColumnStats, DataFile
+from lsmlake.format.data_files import Bucket, ColumnStats, DataFile
 from lsmlake.iceberg import avro
 from lsmlake.iceberg.avro import (
     ADDED,
@@ -23,11 +23,11 @@ from lsmlake.iceberg.avro import (
     POSITION_DELETES,
     partition_name,
 )
-from lsmlake.iceberg.metadata import UNSORTED
-from lsmlake.iceberg.values import binary
+from lsmlake.iceberg.schemas import binary
+from lsmlake.iceberg.table_metadata import UNSORTED
 from lsmlake.schema.schema import Schema
-from lsmlake.types import types
-from lsmlake.types.table import number_of
+from lsmlake.types import column_types
+from lsmlake.types.type_table import number_of
 
 Entry = dict[str, Any]
 """A record of a manifest, with the names of the specification, and its `Point` under `point`. Points are kept in the header of
@@ -185,7 +185,7 @@ def _stats(schema: Schema, file: DataFile, names: Sequence[str]) -> Mapping[str,
     counts, nulls, nans, low, high = [], [], [], [], []
     for name in names:
         field = schema.columns.field(name)
-        id = types.field_id(field)
+        id = column_types.field_id(field)
         stats: ColumnStats | None = file.stats.get(id)
         if stats is None or pa.types.is_nested(field.type):
             continue

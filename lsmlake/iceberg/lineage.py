@@ -17,8 +17,8 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt, InvalidSchema, SnapshotNotFound, TableNotFound
 from lsmlake.format.paths import MAIN
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.iceberg.metadata import OF_BRANCHES, identity_of
 from lsmlake.iceberg.schemas import check_promotions, spec_json
+from lsmlake.iceberg.table_metadata import OF_BRANCHES, identity_of
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.branches import BranchState
 from lsmlake.tables.metadata import Metadata

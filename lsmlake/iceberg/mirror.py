@@ -8,7 +8,7 @@
 
 1. Find the newest metadata file, and the snapshots of the table that it lacks or that are gone. The first publication creates the
    hint before: from then on nobody deletes files without `bring_up_to_date`, so none is deleted that it is about to name.
-2. For each new snapshot, oldest first: what it changed (`changes`), as vectors, entries and manifests.
+2. For each new snapshot, oldest first: what it changed (`iceberg_view`), as vectors, entries and manifests.
 3. Create the next metadata file. If another publisher came first, delete what this one wrote and begin again.
 4. Bring the catalog up to date that the options of the table name, if they name one.
 5. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
@@ -32,17 +32,17 @@ from typing import NamedTuple
 
 from lsmlake.errors import Corrupt
 from lsmlake.extras import need
-from lsmlake.iceberg import metadata, published
-from lsmlake.iceberg.additions import Additions
+from lsmlake.iceberg import published, table_metadata
 from lsmlake.iceberg.catalog import register
 from lsmlake.iceberg.catalog_backoff import waiting_for
-from lsmlake.iceberg.changes import IcebergView
 from lsmlake.iceberg.entries import Point
+from lsmlake.iceberg.iceberg_manifests import Manifest
+from lsmlake.iceberg.iceberg_view import IcebergView
 from lsmlake.iceberg.lineage import Line, lines_of
-from lsmlake.iceberg.manifests import Manifest
 from lsmlake.iceberg.published import Newest, name_of, path_of, uri_of
-from lsmlake.options.iceberg import IcebergOptions
-from lsmlake.storage.retries import attempts
+from lsmlake.iceberg.snapshot_writer import Additions
+from lsmlake.options.iceberg_options import IcebergOptions
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
@@ -55,7 +55,7 @@ class Published(NamedTuple):
     """`metadata_file`: the URI of the newest metadata file. `content`: of it. `snapshots`: how many this publication added."""
 
     metadata_file: str
-    content: metadata.Metadata
+    content: table_metadata.Metadata
     snapshots: int
 
 
@@ -144,7 +144,7 @@ class _Attempt:
         there = published.newest(self.meta)
         return there is not None and self.before is not None and there.number == self.before.number
 
-    def _run(self, before: metadata.Metadata | None) -> Published | None:
+    def _run(self, before: table_metadata.Metadata | None) -> Published | None:
         meta, old = self.meta, before
         version = Version.latest(meta)  # not before: the metadata must not go back to an older snapshot
         self.options = version.options.iceberg
@@ -154,22 +154,22 @@ class _Attempt:
         if self.before is None:
             need("fastavro", "Iceberg metadata")
             meta.env.storage.put_if_absent(meta.paths.iceberg(published.HINT), b"1")
-        if old is None or old["location"] != location or not metadata.is_ours(old):  # renamed, moved, or changed by others
-            old = metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0), self.options.first_row_id)
-        lines = lines_of(meta, version.schema, metadata.published(old))
+        if old is None or old["location"] != location or not table_metadata.is_ours(old):  # renamed, moved, or changed by others
+            old = table_metadata.first(meta.paths.table_uuid, location, meta.schemas.get(0), self.options.first_row_id)
+        lines = lines_of(meta, version.schema, table_metadata.published(old))
         added = Additions(meta, old, self.put, self.whole)
         added.add(lines)
         content, made = added.content, added.made
         kept = {line.id_of(number) for line in lines for number in line.kept}
         there = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
         if self.whole or version.number in there:
-            content, _ = metadata.with_schema(content, version.schema)
+            content, _ = table_metadata.with_schema(content, version.schema)
         if named := list(takewhile(lambda schema: schema.by_name, map(meta.schemas.get, range(version.schema.id + 1)))):
-            content = metadata.with_names(content, named)
+            content = table_metadata.with_names(content, named)
         current_id = max((number for number in there if number <= version.number), default=None)
-        content = metadata.with_snapshots(content, made, there, current_id, added.next_row)
+        content = table_metadata.with_snapshots(content, made, there, current_id, added.next_row)
         tags = {name: id for line in lines for name, number in line.tags.items() if (id := line.id_of(number)) in there}
-        content = metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
+        content = table_metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
         if self.before is not None and content == before:
             if self.before.hint != self.before.number:
                 self._write_hint(self.before.number)
@@ -178,19 +178,21 @@ class _Attempt:
         written = self._put(before, number, content)
         return None if written is None else self._published(number, written, len(made))
 
-    def _published(self, number: int, content: metadata.Metadata, made: int) -> Published:
+    def _published(self, number: int, content: table_metadata.Metadata, made: int) -> Published:
         return Published(uri_of(self.meta, self.meta.paths.iceberg(name_of(number))), content, made)
 
-    def _put(self, before: metadata.Metadata | None, number: int, content: metadata.Metadata) -> metadata.Metadata | None:
+    def _put(
+        self, before: table_metadata.Metadata | None, number: int, content: table_metadata.Metadata
+    ) -> table_metadata.Metadata | None:
         """Create a metadata file after `before`; returns its content. None: another publisher came first."""
         meta = self.meta
         last = "" if before is None else uri_of(meta, meta.paths.iceberg(name_of(number - 1)))
         last_ms = 0 if before is None else before["last-updated-ms"]
         newest = max([last_ms, meta.env.clock(), *(one["timestamp-ms"] for one in content["snapshots"])])
-        content = metadata.logged(content, last, last_ms, newest)
+        content = table_metadata.logged(content, last, last_ms, newest)
         gone = [] if before is None else self._unnamed(before, content)
-        if number > metadata.KEPT:
-            gone.append(meta.paths.iceberg(name_of(number - metadata.KEPT)))
+        if number > table_metadata.KEPT:
+            gone.append(meta.paths.iceberg(name_of(number - table_metadata.KEPT)))
         path = meta.paths.iceberg(name_of(number))
         written, self.written = self.written, []  # after a failure the metadata file may be there and name them
         if not meta.env.storage.put_if_absent(path, json.dumps(content).encode()):
@@ -204,10 +206,10 @@ class _Attempt:
         with self.meta.env.storage.write(self.meta.paths.iceberg(published.HINT)) as sink:
             sink.write(str(number).encode())
 
-    def _unnamed(self, before: metadata.Metadata, after: metadata.Metadata) -> list[str]:
+    def _unnamed(self, before: table_metadata.Metadata, after: table_metadata.Metadata) -> list[str]:
         """The paths of the files of snapshots that are not named any more, and which no other snapshot needs."""
         stay = {one["manifest-list"] for one in after["snapshots"]}
-        gone = [one for one in metadata.ours(before) if one["manifest-list"] not in stay]
+        gone = [one for one in table_metadata.ours(before) if one["manifest-list"] not in stay]
         if not gone:
             return []
         kept = published.manifests_by_uri(self.meta, after["snapshots"])

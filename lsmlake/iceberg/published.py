@@ -12,8 +12,8 @@ from lsmlake.errors import Corrupt, LakeError
 from lsmlake.iceberg import entries
 from lsmlake.iceberg.avro import CURE, DELETED, POSITION_DELETES
 from lsmlake.iceberg.entries import Entry, Point
-from lsmlake.iceberg.manifests import Manifest, SnapshotManifests
-from lsmlake.iceberg.metadata import KEPT, Metadata, ours
+from lsmlake.iceberg.iceberg_manifests import Manifest, SnapshotManifests
+from lsmlake.iceberg.table_metadata import KEPT, Metadata, ours
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.metadata import Metadata as TableMetadata
 

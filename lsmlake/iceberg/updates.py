@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
-from lsmlake.iceberg.metadata import COMMIT, KEPT
+from lsmlake.iceberg.table_metadata import COMMIT, KEPT
 
 FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
 """Properties of the table in the catalog: the publication that it shows, and the time of that. One that was registered, and

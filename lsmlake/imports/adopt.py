@@ -4,7 +4,7 @@ are.
 A file with two owners is lost as soon as one of them expires it. So each adopted file is a hard link where the file system has
 such links, a copy that the object store makes itself, or else a copy of the bytes; nothing is decoded.
 
-1. Read the footer of each file, and decide whether it is adopted or its rows are written anew (`imports.layout`).
+1. Read the footer of each file, and decide whether it is adopted or its rows are written anew (`imports.adoptable`).
 2. Find the rows that deletes of the other format apply to (`imports.dead_rows`). They become deletion vectors.
 3. Bring the files, write the other rows, the vectors and the metadata of one snapshot.
 4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
@@ -22,39 +22,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake import undo
-from lsmlake.commit.followers import after_commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.invariants import check_edits
-from lsmlake.commit.request import Request
+from lsmlake.commit.commit import after_commit
+from lsmlake.commit.request import Identity, Request
+from lsmlake.commit.requirements import check_edits
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, StorageFailed, TableExists
 from lsmlake.files.data_reader import Chunk, live_rows
 from lsmlake.files.data_writer import DATA
 from lsmlake.files.parquet_facts import RESTORE
+from lsmlake.format.data_files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import APPEND, IMPORT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.paths import TablePaths, bucket_directory
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.imports.adopt_keys import KeyedFile, KeyRange, check_valid, key_ranges, repeated_keys
+from lsmlake.imports.adoptable import is_whole, shape_key
 from lsmlake.imports.dead_rows import dead_rows
 from lsmlake.imports.examine import Adopted, RewrittenFile, examine
-from lsmlake.imports.foreign import ForeignFile, ForeignTable
-from lsmlake.imports.layout import is_whole, shape_key
-from lsmlake.imports.sources import Sources
+from lsmlake.imports.foreign import ForeignFile, ForeignTable, Sources
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.lsm.pick import last_level_of
-from lsmlake.options.iceberg import FIRST_ROW_ID
+from lsmlake.options.iceberg_options import FIRST_ROW_ID
 from lsmlake.schema.conform import clean_keys
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years
 from lsmlake.storage.concurrency import together
 from lsmlake.storage.env import Env
-from lsmlake.storage.outside import Outside
+from lsmlake.storage.location import Outside
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.write.append import LEVEL
 from lsmlake.write.write import new_files
 
@@ -226,7 +224,7 @@ class _Adoption:
         made = []
         ids_of_key = [self.schema.field_ids()[name] for name in self.schema.primary_key]
         for number, shape in enumerate(shapes.values()):
-            ids = {types.field_id(one): one.name for one in shape}
+            ids = {column_types.field_id(one): one.name for one in shape}
             specs = tuple(s for s in self.schema.partitioning.specs if all(one.source in ids for one in s.fields))
             known = Partitioning.first(())
             if specs:

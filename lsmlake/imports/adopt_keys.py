@@ -1,6 +1,6 @@
 """Reads the keys of a table that is to be adopted: every live row has one, no two have the same.
 
-The keys of a partition are sorted in bounded memory (`files.key_order`), so that equal ones are neighbours.
+The keys of a partition are sorted in bounded memory (`files.spill`), so that equal ones are neighbours.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.files.data_reader import Chunk, live_rows
-from lsmlake.files.key_order import in_key_order
+from lsmlake.files.spill import in_key_order
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.kernels.keys import comparable, ends
-from lsmlake.schema.row_text import row_text
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.values import row_text
 from lsmlake.schema.years import check_years, has_outside
 
 _LOAD = "or import the table without a primary key, and upsert its rows from there into a table with one"

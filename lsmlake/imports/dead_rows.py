@@ -20,14 +20,13 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.files.data_reader import reading
-from lsmlake.format.deletion_vector import EMPTY, DeletionVector, check
-from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes
-from lsmlake.imports.sources import Sources, theirs
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector, demand
+from lsmlake.imports.foreign import COMPACT_THERE, EqualityDeletes, ForeignFile, ForeignVector, PositionDeletes, Sources, theirs
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.lookup import find, groups
 from lsmlake.storage.concurrency import together
-from lsmlake.types import types
-from lsmlake.types.table import of_integers
+from lsmlake.types import column_types
+from lsmlake.types.type_table import of_integers
 
 _PATH, _POSITION = 2147483546, 2147483545
 """The reserved field ids of the columns of position deletes."""
@@ -61,7 +60,7 @@ def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVe
 
 def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int, of: str) -> DeletionVector:
     if isinstance(vector, DeletionVector):
-        check(vector.max_position < rows, _BEYOND, of, f"positions below {rows}", vector.max_position)
+        demand(vector.max_position < rows, _BEYOND, of, f"positions below {rows}", vector.max_position)
         return vector
     place = sources.outside.place(vector.uri)
     try:
@@ -121,7 +120,11 @@ def _positions(sources: Sources, deletes: PositionDeletes) -> Iterator[tuple[str
         raise _missing(deletes.uri) from missing
     with theirs(), reading(deletes.uri), opened as source:
         parquet = pq.ParquetFile(source)
-        stored = {types.field_id(field): number for number, field in enumerate(parquet.schema_arrow) if types.has_field_id(field)}
+        stored = {
+            column_types.field_id(field): number
+            for number, field in enumerate(parquet.schema_arrow)
+            if column_types.has_field_id(field)
+        }
         if not stored.keys() >= {_PATH, _POSITION}:
             expected = f"columns with the field ids {_PATH} and {_POSITION}"
             raise Corrupt(
@@ -187,7 +190,7 @@ class _Keys:
     def _columns(self, deletes: EqualityDeletes) -> pa.Schema:
         """The columns of the keys. Raises InvalidData for columns that no rows are compared by."""
         table = self.sources.table
-        known = {types.field_id(field): field for field in (*table.dropped, *table.columns)}
+        known = {column_types.field_id(field): field for field in (*table.dropped, *table.columns)}
         found = [known.get(id) for id in deletes.ids]
         if bad := [id for id, one in zip(deletes.ids, found, strict=True) if one is None or not _is_comparable(one.type)]:
             raise InvalidData(

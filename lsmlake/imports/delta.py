@@ -22,17 +22,16 @@ import pyarrow as pa
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, StorageFailed, UnsupportedFormat
 from lsmlake.extras import need
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.imports.foreign import ForeignFile, ForeignTable
-from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import NamedFields
+from lsmlake.imports.foreign import ForeignFile, ForeignTable, unknown_type
+from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.partitioning import FIRST_ID, PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.schema.years import check_years
-from lsmlake.storage.object_errors import refusal
-from lsmlake.storage.outside import Outside, joined
-from lsmlake.types import types
+from lsmlake.storage.location import Outside, joined
+from lsmlake.storage.object_requests import refusal
+from lsmlake.types import column_types
 from lsmlake.types.json_shape import shown
-from lsmlake.types.table import BY_DELTA, named
+from lsmlake.types.type_table import BY_DELTA, named
 from lsmlake.undo import pass_interruption
 
 _WHAT = "a table of Delta Lake"
@@ -71,7 +70,7 @@ def read_delta(outside: Outside, table: str, version: int | None, *, partitioned
     columns, names = _DeltaColumns(table).of(json.loads(found.schema().to_json()))
     described = found.metadata()
     partition_by = list(described.partition_columns) if partitioned else []
-    ids = {field.name: types.field_id(field) for field in columns}
+    ids = {field.name: column_types.field_id(field) for field in columns}
     fields = tuple(
         PartitionField(FIRST_ID + number, ids[name], name, Transform(IDENTITY)) for number, name in enumerate(partition_by)
     )
@@ -83,7 +82,7 @@ def read_delta(outside: Outside, table: str, version: int | None, *, partitioned
         check_years(actions[_PARTITION], f"{table}, values of partitions", _OTHER_PARTITIONS)
     known = actions.select([name for name in _SAID if name in actions.column_names])  # bounds may be dates that Python lacks
     files = list(_files(known.to_pylist(), vectors, table, described.partition_columns, partition_by, columns))
-    highest = max([*types.field_ids(columns), int(described.configuration.get("delta.columnMapping.maxColumnId", 0))])
+    highest = max([*column_types.field_ids(columns), int(described.configuration.get("delta.columnMapping.maxColumnId", 0))])
     return ForeignTable(table, columns, highest, partitioning, files, comment=described.description, names=names, by_name=True)
 
 
@@ -225,9 +224,9 @@ class _DeltaColumns:
         about = content["metadata"]
         id = about.get(_ID) or next(self.next_id)
         type_, inner = self._type(content["type"], path)
-        metadata = {types.FIELD_ID: str(id).encode()}
+        metadata = {column_types.FIELD_ID: str(id).encode()}
         if about.get("comment"):
-            metadata[types.COMMENT] = about["comment"].encode()
+            metadata[column_types.COMMENT] = about["comment"].encode()
         field = pa.field(content["name"], type_, content["nullable"], metadata)
         return field, NamedFields(id, (about.get(_PHYSICAL, content["name"]),), inner)
 
@@ -250,7 +249,7 @@ class _DeltaColumns:
     def _inner(self, name: str, content: object, nullable: bool, path: str) -> tuple[pa.Field, NamedFields]:
         id = next(self.next_id)
         type_, inner = self._type(content, f"{path}.{name}")
-        return pa.field(name, type_, nullable, {types.FIELD_ID: str(id).encode()}), NamedFields(id, (name,), inner)
+        return pa.field(name, type_, nullable, {column_types.FIELD_ID: str(id).encode()}), NamedFields(id, (name,), inner)
 
 
 def _files(
@@ -282,7 +281,7 @@ def _files(
             tuple(values[key] for key in partition_by),
             (),
             0,
-            {types.field_id(columns.field(key)): value for key, value in values.items()},
+            {column_types.field_id(columns.field(key)): value for key, value in values.items()},
             vector=vectors.pop(name, None),
         )
     assert not vectors, "each vector belongs to a file of the version"

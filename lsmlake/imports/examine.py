@@ -11,16 +11,15 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.files.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
-from lsmlake.format import leaves
-from lsmlake.format.files import ColumnStats
-from lsmlake.imports.foreign import ForeignFile
-from lsmlake.imports.layout import shape_of, why_rewritten
-from lsmlake.imports.sources import Sources
-from lsmlake.schema.by_name import has_ids, lacks_ids
+from lsmlake.format.data_files import ColumnStats
+from lsmlake.imports.adoptable import shape_of, why_rewritten
+from lsmlake.imports.foreign import ForeignFile, Sources
+from lsmlake.kernels.nested import leaf_positions, leaves
+from lsmlake.schema.adapt import has_ids, lacks_ids
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import are_outside, has_outside
-from lsmlake.types import types
-from lsmlake.types.table import is_time
+from lsmlake.types import column_types
+from lsmlake.types.type_table import is_time
 
 _UNCUT = 1 << 31
 _OUTSIDE = "column {!r} has a date or time outside the years 1 to 9999"
@@ -69,7 +68,7 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
     identified = _identified(sources, file, facts)
     _check_distinct(identified, file.uri)
     by_name = lacks_ids(facts.columns)
-    own = by_name or not sources.table.by_name or has_ids(facts.columns, identified, types.field_ids(schema.columns))
+    own = by_name or not sources.table.by_name or has_ids(facts.columns, identified, column_types.field_ids(schema.columns))
     why = _unidentified(schema, facts.columns)
     facts = facts._replace(columns=identified, has_own_ids=own)
     why = why or why_rewritten(schema, file, facts, lambda: _with_nan(sources, schema, file, facts))
@@ -92,7 +91,9 @@ def _unidentified(schema: Schema, stored: pa.Schema) -> str | None:
     for structs, and Daft reads none."""
     if not schema.parsed_options.iceberg.enabled:
         return None
-    without = next((one.name for one in stored if not (types.has_field_id(one) and types.has_field_ids(one.type))), None)
+    without = next(
+        (one.name for one in stored if not (column_types.has_field_id(one) and column_types.has_field_ids(one.type))), None
+    )
     return None if without is None else f"column {without!r} has no field id, by which readers of Iceberg find it"
 
 
@@ -129,8 +130,8 @@ def _identified(sources: Sources, file: ForeignFile, facts: ParquetFacts) -> pa.
 def _check_distinct(columns: pa.Schema, where: str) -> None:
     """Raises InvalidData if two columns of a file are one column of the table."""
     names: dict[int, list[str]] = {}
-    for field in filter(types.has_field_id, columns):
-        names.setdefault(types.field_id(field), []).append(field.name)
+    for field in filter(column_types.has_field_id, columns):
+        names.setdefault(column_types.field_id(field), []).append(field.name)
     if twice := [found for found in names.values() if len(found) > 1]:
         raise InvalidData(
             "several columns of a data file have the same name or field id",
@@ -142,7 +143,7 @@ def _check_distinct(columns: pa.Schema, where: str) -> None:
 
 
 def _types_of(columns: pa.Schema) -> dict[int, pa.DataType]:
-    return {types.field_id(one): types.plain(one.type) for one in columns}
+    return {column_types.field_id(one): column_types.plain(one.type) for one in columns}
 
 
 def _of_type(stats: ColumnStats, stored: pa.DataType, wanted: pa.DataType) -> ColumnStats:
@@ -155,13 +156,13 @@ def _of_type(stats: ColumnStats, stored: pa.DataType, wanted: pa.DataType) -> Co
 
 def _with_nan(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts) -> list[str]:
     """The columns with a NaN of which the file has statistics. Reads the columns of which it is not known."""
-    places = zip(facts.columns, leaves.positions(facts.columns), strict=True)
+    places = zip(facts.columns, leaf_positions(facts.columns), strict=True)
     bounded = {
-        types.field_id(one)
+        column_types.field_id(one)
         for one, own in places
-        if types.has_field_id(one) and pa.types.is_floating(one.type) and facts.leaves[own.start].bounded
+        if column_types.has_field_id(one) and pa.types.is_floating(one.type) and facts.leaves[own.start].bounded
     }
-    asked = [one for one in schema.columns if types.field_id(one) in bounded - file.without_nan]
+    asked = [one for one in schema.columns if column_types.field_id(one) in bounded - file.without_nan]
     asked = [one for one in asked if pa.types.is_floating(one.type)]
     return _read_for(sources, file, facts, asked, lambda column: pc.any(pc.is_nan(column)).as_py())
 
@@ -170,11 +171,11 @@ def _outside_years(sources: Sources, file: ForeignFile, facts: ParquetFacts, sha
     """Why a file is not adopted: a column of its `shape` has a date or time outside the years of tables. None: none has.
 
     Reads the columns of which the file has no statistics. The rows are written anew, which fails unless they are deleted."""
-    columns = {types.field_id(one): one for one in shape}
+    columns = {column_types.field_id(one): one for one in shape}
     unknown: dict[int, pa.Field] = {}
-    for leaf, fact in zip(leaves.leaves(facts.columns), facts.leaves, strict=True):
+    for leaf, fact in zip(leaves(facts.columns), facts.leaves, strict=True):
         field = facts.columns.field(leaf.column)
-        column = columns.get(types.field_id(field)) if types.has_field_id(field) else None
+        column = columns.get(column_types.field_id(field)) if column_types.has_field_id(field) else None
         if column is None or not is_time(leaf.type):
             continue
         if fact.range is None:
@@ -200,5 +201,5 @@ def _read_for(
 
 def _first_leaves(columns: pa.Schema) -> dict[int, int]:
     """The first leaf of each column, by field id."""
-    places = zip(columns, leaves.positions(columns), strict=True)
-    return {types.field_id(one): own.start for one, own in places if types.has_field_id(one)}
+    places = zip(columns, leaf_positions(columns), strict=True)
+    return {column_types.field_id(one): own.start for one, own in places if column_types.has_field_id(one)}

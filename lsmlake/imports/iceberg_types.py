@@ -12,14 +12,14 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.imports.type_names import unknown_type
-from lsmlake.schema.by_name import NamedFields
+from lsmlake.imports.foreign import unknown_type
+from lsmlake.schema.adapt import NamedFields
 from lsmlake.schema.defaults import INITIAL, WRITE, with_default
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
 from lsmlake.schema.schema import UNPARTITIONED
 from lsmlake.schema.transform import Transform
-from lsmlake.types import types
-from lsmlake.types.table import BY_ICEBERG, column_type, named
+from lsmlake.types import column_types
+from lsmlake.types.type_table import BY_ICEBERG, column_type, named
 
 _VOID, _UNKNOWN = "void", "unknown"
 
@@ -33,9 +33,9 @@ def columns_of(schema: Mapping, where: str) -> pa.Schema:
 
 def _field(content: Mapping, path: str, where: str) -> pa.Field:
     type_ = _type(content["type"], path, where)
-    metadata = {types.FIELD_ID: str(content["id"]).encode()}
+    metadata = {column_types.FIELD_ID: str(content["id"]).encode()}
     if content.get("doc"):
-        metadata[types.COMMENT] = content["doc"].encode()
+        metadata[column_types.COMMENT] = content["doc"].encode()
     field = pa.field(content["name"], type_, not content["required"], metadata)
     for name, which in (("initial-default", INITIAL), ("write-default", WRITE)):
         if content.get(name) is not None:
@@ -59,7 +59,7 @@ def _type(content: object, path: str, where: str) -> pa.DataType:
 
 def _inner(content: Mapping, name: str, path: str, nullable: bool, where: str) -> pa.Field:
     type_ = _type(content[name], f"{path}.{name}", where)
-    return pa.field(name, type_, nullable, {types.FIELD_ID: str(content[f"{name}-id"]).encode()})
+    return pa.field(name, type_, nullable, {column_types.FIELD_ID: str(content[f"{name}-id"]).encode()})
 
 
 def _value(content: object, type_: pa.DataType, path: str, where: str) -> pa.Scalar:
@@ -110,7 +110,7 @@ def partitioning_of(
 def _partition_field(content: Mapping, columns: pa.Schema, where: str) -> PartitionField:
     source = content["source-id"] if "source-id" in content else content.get("source-ids", [None])[0]
     transform = Transform.parse(content["transform"]) if len(content.get("source-ids", [0])) == 1 else None
-    known = {types.field_id(field) for field in columns}
+    known = {column_types.field_id(field) for field in columns}
     if transform is None or source not in known:
         raise InvalidSchema(
             "a partition field is none that lsmlake has",

@@ -25,16 +25,16 @@ from lsmlake.errors import InvalidData, InvalidSchema
 from lsmlake.files.parquet_facts import read_footer
 from lsmlake.imports.foreign import ForeignFile, ForeignTable
 from lsmlake.inputs import input_files
-from lsmlake.schema.by_name import names_of
+from lsmlake.schema.adapt import names_of
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.transform import IDENTITY, Transform
 from lsmlake.storage.address import without_scheme
 from lsmlake.storage.concurrency import side_by_side
-from lsmlake.storage.outside import Outside, joined
-from lsmlake.types import types
+from lsmlake.storage.location import Outside, joined
+from lsmlake.types import column_types
+from lsmlake.types.column_types import field_id, has_field_id, inner_fields
 from lsmlake.types.type_text import format_type
-from lsmlake.types.types import field_id, has_field_id, inner_fields
 from lsmlake.types.widening import widens
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -94,7 +94,7 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
         constants = {field_id(of[key]): value for key, value in values.items()}
         partition = tuple(values[key] for key in kept)
         files.append(ForeignFile(one.uri, one.uri, "parquet", one.bytes, None, 0, partition, (), 0, constants))
-    highest = max(types.field_ids(columns))
+    highest = max(column_types.field_ids(columns))
     return ForeignTable(name, columns, highest, partitioning, files, names=names_of(columns), by_name=ids is None, by_folder=True)
 
 
@@ -186,7 +186,7 @@ def _value(text: str | None, type_: pa.DataType, where: str, key: str) -> object
         raise InvalidData(
             f"a folder names no value of the column {key!r}",
             where=where,
-            expected=format_type(types.plain(type_)),
+            expected=format_type(column_types.plain(type_)),
             found=repr(text),
             cure="rename the folder, or pass the files of each folder alone",
         ) from unfit
@@ -255,7 +255,7 @@ def _ids(stored: Sequence[pa.Schema]) -> dict[_Path, int] | None:
             if not has_field_id(field) or found.setdefault(path, field_id(field)) != field_id(field):
                 return None
     unique = len(set(found.values())) == len(found)
-    return found if unique and all(0 < id <= types.FIELD_ID_MAX for id in found.values()) else None
+    return found if unique and all(0 < id <= column_types.FIELD_ID_MAX for id in found.values()) else None
 
 
 def _fields(fields: Sequence[pa.Field], above: _Path) -> Iterator[tuple[_Path, pa.Field]]:
@@ -280,7 +280,7 @@ def _numbered(columns: pa.Schema, ids: Mapping[_Path, int]) -> pa.Schema:
         path = (*above, field.name)
         id = ids[path] if path in ids else next(fresh)
         inner = [numbered(one, path) for one in _inside(field.type)]
-        type_ = types.with_inner_fields(field.type, inner) if inner else field.type
-        return field.with_type(type_).with_metadata({types.FIELD_ID: str(id).encode()})
+        type_ = column_types.with_inner_fields(field.type, inner) if inner else field.type
+        return field.with_type(type_).with_metadata({column_types.FIELD_ID: str(id).encode()})
 
     return pa.schema([numbered(field, ()) for field in columns])

@@ -21,8 +21,7 @@ import pyarrow.csv as csv
 
 from lsmlake.errors import InvalidData, LakeError, Wording
 from lsmlake.inputs import text_files
-from lsmlake.inputs.file_options import FileOptions
-from lsmlake.inputs.text_files import TextFile
+from lsmlake.inputs.text_files import FileOptions, TextFile
 from lsmlake.kernels.csv_quotes import QuoteCheck
 
 _DELIMITERS = ",", ";", "\t", "|"

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, LakeError, RowPlace
 from lsmlake.inputs import input_files
-from lsmlake.inputs.arrow import as_table, is_pandas, is_spark, unknown, without_index
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.in_memory import as_table, is_pandas, is_spark, unknown, without_index
 from lsmlake.inputs.places import FileTables
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.interruption import told
 from lsmlake.schema.conform import Cast, converted
 from lsmlake.schema.from_data import schema_from

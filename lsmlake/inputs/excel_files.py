@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.extras import need
-from lsmlake.types.table import is_text
+from lsmlake.types.type_table import is_text
 
 SUFFIXES = "xlsx", "xlsm", "xls", "xlsb"
 _EXACT = 2.0**53

@@ -21,9 +21,8 @@ from lsmlake.format.paths import first_schema
 from lsmlake.inputs import csv_files, excel_files, json_files, json_text
 from lsmlake.inputs.csv_files import CsvFile
 from lsmlake.inputs.excel_files import ExcelFile
-from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.json_text import JsonFile
-from lsmlake.inputs.text_files import COMPRESSED
+from lsmlake.inputs.text_files import COMPRESSED, FileOptions
 from lsmlake.storage.address import without_scheme
 from lsmlake.storage.local import expanded
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.inputs.json_text import JsonFile
-from lsmlake.types.table import is_text
+from lsmlake.types.type_table import is_text
 
 Is = Callable[[pa.DataType], bool]
 

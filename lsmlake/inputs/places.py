@@ -10,7 +10,7 @@ from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.inputs import input_files
 from lsmlake.inputs.csv_files import CsvFile
 from lsmlake.inputs.excel_files import ExcelFile
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 
 
 class PlacedTables:

@@ -26,8 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.kernels.gather import joined
-from lsmlake.kernels.keys import fixed_width, is_text, plain
+from lsmlake.kernels.keys import fixed_width, is_text, joined, plain
 
 _SEED = 42
 _BLOCK_ROWS = 1 << 16

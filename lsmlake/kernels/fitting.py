@@ -1,4 +1,4 @@
-"""Gives texts the form of their VARCHAR(n) or CHAR(n) (`types.sized_text`), also inside nested values."""
+"""Gives texts the form of their VARCHAR(n) or CHAR(n) (`types.column_types`), also inside nested values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.kernels import nested
-from lsmlake.types.sized_text import CHAR, SizedText, has_sized_text, sized_text
+from lsmlake.types.column_types import CHAR, SizedText, has_sized_text, sized_text
 
 
 class TooLong(pa.ArrowInvalid):

@@ -1,15 +1,22 @@
-"""Groups rows by key, oldest first: the first step of all merge rules.
+"""Rows by key, oldest first: the first step of all merge rules. `group` orders row numbers, `gather` takes the rows.
 
-It is a stable sort by key. The input is in order of arrival (runs oldest first, a batch in input order), so the rows of each key
-are too. Additional sort keys are only compared among rows of one key.
+Grouping is a stable sort by key. The input is in order of arrival (runs oldest first, a batch in input order), so the rows of
+each key are too. Additional sort keys are only compared among rows of one key.
+
+Rows are taken column by column, in parallel if there are enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.beside import Threads
+from lsmlake.kernels.keys import joined
 
 _DISORDER = 0.01  # share of rows with a smaller key than the row before; 0.5 for random keys
 
@@ -90,3 +97,23 @@ def _by_age(rows: np.ndarray, first: np.ndarray, order: Sequence[np.ndarray]) ->
 def _narrow(codes: np.ndarray) -> np.ndarray:
     """Converts codes to 16 bits if they fit: NumPy sorts these by radix."""
     return codes.astype(np.uint16) if codes.max() < 1 << 16 else codes
+
+
+# -- gathering --------------------------------------------------------------------------------------------------------
+
+
+Column = TypeVar("Column")
+_ROWS_WORTH_A_TASK = 1 << 12
+
+
+def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], rows: int, pool: Threads | None) -> list[pa.Array]:
+    """Applies `make` to each column, in parallel if there is a pool and `rows` are enough to justify a task per column."""
+    return list(pool.map(make, columns)) if pool and rows >= _ROWS_WORTH_A_TASK else [make(column) for column in columns]
+
+
+def gather(table: pa.Table, rows: np.ndarray, pool: Threads | None = None) -> pa.Table:
+    """Returns `table.take(rows)`, one task per column if there is a pool. Joins chunks first: Arrow would look up the chunk of
+    each row."""
+    indices = pa.array(rows)
+    take = lambda column: pc.take(joined(column), indices, boundscheck=False)  # noqa: E731
+    return pa.table(by_column(take, table.columns, len(rows), pool), schema=table.schema)

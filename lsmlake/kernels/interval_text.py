@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.kernels.text import TEXT, joined
+from lsmlake.kernels.text_format import TEXT, joined
 from lsmlake.types.intervals import SIZES, Interval, has_result_interval, interval_of
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)

@@ -94,12 +94,30 @@ def ends(keys: pa.Table) -> tuple[tuple, tuple]:
     return low, high
 
 
-# --- Arrow buffers as NumPy arrays ---
+# -- columns, and their buffers as NumPy arrays -----------------------------------------------------------------------
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns the column with dictionaries decoded."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def filled(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Returns the column without empty chunks: Arrow fails to join some of its own casts (ArrowIndexError)."""
+    if all(map(len, column.chunks)):
+        return column
+    return pa.chunked_array([chunk for chunk in column.chunks if len(chunk)], column.type)
+
+
+def joined(column: pa.ChunkedArray) -> pa.Array:
+    """Returns the column as one array, without a copy if it has one chunk."""
+    column = filled(column)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def in_one_chunk(table: pa.Table) -> pa.Table:
+    """Returns the table with one chunk per column; copies only columns of several chunks."""
+    return pa.table([joined(column) for column in table.columns], schema=table.schema)
 
 
 def fixed_width(column: pa.ChunkedArray, dtype: str, into: str = "") -> np.ndarray:

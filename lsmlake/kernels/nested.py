@@ -1,13 +1,18 @@
-"""Nested columns whose inner fields are required (NOT NULL).
+"""Nested columns: those with required (NOT NULL) fields inside, and the leaves of a schema.
 
 In Arrow the fields of a null struct may hold any value, including null. Parquet and Arrow's own casts take such hidden nulls for
 nulls in a required field. So hidden values are replaced before the inner fields become required:
 
 1. `nullable` returns the type with all inner fields nullable; any suitable data can be cast to it.
 2. `required` refuses visible nulls and replaces hidden ones by empty values, level by level.
+
+Leaves are the physical columns of a schema in Parquet, in file order. They are addressed by position and columns by field id,
+never by a dotted path: `a.b` may be the field b of the struct a, or a column named `a.b`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -101,3 +106,38 @@ def _checked(values: pa.Array, field: pa.Field, where: str) -> pa.Array:
             cure="fill or drop those rows",
         )
     return _required(values, field.type, where)
+
+
+# -- leaves -----------------------------------------------------------------------------------------------------------
+
+
+class Leaf(NamedTuple):
+    """A physical column. `column`: the position of its column in the schema; `nested`: it is inside a struct, list or map."""
+
+    column: int
+    type: pa.DataType
+    nested: bool
+
+
+def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
+    """Returns the leaves of a schema, in file order."""
+    return tuple(
+        Leaf(number, type_, pa.types.is_nested(field.type))
+        for number, field in enumerate(schema)
+        for type_ in _leaf_types(field.type)
+    )
+
+
+def leaf_positions(schema: pa.Schema) -> tuple[range, ...]:
+    """Returns for each column of a schema the positions of its leaves."""
+    found, start = [], 0
+    for field in schema:
+        stop = start + len(_leaf_types(field.type))
+        found.append(range(start, stop))
+        start = stop
+    return tuple(found)
+
+
+def _leaf_types(type_: pa.DataType) -> list[pa.DataType]:
+    inner = [type_.field(i).type for i in range(type_.num_fields)]
+    return [leaf for part in inner for leaf in _leaf_types(part)] if inner else [type_]

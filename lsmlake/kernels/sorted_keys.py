@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.kernels.keys import comparable
-from lsmlake.types.table import as_integers, is_time, of_integers
+from lsmlake.types.type_table import as_integers, is_time, of_integers
 
 _NARROW = np.uint8, np.uint16, np.uint32
 

@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.kernels.bounds import next_bytes, next_text
 from lsmlake.kernels.bucket_hash import hash_shortest, hash_text, hash_words, one_word
-from lsmlake.kernels.gather import joined
-from lsmlake.kernels.keys import fixed_width, is_text
-from lsmlake.kernels.successor import next_bytes, next_text
-from lsmlake.types.table import of_integers
+from lsmlake.kernels.keys import fixed_width, is_text, joined
+from lsmlake.types.type_table import of_integers
 
 YEAR, MONTH, DAY, HOUR = "year", "month", "day", "hour"
 _UNITS = {YEAR: "Y", MONTH: "M", DAY: "D", HOUR: "h"}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 
 
 class Share(NamedTuple):

@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from lsmlake.kernels import segments
 from lsmlake.kernels.codes import identity, same
-from lsmlake.kernels.gather import gather, joined
-from lsmlake.kernels.groups import group
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.groups import gather, group
+from lsmlake.kernels.keys import comparable, joined
 from lsmlake.kernels.segments import lengths
 from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, UPDATE_BEFORE, kinds_of, plain, with_kind
 from lsmlake.schema.schema import ROW_KIND
@@ -86,6 +85,8 @@ def equal_rows(rows: pa.Table, left: np.ndarray, right: np.ndarray) -> np.ndarra
     """Flags the pairs of rows, by position, that are equal in all columns, as in `difference`."""
     equal = np.ones(len(left), bool)
     for column in rows.columns:
+        if not equal.any():
+            break
         values = joined(column)
         equal &= same(segments.take(values, left), segments.take(values, right))
     return equal

@@ -1,4 +1,5 @@
-"""One bucket as an LSM tree: groups its files into sorted runs and orders the runs by age.
+"""One bucket as an LSM tree: groups its files into sorted runs and orders the runs by age; and partitions files that overlap into
+sections.
 
 Level 0 holds one sorted run per commit, each deeper level holds one sorted run. Level and sequence decide which file is newer:
 
@@ -12,7 +13,18 @@ Files with equal `recency` form one run. A commit may write several files into a
 Files that another system wrote are a run of their own in their level, which is at least 1. Their rows are in any order and their
 key ranges may overlap, but a key is live in one of them at most, once (invariant I2). A compaction sorts them.
 
-Source of the order: Apache Paimon, `Levels`.
+The key ranges of two sections do not overlap, so sections are merged one after the other, and a section of a single file can be
+moved without a merge. Each section is partitioned into the smallest number of sorted runs, which is the greatest number of files
+that share one key:
+
+1. Sort the files by first key, then last key. A file that begins after the last key seen so far starts a new section; a file that
+   begins at this key joins the section.
+2. Inside a section, keep the runs on a heap by their last key. The file is appended to the run that ends first if it begins after
+   that end; otherwise it starts a new run. This is interval partitioning (Kleinberg and Tardos, Algorithm Design, 4.1).
+
+These runs mix levels: `recency` of the files decides which of two rows is newer, not the run.
+
+Source: Apache Paimon, `Levels` and `IntervalPartition`.
 """
 
 from __future__ import annotations
@@ -20,16 +32,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappush, heapreplace
 from itertools import groupby, pairwise
 from operator import attrgetter
 
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import IMPORT, DataFile
 
 
 def recency(file: DataFile) -> tuple:
     """Returns the age of a file as a sort key: smaller is newer, equal means the same run."""
     if file.level > 0:
-        return (file.level,) if file.sorted else (file.level, file.source)
+        return (file.level, file.source) if file.source == IMPORT else (file.level,)
     newest = -math.inf if file.sequence is None else -file.sequence
     oldest = math.inf if file.min_sequence is None else file.min_sequence
     return (0, newest, oldest)
@@ -85,7 +98,10 @@ class Levels:
         """Builds the tree from the live files of a bucket, in any order, and the cardinalities of its vectors."""
         ordered = sorted(files, key=recency)
         marked = {file.name: dead[file.name] for file in ordered if dead and dead.get(file.name)}
-        return cls(tuple(SortedRun.of(group, marked) for _, group in groupby(ordered, key=recency)), marked)
+        runs = []
+        for _, group in groupby(ordered, key=recency):
+            runs.append(SortedRun.of(tuple(group), marked))
+        return cls(tuple(runs), marked)
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -133,3 +149,53 @@ class Levels:
             if run.sorted
             for left, right in overlaps(run.files)
         )
+
+
+# -- sections ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Section:
+    """Files that are merged together: `runs` in order of their first key; the files of a run are disjoint and in key order."""
+
+    runs: tuple[tuple[DataFile, ...], ...]
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return tuple(file for run in self.runs for file in run)
+
+    @property
+    def min_key(self) -> tuple:
+        return self.runs[0][0].min_key
+
+    @property
+    def max_key(self) -> tuple:
+        return max(run[-1].max_key for run in self.runs)
+
+
+def sections(files: Iterable[DataFile]) -> list[Section]:
+    """Returns the sections of `files` in key order. O(files log files)."""
+    found: list[Section] = []
+    chain: list[DataFile] = []
+    bound: tuple = ()
+    for file in sorted(files, key=lambda file: (file.min_key, file.max_key)):
+        if chain and file.min_key > bound:
+            found.append(_section(chain))
+            chain = []
+        bound = max(bound, file.max_key) if chain else file.max_key
+        chain.append(file)
+    return [*found, _section(chain)] if chain else found
+
+
+def _section(files: list[DataFile]) -> Section:
+    runs: list[list[DataFile]] = []
+    ends: list[tuple[tuple, int]] = []  # heap of (last key, number of the run)
+    for file in files:
+        if ends and ends[0][0] < file.min_key:
+            number = ends[0][1]
+            runs[number].append(file)
+            heapreplace(ends, (file.max_key, number))
+        else:
+            heappush(ends, (file.max_key, len(runs)))
+            runs.append([file])
+    return Section(tuple(tuple(run) for run in runs))

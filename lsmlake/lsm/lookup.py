@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 from lsmlake.kernels.keys import comparable
 
 

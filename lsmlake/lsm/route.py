@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.kernels.bucket_hash import spark_hash
-from lsmlake.kernels.gather import joined
+from lsmlake.kernels.groups import joined
 from lsmlake.lsm.cover import Covers
 from lsmlake.schema.schema import Schema
 

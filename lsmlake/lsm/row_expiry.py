@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format.files import DataFile
+from lsmlake.format.data_files import DataFile
 from lsmlake.schema.schema import Schema
 
 _MILLIS_FROM = 10**12

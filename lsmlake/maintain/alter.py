@@ -1,4 +1,6 @@
-"""Alters a table: derives the next schema, rewrites files where necessary, and puts both into effect by one commit.
+"""Alters a table, or replaces it: makes the next schema, writes files where necessary, and puts both into effect by one commit.
+
+An alteration:
 
 1. Make and check the next schema (`schema.alterations`). Options that decide where rows are stored cannot change once the table
    has rows, and a column becomes NOT NULL only if it has no null.
@@ -9,11 +11,15 @@
    as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
 3. Store the schema, and publish a snapshot that references it, directly after the snapshot of step 1. Until then the schema is
    not in effect. If another commit comes first, start again.
+
+A replacement gives the table other columns, options and rows. Older snapshots stay, each with its own columns. Its next schema is
+that of `schema.alterations.altered`; its rows are written to files under it, which nothing names until the snapshot of step 3
+does, and no others. A failure before leaves the table as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -21,32 +27,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.commit import commit
+from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Follows
-from lsmlake.compact.bucket import changes_rows
+from lsmlake.compact.bucket_compaction import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
-from lsmlake.errors import InvalidOption, InvalidSchema, SnapshotNotFound
+from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
 from lsmlake.format import manifest
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import check_new
-from lsmlake.maintain.succession import succeed, versions
-from lsmlake.options.columns import PREFIX, SEQUENCE_GROUP
+from lsmlake.options.column_options import PREFIX, SEQUENCE_GROUP
 from lsmlake.options.option import Change
+from lsmlake.options.option_types import AUTO
 from lsmlake.options.renaming import columns_in
 from lsmlake.options.table_options import OPTIONS, Options
-from lsmlake.options.types import AUTO
 from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.aggregate_pushdown import count
 from lsmlake.read.plan import RAW, plan
-from lsmlake.schema.alterations.alteration import Alteration
-from lsmlake.schema.alterations.altered import additions, altered
+from lsmlake.schema.alterations.altered import additions, altered, replaced
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.evolution import through
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.types import types
+from lsmlake.types import column_types
+from lsmlake.write.order import Ordered
+from lsmlake.write.replace import Overwrite
+from lsmlake.write.write import new_files
 
 RESCALE = "rescale"
 """The property of a snapshot that says what a rescale would do, after `bucket` was altered."""
@@ -152,18 +161,18 @@ def _multiplies_default(old: Schema, new: Schema) -> bool:
     """Whether `new` adds a column with a default that would count once for each stored row of a key, not once for the key."""
     if not new.combines_rows:
         return False
-    defaults = (default_of(field, INITIAL) for field in new.columns if types.field_id(field) > old.highest_field_id)
+    defaults = (default_of(field, INITIAL) for field in new.columns if column_types.field_id(field) > old.highest_field_id)
     return any(value is not None and value.is_valid for value in defaults)
 
 
 def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
     """The schema `new` with the columns of `old`, and without the aggregate functions of columns that `old` lacks, for rows that
     do not have them yet. Raises InvalidOption for other options that name such columns."""
-    becoming, there = through(new, old), {types.field_id(field) for field in old.columns}
+    becoming, there = through(new, old), {column_types.field_id(field) for field in old.columns}
     added = {field.name for field in becoming.columns} - {field.name for field in old.columns}
     if not added:
         return becoming
-    lacking = {field.name for field in new.columns if types.field_id(field) not in there}
+    lacking = {field.name for field in new.columns if column_types.field_id(field) not in there}
     naming_lacking = [option for option, value in new.options.items() if columns_in(option, value) & lacking]
     if other := sorted(each for each in naming_lacking if not each.startswith(PREFIX) or each.endswith(SEQUENCE_GROUP)):
         raise InvalidOption(
@@ -234,15 +243,15 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
     supersedes. Raises InvalidSchema if it has one that all see. Reads the column only if statistics do not prove that it has
     none."""
     superseded = False
-    nullable = {types.field_id(field): field for field in version.schema.columns if field.nullable}
+    nullable = {column_types.field_id(field): field for field in version.schema.columns if field.nullable}
     for field in new.columns:
-        old = None if field.nullable else nullable.get(types.field_id(field))
+        old = None if field.nullable else nullable.get(column_types.field_id(field))
         if old is None or version.snapshot is None:
             continue
-        counted = version.live()[f"n:{types.field_id(field)}"]
+        counted = version.live()[f"n:{column_types.field_id(field)}"]
         if not counted.null_count and not pc.sum(counted).as_py():
             continue
-        is_null = IsNull(Column((old.name,), types.plain(old.type)))
+        is_null = IsNull(Column((old.name,), column_types.plain(old.type)))
         superseded = superseded or count(plan(version, is_null, mode=RAW)) > 0
         if nulls := count(plan(version, is_null)):
             raise InvalidSchema(
@@ -253,3 +262,71 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
                 cure=f"upsert values for the rows where {old.name} IS NULL",
             )
     return superseded
+
+
+# -- replacing a table ------------------------------------------------------------------------------------------------
+
+
+def replace_table(
+    meta: Metadata, name: str, wanted: Callable[[int, str], Schema], tables: Sequence[pa.Table], ordered: Ordered = Ordered.ALL
+) -> Snapshot:
+    """Replace a table.
+
+    Args:
+        meta: the table.
+        name: its name, for messages.
+        wanted: makes the schema, as if for a new table, given the time in milliseconds and the uuid of the table.
+        tables: the rows.
+        ordered: whether the rows of a key have an order.
+
+    Raises:
+        InvalidSchema: no table can have this schema, or this table cannot get it.
+        InvalidData: a row does not fit. Nothing has changed.
+        CommitConflict: other commits came first on every attempt.
+    """
+    for version in versions(meta, name, "replace"):
+        time_ms = meta.env.clock()
+        first = wanted(time_ms, version.schema.table_uuid)
+        schema = replaced(version.schema, first, meta.schemas.ids()[-1] + 1, time_ms, name)
+        check_new(schema, name)
+        after = replace(version, schema=schema)
+        messages = new_files(after, tables, ordered)
+        overwrite, requires = Overwrite(messages, choose=list), (Follows(version.number),)
+        request = Request(Identity(meta.env.ids()), messages, requires, overwrite.restate, remade=True, schema=schema)
+        if published := succeed(after, request):
+            return published
+
+
+# -- publishing the next schema ---------------------------------------------------------------------------------------
+
+
+_ROUNDS = 5
+
+
+def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
+    """The newest version of the table, again for each attempt to succeed it.
+
+    Raises:
+        CommitConflict: other commits came first on every attempt. `doing` says what to do again, such as "alter".
+    """
+    cure = f"pause the writers of the table and {doing} it again"
+    for _ in attempts(_ROUNDS, "other commits came first on every attempt", name, cure):
+        yield Version.latest(meta)
+
+
+def succeed(version: Version, request: Request) -> Snapshot | None:
+    """Store the schema of a request and publish it. Returns None if another commit or alteration came first; the files of its
+    messages are then deleted."""
+    meta, stored = version.meta, False
+    try:
+        stored = meta.schemas.put(request.schema)
+    finally:
+        if not stored:
+            meta.files.discard(request.messages)
+    if not stored:
+        return None
+    try:
+        return commit(version, request).snapshot
+    except CommitConflict:
+        meta.files.delete_quietly([meta.paths.schema(request.schema.id)])
+        return None

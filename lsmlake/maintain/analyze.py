@@ -1,7 +1,8 @@
-"""Analyzes a table: measures its visible rows and publishes the result as its statistics.
+"""The statistics of a table: measures its visible rows, and stores and reads what was found.
 
 1. Plan a read of the newest version, and measure its rows (`read.measure`, or Spark).
-2. Store the statistics under a new name. Publish a snapshot of kind ANALYZE that names them; later snapshots name them, too.
+2. Store the statistics under a new name, beside the manifests. Publish a snapshot of kind ANALYZE that names them; later
+   snapshots name them, too.
 
 The snapshot has the rows of the one before. So no other commit conflicts with an analysis, and it may describe an older snapshot
 than the one it follows; the statistics name theirs. A rollback also brings back the statistics of its target.
@@ -12,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
-from lsmlake.format.snapshot import Snapshot
-from lsmlake.format.statistics import ColumnStatistics, TableStatistics
-from lsmlake.format.stats import bounds
+from lsmlake.commit.request import Identity, Request
+from lsmlake.errors import Corrupt
+from lsmlake.format.snapshot import NamedFile, Snapshot
+from lsmlake.format.statistics import ANALYZE_AGAIN, ColumnStatistics, TableStatistics
+from lsmlake.kernels.bounds import bounds
 from lsmlake.read.measure import ColumnMeasure, Measured
 from lsmlake.read.plan import Plan, plan
-from lsmlake.schema.row_text import value_text
-from lsmlake.tables.statistics import put_statistics
+from lsmlake.schema.values import value_text
+from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 
 _BOUND_BYTES = 256  # a longer least or greatest value is cut to a bound
@@ -59,3 +60,24 @@ def _column(number: int, column: ColumnMeasure, rows: int) -> ColumnStatistics:
     least, greatest = bounds(column.least, column.greatest, _BOUND_BYTES)
     low, high = (None if bound is None else value_text(bound) for bound in (least, greatest))
     return ColumnStatistics(number, distinct, low, high, column.nulls, average, column.longest if lengths else None)
+
+
+# -- statistics as stored ---------------------------------------------------------------------------------------------
+
+
+def put_statistics(meta: Metadata, statistics: TableStatistics) -> NamedFile:
+    """Store statistics, which no snapshot names yet."""
+    return meta.files.write_new("statistics", statistics.encode())
+
+
+def statistics_of(meta: Metadata, snapshot: Snapshot | None) -> TableStatistics | None:
+    """The statistics that a snapshot names; None: it names none. Raises Corrupt."""
+    named = None if snapshot is None else snapshot.statistics
+    if named is None:
+        return None
+    path = meta.paths.manifest(named.name)
+    try:
+        return TableStatistics.decode(meta.files.read(path, named.bytes), path)
+    except Corrupt as damaged:  # no row depends on the file, so the cure is to replace it, not to restore it
+        details = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
+        raise Corrupt(damaged.what, **details, cure=ANALYZE_AGAIN) from damaged

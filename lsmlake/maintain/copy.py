@@ -33,6 +33,7 @@ from lsmlake.files.data_reader import reading
 from lsmlake.format import file_index, puffin
 from lsmlake.format.paths import TablePaths, split_branch, split_name, table_dir
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.maintain.analyze import statistics_of
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.file_references import data_of, indexes_of, manifests_of
 from lsmlake.refs.pinned import pinned
@@ -42,7 +43,6 @@ from lsmlake.storage.concurrency import together
 from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.statistics import statistics_of
 
 _WORKERS_MAX = 8  # each has 40 MB of a large file on its way to an object store
 _OTHER = Wording(

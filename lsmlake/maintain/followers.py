@@ -12,8 +12,8 @@ from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.iceberg import mirror
 from lsmlake.iceberg.published import KeptMetadata, is_published
+from lsmlake.options.retention_options import NONE
 from lsmlake.options.table_options import Options
-from lsmlake.options.tags import NONE
 from lsmlake.retention.partition_expiry import expire_partitions, is_check_due
 from lsmlake.retention.retention import snapshot_retention
 from lsmlake.retention.snapshot_expiry import expire

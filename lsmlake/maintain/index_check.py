@@ -9,10 +9,9 @@ import pyarrow.compute as pc
 
 from lsmlake.files.data_reader import Chunk
 from lsmlake.format.file_index import FileIndex
-from lsmlake.kernels.gather import joined
-from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.value_words import family
-from lsmlake.predicate.order import ordered
+from lsmlake.kernels.keys import joined
+from lsmlake.kernels.value_hash import family, value_hash
+from lsmlake.predicate.tree import ordered
 from lsmlake.schema.schema import Schema
 
 

@@ -16,7 +16,7 @@ from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, UnsupportedForm
 from lsmlake.format.branch import BranchInfo
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.options.types import duration
+from lsmlake.options.option_types import duration
 from lsmlake.storage.concurrency import ahead
 from lsmlake.tables.consumers import consumer_names, read_consumer
 from lsmlake.tables.metadata import Metadata

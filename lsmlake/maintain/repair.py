@@ -22,28 +22,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import Chunk, live_rows
 from lsmlake.files.data_writer import Origin, float_columns
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.kernels import nested
 from lsmlake.lsm import lookup
-from lsmlake.lsm.levels import recency
+from lsmlake.lsm.levels import recency, sections
 from lsmlake.lsm.merge.merge_errors import Unmergeable
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import merge_runs
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.sections import sections
 from lsmlake.read.positions import FILE, PLACE, POSITION, Placed
-from lsmlake.schema.row_text import row_text
 from lsmlake.schema.rowkind import kinds_of, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.storage.retries import attempts
+from lsmlake.schema.values import row_text
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.version import Version
 
 NULL, DROP = ACTIONS = "null", "drop"

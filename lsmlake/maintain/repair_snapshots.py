@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lsmlake.commit.followers import after_names
+from lsmlake.commit.commit import after_names
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import OVERWRITE, Snapshot
 from lsmlake.maintain.verify import verify_snapshot

@@ -1,4 +1,4 @@
-"""Verify: reads every file that a table references and checks it. `commit.invariants` holds the checks of a bucket's metadata.
+"""Verify: reads every file that a table references and checks it. `commit.requirements` holds the checks of a bucket's metadata.
 
 Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consistent (I1, I3), row counts correct. Data files: exist
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
@@ -17,17 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.invariants import violations
+from lsmlake.commit.requirements import violations
 from lsmlake.errors import LakeError, SnapshotNotFound, TableNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.checksum import checksum_of
 from lsmlake.files.data_reader import Chunk, DataReader, live_rows, reading
-from lsmlake.files.file_indexes import index_of_file
 from lsmlake.files.retained import Retained
 from lsmlake.format import manifest, puffin
+from lsmlake.format.data_files import DELETES, Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.file_index import NOTHING
-from lsmlake.format.files import DELETES, Bucket, BucketState, DataFile, VectorRef
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest import ManifestMeta
 from lsmlake.format.paths import bucket_directory
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.format.tag import Tag
@@ -36,13 +35,14 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.kernels.keys import comparable, ends
 from lsmlake.lsm.cover import Cover, Share
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.maintain.analyze import statistics_of
 from lsmlake.maintain.index_check import IndexCheck
+from lsmlake.read.indexed import index_of_file
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding, merged
 from lsmlake.tables.metadata import Metadata
-from lsmlake.tables.statistics import statistics_of
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from lsmlake.options.types import OptionType
+from lsmlake.options.option_types import OptionType
 
 Values = Mapping[str, Any]
 """Option name -> its value in effect, of all options of a table."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from lsmlake.options.columns import FUNCTION, PREFIX, SEQUENCE_GROUP, SETTINGS, parse_column_option
-from lsmlake.options.partitions import pattern, renamed_pattern
+from lsmlake.options.column_options import FUNCTION, PREFIX, SEQUENCE_GROUP, SETTINGS, parse_column_option
+from lsmlake.options.option_types import column, names
+from lsmlake.options.partition_options import pattern, renamed_pattern
 from lsmlake.options.table_options import OPTIONS, check_name
-from lsmlake.options.types import column, names
 
 
 class Renaming(NamedTuple):

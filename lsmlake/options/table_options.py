@@ -2,7 +2,6 @@
 
 Each option is declared as data in the module of its group; this module collects them. Unknown, malformed or contradictory options
 are refused when the table is created or altered, never ignored.
-The small groups, of commits, data files and reading, are declared here.
 """
 
 from __future__ import annotations
@@ -14,61 +13,18 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from lsmlake.errors import InvalidOption, Wording
-from lsmlake.options import columns, rules, tags
-from lsmlake.options.appends import AppendOptions
-from lsmlake.options.changelog import ChangelogOptions
-from lsmlake.options.columns import PREFIX, ColumnOptions, parse_column_option
-from lsmlake.options.compaction import UNIVERSAL, UNIVERSAL_ONLY, CompactionOptions
-from lsmlake.options.iceberg import IcebergOptions
-from lsmlake.options.index import NOT_BUILT, IndexOptions
-from lsmlake.options.isolation import IsolationOptions
-from lsmlake.options.layout import LayoutOptions
-from lsmlake.options.merge import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
-from lsmlake.options.option import Change, Only, Option, Tables, Values, When, option, options_of
-from lsmlake.options.partitions import PartitionOptions
-from lsmlake.options.retention import RetentionOptions
-from lsmlake.options.tags import TagOptions
-from lsmlake.options.types import CURE, duration, integer, one_of, positive_size, size
-from lsmlake.options.write import WriteOptions
-
-
-@dataclass(frozen=True)
-class CommitOptions:
-    retries: int = option("commit.max-retries", integer(0), 10, "attempts after the first one, if other commits come first")
-    wait_min_ms: int = option("commit.min-retry-wait", duration, 10, "first wait between attempts")
-    wait_max_ms: int = option("commit.max-retry-wait", duration, 10_000, "longest wait between attempts")
-    manifest_target_bytes: int = option("manifest.target-file-size", size, 1 << 20, "size of merged manifests")
-    manifest_merge_count: int = option("manifest.merge-min-count", integer(2), 30, "small manifests that start a merge")
-
-
-ZSTD = "zstd"
-
-
-@dataclass(frozen=True)
-class DataFileOptions:
-    target_bytes: int = option(
-        "target-file-size", positive_size, 128 << 20, "size at which a data file is closed and the next one begins"
-    )
-    row_group_bytes: int = option("file.block-size", positive_size, 32 << 20, "uncompressed size of a Parquet row group")
-    format: str = option("file.format", one_of("parquet"), "parquet", "format of data files; there is no other")
-    compression: str = option("file.compression", one_of(ZSTD, "lz4", "snappy", "none"), ZSTD, "Parquet codec")
-    zstd_level: int = option(
-        "file.compression.zstd-level", integer(1, 22), 1, "level of the zstd codec", only=((When("file.compression", (ZSTD,)),),)
-    )
-    stats_bytes: int = option(
-        "metadata.stats-truncate", integer(1, 1 << 16), 16, "bytes of string bounds that manifests keep", own=True
-    )
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    vector_broadcast_bytes: int = option(
-        "read.vector-broadcast-limit",
-        size,
-        64 << 20,
-        "Spark: larger deletion vectors are applied in Arrow tasks instead of by a broadcast",
-        own=True,
-    )
+from lsmlake.options import column_options, option_rules, retention_options
+from lsmlake.options.changelog_options import ChangelogOptions
+from lsmlake.options.column_options import PREFIX, ColumnOptions, parse_column_option
+from lsmlake.options.compaction_options import UNIVERSAL, UNIVERSAL_ONLY, AppendOptions, CompactionOptions
+from lsmlake.options.data_file_options import NOT_BUILT, DataFileOptions, IndexOptions, LayoutOptions
+from lsmlake.options.iceberg_options import IcebergOptions
+from lsmlake.options.merge_options import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
+from lsmlake.options.option import Change, Only, Option, Tables, Values, When, options_of
+from lsmlake.options.option_types import CURE
+from lsmlake.options.partition_options import PartitionOptions
+from lsmlake.options.retention_options import RetentionOptions, TagOptions
+from lsmlake.options.write_options import CommitOptions, IsolationOptions, ReadOptions, WriteOptions
 
 
 @dataclass(frozen=True)
@@ -126,12 +82,12 @@ class Options:
             found[option.name] = option.type.parse(name, given[name], where, _CURES.get(name, CURE))
         if any(UNIVERSAL_ONLY in OPTIONS[name].only for name in found):
             found.setdefault("compaction.strategy", UNIVERSAL)
-        values = rules.adjusted({name: option.default for name, option in OPTIONS.items()} | found, found)
+        values = option_rules.adjusted({name: option.default for name, option in OPTIONS.items()} | found, found)
         for name, option in OPTIONS.items():
             if option.derived and name not in found:
                 values[name] = option.derived(values)
         named = (name for name in given if not _is_default(name, given[name], keyed))
-        rules.check(((name, _conditions(name)) for name in named), values, OPTIONS, where, keyed=keyed)
+        option_rules.check(((name, _conditions(name)) for name in named), values, OPTIONS, where, keyed=keyed)
         made = {
             group: of(**{attribute: values[name] for attribute, name in _MEMBERS[group].items()}) for group, of in _GROUPS.items()
         }
@@ -182,7 +138,7 @@ def _of_other_tables(name: str, tables: Tables, where: str) -> InvalidOption:
 def _conditions(name: str) -> tuple[Only, ...]:
     """The conditions under which an option given by this name has an effect."""
     if name.startswith(PREFIX):
-        return columns.ONLY
+        return column_options.ONLY
     return ((When("merge-engine", (_ALIASES[name],)),),) if name in _ALIASES else OPTIONS[name].only
 
 
@@ -193,7 +149,7 @@ _LIST = Wording(
 )
 _CURES = {
     "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
-    **tags.CURES,
+    **retention_options.CURES,
 }
 
 

@@ -1,9 +1,8 @@
 """Predicates: conditions on rows, evaluated on Arrow data and used to prune files. `where` reads them from SQL text."""
 
 from lsmlake.predicate.evaluate import evaluate
-from lsmlake.predicate.order import ordered
-from lsmlake.predicate.prune import ColumnBounds, key_values, may_match, must_match, reach
-from lsmlake.predicate.tree import Predicate, and_
+from lsmlake.predicate.pruning import ColumnBounds, key_values, may_match, must_match, reach
+from lsmlake.predicate.tree import Predicate, and_, ordered
 
 __all__ = [
     "ColumnBounds",

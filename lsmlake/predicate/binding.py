@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timezone, tzinfo
 from decimal import Decimal
+from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.reading import peek, said
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import CALLED_AS_CASTS
+from lsmlake.dialect.sql_text import Text, peek, said
+from lsmlake.dialect.sql_types import CALLED_AS_CASTS
 from lsmlake.errors import InvalidSchema
 from lsmlake.predicate.comparison import compare, compare_padded, fold, is_in, like
-from lsmlake.predicate.order import common_type
-from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, never, not_, or_
+from lsmlake.predicate.tree import Column, Compare, Constant, Is, IsNull, Literal, Predicate, and_, common_type, never, not_, or_
+from lsmlake.types.column_types import char_length
 from lsmlake.types.ddl import type_of
 from lsmlake.types.literal import cast, number, zone_named
-from lsmlake.types.sized_text import char_length
 
 _OPS = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -47,7 +47,10 @@ def bound(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
         scope: the columns of one table; the predicate has their names.
         zone: the session's time zone, for times that name none.
     """
-    return _tried(_Binder.predicate, node, scope, zone)
+    try:
+        return _Binder(scope, zone_named(zone)).predicate(node)
+    except _BEYOND:
+        return None
 
 
 def bound_text(where: str, columns: pa.Schema, zone: str) -> tuple[Text, exp.Expression, Predicate | None]:
@@ -60,14 +63,8 @@ def bound_text(where: str, columns: pa.Schema, zone: str) -> tuple[Text, exp.Exp
 
 def implied(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
     """What is true of each row for which a condition is true, as far as predicates can say it; None if they say nothing."""
-    return _tried(_Binder.implied, node, scope, zone)
-
-
-def _tried(
-    read: Callable[[_Binder, exp.Expression], Predicate | None], node: exp.Expression, scope: Scope, zone: str
-) -> Predicate | None:
     try:
-        return read(_Binder(scope, zone_named(zone)), node)
+        return _Binder(scope, zone_named(zone)).implied(node)
     except _BEYOND:
         return None
 
@@ -94,7 +91,7 @@ class _Binder:
             case exp.Paren():
                 return self.predicate(*_parts(node, "this"))
             case exp.And() | exp.Or():
-                children = [self.predicate(child) for child in _chain(node)]
+                children = map(self.predicate, _chain(node))
                 return and_(*children) if isinstance(node, exp.And) else or_(*children)
             case exp.Not():
                 return not_(self.predicate(*_parts(node, "this")))
@@ -277,8 +274,8 @@ def _names(node: exp.Expression) -> list[str]:
             before, last = _parts(node, "this", "expression")
             return [*_names(before), *_names(last)]
         case exp.Column():
-            catalog, database, table, name = _parts(node, "catalog", "db", "table", "this")
-            return [one for part in (catalog, database, table, name) if part for one in _names(part)]
+            parts = _parts(node, "catalog", "db", "table", "this")
+            return [*chain.from_iterable(map(_names, filter(None, parts)))]
         case exp.Identifier():
             return [_parts(node, "this")[0]]
     raise _Beyond
@@ -305,9 +302,10 @@ def _chain(node: exp.And | exp.Or) -> list[exp.Expression]:
 
 def _parts(node: exp.Expression, *known: str) -> tuple:
     """These arguments of a node, which has no others."""
-    if any(name not in known for name, _ in said(node)):
-        raise _Beyond
-    return tuple(peek(node, name) for name in known)
+    for name, _ in said(node):
+        if name not in known:
+            raise _Beyond
+    return tuple(map(partial(peek, node), known))
 
 
 def _negated(value: object) -> object:

@@ -23,10 +23,24 @@ from math import ceil, floor, isnan
 
 import pyarrow as pa
 
-from lsmlake.predicate.order import is_exact, is_ordered
-from lsmlake.predicate.tree import Column, Compare, Constant, In, Like, Literal, Predicate, always, and_, never, not_, or_
+from lsmlake.predicate.tree import (
+    Column,
+    Compare,
+    Constant,
+    In,
+    Like,
+    Literal,
+    Predicate,
+    always,
+    and_,
+    is_exact,
+    is_ordered,
+    never,
+    not_,
+    or_,
+)
 from lsmlake.types.literal import cast, show
-from lsmlake.types.table import column_type
+from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import format_type
 
 _OPERATORS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

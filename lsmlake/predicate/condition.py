@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.drawn import check_condition
-from lsmlake.dialect.evaluate import Condition, condition_sql
+from lsmlake.dialect.context import check_condition
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.row_evaluation import Condition, condition_sql
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text, Unsupported
+from lsmlake.dialect.sql_text import Text, Unsupported
 from lsmlake.predicate.binding import bound, implied
 from lsmlake.predicate.tree import Column, Computed, Predicate, and_
-from lsmlake.types import types
+from lsmlake.types import column_types
 
 
 def predicate_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> Predicate:
@@ -29,7 +29,7 @@ def computed_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: st
     check_condition(node, text)
     sql = condition_sql(Translator.at(text, scope, now), node)
     condition, known = Condition.of(sql, node, scope, zone), implied(node, scope, zone)
-    reads = tuple(Column((name,), types.canonical(columns.field(name).type, name)) for name in condition.needs)
+    reads = tuple(Column((name,), column_types.canonical(columns.field(name).type, name)) for name in condition.needs)
     return and_(*([] if known is None else [known]), Computed(condition, reads))
 
 

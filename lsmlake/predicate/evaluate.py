@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.predicate.order import common_type, literals, ordered
 from lsmlake.predicate.tree import (
     And,
     Column,
@@ -25,6 +24,9 @@ from lsmlake.predicate.tree import (
     Or,
     Predicate,
     and_,
+    common_type,
+    literals,
+    ordered,
 )
 
 _KERNELS = {

@@ -6,12 +6,14 @@ all others, and is loaded for them: it alone says what is wrong with a text. It 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from lsmlake.predicate.tree import Predicate
 
 
-def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | None) -> Predicate | None:
+def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: Callable[[], str] | None) -> Predicate | None:
     """The predicate that a text is; None without text. Conditions beyond predicates, such as upper(name) = 'X', are evaluated by
     DuckDB (the extra `duckdb`).
 
@@ -19,7 +21,7 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | No
         where: the text.
         columns: those of the table, with the lengths of their texts.
         zone: the time zone of times that name none.
-        now: the time of the call, such as '2026-01-31 12:00:00+00:00'. None: current_timestamp is refused.
+        now: tells the time of the call, such as '2026-01-31 12:00:00+00:00'. None: current_timestamp is refused.
 
     Raises:
         InvalidQuery: the text is no condition on a row. The error names the place.
@@ -34,10 +36,10 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: str | No
     from lsmlake.predicate.condition import computed_from  # loads the dialect
 
     with text.reading(node):
-        return computed_from(node, text, columns, zone, now)
+        return computed_from(node, text, columns, zone, None if now is None else now())
 
 
-def known_of(where: str, columns: pa.Schema, zone: str, now: str | None) -> tuple[Predicate | None, str | None]:
+def known_of(where: str, columns: pa.Schema, zone: str, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
     """What predicates can say of the rows that satisfy a condition, for an engine that evaluates the text itself, and why that is
     not all of it; None if it is. Raises InvalidQuery for a text that every engine refuses."""
     from lsmlake.predicate.binding import bound_text
@@ -47,4 +49,4 @@ def known_of(where: str, columns: pa.Schema, zone: str, now: str | None) -> tupl
         return whole, None
     from lsmlake.predicate.condition import known_from
 
-    return known_from(node, text, columns, zone, now)
+    return known_from(node, text, columns, zone, now())

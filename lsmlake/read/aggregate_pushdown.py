@@ -18,9 +18,9 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.manifest import has_order
 from lsmlake.predicate import must_match, ordered
+from lsmlake.read.arrow_scan import freshen, merge_at_read, read_plan
 from lsmlake.read.plan import Plan, Split
 from lsmlake.read.prune import exact_bounds, selection
-from lsmlake.read.scan import freshen, merge_at_read, read_plan
 
 Side = Literal["min", "max"]
 

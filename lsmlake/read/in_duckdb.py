@@ -5,6 +5,8 @@ are dead, and `get_bit` leaves them out. Files without dead rows have a bitmap o
 better than those of a UNION; very many rows without dead ones are a scan of their own.
 
 A relation is made of relations and never of names, so that nothing appears in the catalog of a user's connection.
+
+A predicate is a condition of DuckDB, and a value one of its literals: both order NaN as Spark does.
 """
 
 from __future__ import annotations
@@ -17,16 +19,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.dialect.types import duck_name, quoted, text
+from lsmlake.dialect.sql_types import duck_name, quoted, text
 from lsmlake.extras import need
 from lsmlake.interruption import exported
-from lsmlake.predicate.expression import matching, needed_columns
-from lsmlake.predicate.in_duckdb import value
+from lsmlake.predicate.arrow_expression import matching, needed_columns
+from lsmlake.predicate.tree import (
+    And,
+    Column,
+    Compare,
+    Computed,
+    Constant,
+    In,
+    Is,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    is_ordered,
+)
+from lsmlake.read.arrow_scan import output_schema
 from lsmlake.read.native import Direct, NativeSource, Stored, Stream
-from lsmlake.read.scan import output_schema
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.defaults import INITIAL, default_of
-from lsmlake.types.types import plain
+from lsmlake.types.column_types import plain
+from lsmlake.types.type_table import as_integers
 
 _ZERO_ROWS_MAX = 1 << 28
 """Rows whose bitmaps of zeros are 32 MB."""
@@ -144,3 +162,60 @@ def _item(old: pa.Field | None, field: pa.Field) -> str:
         default = default_of(field, INITIAL)
         return value(pa.scalar(None, plain(field.type)) if default is None else default)
     return f"CAST({quoted(old.name)} AS {duck_name(plain(field.type))})" if is_evolved(old.type, field.type) else quoted(old.name)
+
+
+# -- conditions and values --------------------------------------------------------------------------------------------
+
+_LIKE_SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
+
+
+def value(scalar: pa.Scalar) -> str:
+    """A value, or null, of a type that columns have."""
+    name, kind = duck_name(scalar.type), scalar.type
+    if not scalar.is_valid:
+        return f"CAST(NULL AS {name})"
+    if pa.types.is_timestamp(kind):
+        return f"{'make_timestamptz' if kind.tz else 'make_timestamp'}({as_integers(scalar).as_py()})"
+    made = scalar.as_py()
+    return f"unhex('{made.hex()}')" if isinstance(made, bytes) else f"CAST({text(str(made))} AS {name})"
+
+
+def condition(predicate: Predicate) -> str | None:
+    """The condition, or None if it compares columns of different types."""
+    match predicate:
+        case Constant(constant):
+            return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[constant]
+        case Compare(op, left, Literal(literal)):
+            return f"({_column(left)} {op} {_literal(literal, left.type)})"
+        case Compare(op, left, Column() as right):
+            return f"({_column(left)} {op} {_column(right)})" if left.type == right.type and is_ordered(left.type) else None
+        case In(column, values):
+            return f"({_column(column)} IN ({', '.join(_literal(one, column.type) for one in values)}))"
+        case Like(column, prefix, rest):
+            return f"({_column(column)} LIKE {text(prefix.translate(_LIKE_SPECIAL) + rest)} ESCAPE '\\')"
+        case Computed():
+            return None
+        case IsNull(column):
+            return f"({_column(column)} IS NULL)"
+        case Is(child, outcome):
+            inner = condition(child)
+            name = {True: "TRUE", False: "FALSE", None: "NULL"}[outcome]
+            return None if inner is None else f"({inner} IS {name})"
+        case Not(child):
+            inner = condition(child)
+            return None if inner is None else f"(NOT {inner})"
+        case And(children) | Or(children):
+            inner = [condition(child) for child in children]
+            return None if None in inner else f"({f' {type(predicate).__name__.upper()} '.join(inner)})"
+    raise AssertionError(predicate)
+
+
+def _column(column: Column) -> str:
+    name = quoted(column.path[0])
+    for field in column.path[1:]:
+        name = f"struct_extract({name}, {text(field)})"
+    return f"CAST({name} AS DOUBLE)" if pa.types.is_floating(column.type) else name
+
+
+def _literal(literal: object, kind: pa.DataType) -> str:
+    return value(pa.array([literal], pa.float64() if pa.types.is_floating(kind) else kind)[0])

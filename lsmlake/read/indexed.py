@@ -26,18 +26,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt, UnsupportedFormat
-from lsmlake.files.file_indexes import index_of_file
-from lsmlake.format import manifest
-from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.file_index import FileIndex
-from lsmlake.format.value_index import ValueIndex
-from lsmlake.kernels.value_hash import value_hash
-from lsmlake.kernels.value_words import family
+from lsmlake.format import file_index, manifest
+from lsmlake.format.data_files import DataFile
+from lsmlake.format.file_index import NOTHING, BloomFilter, FileIndex, ValueIndex
+from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.predicate import ColumnBounds, evaluate, reach
 from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Or, Predicate, and_
 from lsmlake.read.prune import exact_bounds
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
+from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.version import Version
 
 
@@ -215,3 +213,20 @@ def _holds_one(among: In, bounds: ColumnBounds | None) -> Callable[[BloomFilter,
         return lambda one, file: one.may_hold_one(hashes)
     first, end = reach(column, among.literals.take(order), bounds)
     return lambda one, file: one.may_hold_one(hashes[first[file] : end[file]])
+
+
+# -- the index of a file ----------------------------------------------------------------------------------------------
+
+
+def index_of_file(files: TableFiles, file: DataFile) -> FileIndex:
+    """The index of a data file, cached. Raises Corrupt, UnsupportedFormat, TableNotFound."""
+    if file.index is None and file.index_bytes is None:
+        return NOTHING
+    path = files.paths.index(file)
+
+    def read() -> FileIndex:
+        if file.index is not None:
+            return file_index.decode(file.index, file.rows, f"{files.paths.data(file)}, its index in the manifest")
+        return file_index.decode(files.read(path, file.index_bytes), file.rows, path)
+
+    return files.cache.get(path, read, lambda found: found.bytes)

@@ -28,8 +28,8 @@ import pyarrow.compute as pc
 from lsmlake.format.manifest import has_order
 from lsmlake.kernels.bucket_hash import spark_hash
 from lsmlake.read.aggregate_pushdown import Side, count, extreme_of
+from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.plan import Plan
-from lsmlake.read.scan import read_plan
 
 
 class ColumnMeasure(NamedTuple):

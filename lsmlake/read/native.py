@@ -1,11 +1,11 @@
 """How an engine in this process reads the rows of a plan: which Parquet files it reads itself, and which rows it is given.
 
-1. The level-0 rows of each bucket are merged in memory (`read.scan.freshen`). They are an Arrow table; the older rows that they
-   supersede join the vectors of their files.
+1. The level-0 rows of each bucket are merged in memory (`read.arrow_scan.freshen`). They are an Arrow table; the older rows that
+   they supersede join the vectors of their files.
 2. The engine reads the other files and leaves out their dead rows. Columns are found by field id, under the names and with the
    types of the file's schema. `read.in_duckdb` and `read.in_polars` say how.
-3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.scan` as a
-   stream.
+3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.arrow_scan` as
+   a stream.
 
 The engine checks no checksums. Those of footers are checked here, those of whole files on request.
 
@@ -29,17 +29,17 @@ from lsmlake.errors import Corrupt
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.checksum import RESTORE, TAIL_BYTES, checksum_of, read_footer
 from lsmlake.files.data_reader import reading
+from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import Bucket, DataFile
 from lsmlake.interruption import as_stream
+from lsmlake.read.arrow_scan import Fresh, finished, freshen, output_schema, read_plan
 from lsmlake.read.plan import Plan, Split
-from lsmlake.read.scan import Fresh, finished, freshen, output_schema, read_plan
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.storage.local import LocalStorage
 from lsmlake.tables.version import Version
-from lsmlake.types.types import field_id
+from lsmlake.types.column_types import field_id
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 

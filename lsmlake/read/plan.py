@@ -21,13 +21,12 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format import manifest
-from lsmlake.format.files import DELETES, Bucket, DataFile, VectorRef
+from lsmlake.format.data_files import DELETES, Bucket, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.levels import Levels
+from lsmlake.lsm.levels import Levels, sections
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.pick.compaction import last_level_of
-from lsmlake.lsm.sections import sections
+from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.predicate import Predicate, key_values
 from lsmlake.read.indexed import by_index
 from lsmlake.read.prune import by_statistics, prune_by_key, selection
@@ -164,8 +163,9 @@ def plan(
     )
     table, vector_refs = side_by_side([entries, version.vector_refs], version.meta.env.storage.at_once)
     steps = [("snapshot", version.live_files())]
-    retained = {} if deeper or by_last_level else _retained(table, schema)
-    table = manifest.with_rows(table)
+    with_rows = manifest.with_rows(table)
+    retained = {} if deeper or by_last_level or with_rows is table else _retained(table, schema)
+    table = with_rows
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
     if predicate is not None or deeper:
@@ -189,7 +189,7 @@ def plan(
         if found is not None:
             table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
             steps.append((found.step, int(matches.sum())))
-        if vectors and rule_of(schema).old_row is OldRow.REPLACED and not matches.all():
+        if vectors and not matches.all() and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
     splits = split(table, matches, vector_refs, schema, retained)

@@ -24,19 +24,18 @@ import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.retained import Retained
+from lsmlake.format.data_files import Bucket, BucketState, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, BucketState, DataFile
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
-from lsmlake.lsm.merge.rule import MergeRule, OldRow
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import merge_runs
 from lsmlake.lsm.route import route
 from lsmlake.predicate import Predicate, and_, key_values
 from lsmlake.predicate.tree import Column, In, IsNull, or_
+from lsmlake.read.arrow_scan import filtered, finished, read_plan
 from lsmlake.read.plan import Projection, plan
-from lsmlake.read.scan import filtered, finished, read_plan
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import ahead, side_by_side

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.format.data_files import Bucket, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import Bucket, DataFile, VectorRef
 from lsmlake.predicate import evaluate
-from lsmlake.read.partitions import is_of_partitions, partition_matches
+from lsmlake.read.arrow_scan import Fresh, filtered, finished, freshen, groups_to_read, merge_at_read
+from lsmlake.read.partition_match import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, Projection, Split
-from lsmlake.read.scan import Fresh, filtered, finished, freshen, groups_to_read, merge_at_read
 from lsmlake.schema.schema import RESERVED
 from lsmlake.storage.concurrency import Once, ahead, together
 from lsmlake.tables.metadata import Metadata

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format import manifest_list
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format import manifest
+from lsmlake.format.manifest import ManifestMeta
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.predicate import ColumnBounds, Predicate, key_values, may_match
 from lsmlake.predicate.tree import And, Column, Compare, In, Is, Literal, Not, Or
@@ -62,10 +62,10 @@ def _manifests(
     unknown = pa.nulls(len(metas), pa.int64())
     bounds: dict[str, ColumnBounds] = {}
     if by_key and schema.key:
-        bounds[schema.key[0]] = ColumnBounds(*manifest_list.key_bounds(metas, schema, where), unknown)
+        bounds[schema.key[0]] = ColumnBounds(*manifest.key_bounds(metas, schema, where), unknown)
     fields = _used(schema, predicate)
     for field in fields:
-        low, high = manifest_list.partition_bounds(metas, schema, field, where)
+        low, high = manifest.partition_bounds(metas, schema, field, where)
         sources = ColumnBounds(
             field.transform.sources(low, field.source_type)[0], field.transform.sources(high, field.source_type)[1], unknown
         )

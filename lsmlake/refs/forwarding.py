@@ -1,6 +1,6 @@
 """Forwards the table to a branch, while no commit came to the table after the snapshot that the branch begins at.
 
-1. Copy the schemas of the branch. Begin the work (`refs.branch_work`), which names the last snapshot to copy. Until it ends, no
+1. Copy the schemas of the branch. Begin the work (`refs.branching`), which names the last snapshot to copy. Until it ends, no
    snapshot of the table or of the branch expires.
 2. Copy the snapshots of the branch, in order, each if absent. So a crash leaves the table at a snapshot of the branch, and
    forwarding again completes it; a writer of the table that comes first ends it. The numbers of snapshots that have expired on
@@ -17,10 +17,9 @@ from __future__ import annotations
 from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format.branch import FORWARD, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.options.tags import NONE
-from lsmlake.refs.branch_work import begin, settled_state
-from lsmlake.refs.branches import check_main
-from lsmlake.refs.tag_calendar import TagCalendar
+from lsmlake.options.retention_options import NONE
+from lsmlake.refs.branching import begin, check_main, settled_state
+from lsmlake.refs.tagging import TagCalendar
 from lsmlake.tables.branches import BranchState
 from lsmlake.tables.consumers import consumers
 from lsmlake.tables.metadata import Metadata

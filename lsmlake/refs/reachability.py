@@ -1,5 +1,5 @@
 """Which files of a table something names: retained snapshots, retained changelogs, tags, pins, branches, and the followers of the
-table (`commit.followers`), such as the newest metadata files of Iceberg, which name manifests and vectors of their own. Data
+table (`commit.commit`), such as the newest metadata files of Iceberg, which name manifests and vectors of their own. Data
 files that only these name are not among them: they are deleted after the Iceberg metadata is brought up to date.
 
 `Reachable.look` reads what it has not read before, so a second look costs one listing of each kind unless something is new. Its
@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.followers import references
+from lsmlake.commit.commit import references
 from lsmlake.errors import Corrupt, SnapshotNotFound, TableNotFound
-from lsmlake.format.manifest import ADD
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.manifest import ADD, ManifestMeta
 from lsmlake.format.paths import Branch
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.refs.file_references import Held, metadata_of, paths_of

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from lsmlake.errors import SnapshotNotFound, StorageFailed
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.tags import Holder
 

@@ -18,8 +18,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from lsmlake.report.text import printable, utc_stamp, utc_time
-from lsmlake.report.units import human_bytes, human_count
+from lsmlake.report.text import human_bytes, human_count, printable, utc_stamp, utc_time
 
 QUIET = Style(dim=True)
 

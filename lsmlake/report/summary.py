@@ -13,18 +13,17 @@ from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
-from lsmlake.maintain.listings import key_text, partition_text
-from lsmlake.options.types import AUTO
+from lsmlake.maintain.version_listings import key_text, partition_text
+from lsmlake.options.option_types import AUTO
 from lsmlake.report.listing import CellKind, Listing, ListingColumn
-from lsmlake.report.text import printable, utc_stamp, utc_time
-from lsmlake.report.tree import TreeRow, tree_picture
-from lsmlake.report.units import human_bytes, human_count, human_share
+from lsmlake.report.text import human_bytes, human_count, human_share, printable, utc_stamp, utc_time
+from lsmlake.report.tree_picture import TreeRow, tree_picture
 from lsmlake.schema.schema import Schema
+from lsmlake.types.column_types import COMMENT
 from lsmlake.types.type_text import format_columns, format_type_of
-from lsmlake.types.types import COMMENT
 
 _LABEL = Style(dim=True)
 

@@ -29,7 +29,7 @@ from itertools import chain, islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.followers import before_deletion
+from lsmlake.commit.commit import before_deletion
 from lsmlake.errors import Corrupt, TableNotFound, UnsupportedFormat
 from lsmlake.notebook import Shown
 from lsmlake.refs.pinned import remove_old_pins

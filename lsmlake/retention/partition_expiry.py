@@ -17,13 +17,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidQuery, Wording
-from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
-from lsmlake.options.partitions import VALUES_TIME, PartitionOptions, directives
+from lsmlake.options.partition_options import VALUES_TIME, PartitionOptions, directives
 from lsmlake.schema.partitioning import PartitionColumn, human_values
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Version

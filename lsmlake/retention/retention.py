@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery, Wording
-from lsmlake.options.changelog import NONE
+from lsmlake.options.changelog_options import NONE
 from lsmlake.options.table_options import Options
 
 _LEAST = Wording("correct retain_min", command="correct --retain-min")

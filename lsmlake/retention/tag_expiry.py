@@ -1,13 +1,12 @@
-"""Creates automatic tags, and deletes tags whose time is over. `refs.tags` deletes each with the files that only it needs."""
+"""Creates automatic tags, and deletes tags whose time is over. `refs.tagging` deletes each with the files that only it needs."""
 
 from __future__ import annotations
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.options.tags import TagOptions
-from lsmlake.refs.tag_calendar import TagCalendar
-from lsmlake.refs.tags import TagReport, create_tag, delete_tags
+from lsmlake.options.retention_options import TagOptions
+from lsmlake.refs.tagging import TagCalendar, TagReport, delete_tags, tag_snapshot
 from lsmlake.tables.metadata import Metadata
 
 _AT_ONCE = 50  # tags that one commit deletes
@@ -62,7 +61,7 @@ def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> T
 
 def _created(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None) -> Tag | None:
     try:
-        return create_tag(meta, name, snapshot, retain_ms)
+        return tag_snapshot(meta, name, snapshot, retain_ms)
     except InvalidQuery:  # another writer has created it
         return None
 

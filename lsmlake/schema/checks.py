@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
-from lsmlake.kernels.value_words import family
-from lsmlake.options.index import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
-from lsmlake.options.partitions import VALUES_TIME
+from lsmlake.kernels.value_hash import family
+from lsmlake.options.data_file_options import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
+from lsmlake.options.partition_options import VALUES_TIME
 from lsmlake.options.table_options import Options
 from lsmlake.schema.partitioning import PartitionColumn, check_fields
 from lsmlake.schema.transform import BUCKET, TRUNCATE
-from lsmlake.types import types
+from lsmlake.types import column_types
 
 
 def _near(name: str, names: Sequence[str]) -> str:
@@ -28,7 +28,7 @@ def check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where
     """Raises InvalidSchema unless these are columns whose values have an order. `role`: what they are, for the message."""
     for name in names:
         _check_known(name, columns, InvalidSchema, f"{role} column {name!r} is not in the schema", where)
-        types.check_orderable(columns.field(name).type, name)
+        column_types.check_orderable(columns.field(name).type, name)
 
 
 PARTITION_BY_KEY = "add them to the primary key, or partition by columns of the key"
@@ -144,7 +144,7 @@ def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], optio
     """The checks of options that name columns of an append-only table."""
     for name in options.layout.bucket_key:
         _check_is_column("bucket-key", name, columns, where)
-        types.check_orderable(columns.field(name).type, name)
+        column_types.check_orderable(columns.field(name).type, name)
         if name in partition_by:
             raise InvalidOption(
                 f"bucket-key column {name!r} is a partition column",
@@ -161,7 +161,7 @@ def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], optio
     clustered = options.appends.clustering_columns
     for name in clustered:
         _check_is_column("clustering.columns", name, columns, where)
-        types.check_orderable(columns.field(name).type, name)
+        column_types.check_orderable(columns.field(name).type, name)
     if len(set(clustered)) < len(clustered):
         raise InvalidOption(
             "clustering.columns names a column twice", where=where, found=list(clustered), cure="name each column once"

@@ -19,13 +19,12 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidData, RowPlace, Wording, few
 from lsmlake.kernels import nested
 from lsmlake.kernels.fitting import TooLong, fitted
-from lsmlake.kernels.gather import filled
+from lsmlake.kernels.keys import filled
 from lsmlake.schema import lossless, omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.schema.years import check_years
-from lsmlake.types.sized_text import has_sized_text
+from lsmlake.types.column_types import has_sized_text, has_times
 from lsmlake.types.type_text import format_type_of
-from lsmlake.types.types import has_times
 
 _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",

@@ -16,11 +16,11 @@ from lsmlake.errors import InvalidSchema, LakeError
 from lsmlake.kernels.fitting import fitted
 from lsmlake.schema import lossless
 from lsmlake.schema.years import has_outside
-from lsmlake.types import types
-from lsmlake.types.table import as_integers, column_type
+from lsmlake.types import column_types
+from lsmlake.types.type_table import as_integers, column_type
 from lsmlake.types.type_text import format_type_of
 
-INITIAL, WRITE = DEFAULTS = types.DEFAULTS
+INITIAL, WRITE = DEFAULTS = column_types.DEFAULTS
 
 
 def default_of(field: pa.Field, which: bytes) -> pa.Scalar | None:
@@ -72,7 +72,7 @@ def decoded(content: object, type_: pa.DataType) -> pa.Scalar:
 def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
     """Returns a default that a user gives as a scalar of the field's type. Raises InvalidSchema."""
     if value is None:
-        return pa.scalar(None, types.plain(of.type))
+        return pa.scalar(None, column_types.plain(of.type))
     _no_default_of_nested(of.type, of.name)
     try:
         made = lossless.convert(pa.array([value]), of.type, "UTC")
@@ -100,7 +100,7 @@ def check_defaults(fields: Iterable[pa.Field], where: str) -> None:
                 sound = False
             if not sound:
                 raise InvalidSchema(f"the default of {field.name!r} is no value of its type", where=where)
-        check_defaults(types.inner_fields(field.type), where)
+        check_defaults(column_types.inner_fields(field.type), where)
 
 
 def _no_default_of_nested(type_: pa.DataType, column: str) -> None:

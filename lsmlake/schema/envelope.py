@@ -1,8 +1,9 @@
-"""The envelope of all metadata files: kind, format version and checksum.
+"""The envelope of all metadata files: kind, format version and checksum; and the packed content of binary ones.
 
 Binary (manifests): magic `LSMK` | kind, 4 ASCII bytes | version, uint16 | payload | CRC-32 of the preceding bytes, uint32; all
-big-endian. JSON (schemas, snapshots): the object has the fields "format", "version" and "checksum", the CRC-32 (hex) of the
-object without "checksum", serialised with sorted keys and no blanks.
+big-endian. The payload is a length and zstd of a msgpack object (`pack`), in which dates are stored as days, timestamps as
+microseconds, decimals as text. JSON (schemas, snapshots): the object has the fields "format", "version" and "checksum", the
+CRC-32 (hex) of the object without "checksum", serialised with sorted keys and no blanks.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+import msgpack
+import pyarrow as pa
 
 from lsmlake.errors import Corrupt, UnsupportedFormat
-from lsmlake.types.table import TABLE
+from lsmlake.types.json_shape import RESTORE, shown
+from lsmlake.types.type_table import TABLE, column_type, named
 
 VERSION = 1
 _NEWEST = {"schema": max(row.version for row in TABLE)}
@@ -98,3 +103,49 @@ def _check_version(version: object, where: str, newest: int) -> None:
             found=f"version {version}",
             cure="upgrade lsmlake",
         )
+
+
+# -- binary files: zstd of msgpack ------------------------------------------------------------------------------------
+
+
+_CODEC = pa.Codec("zstd", 3)
+_CONTENT_BYTES_MAX = 1 << 30
+_CONTENT_RATIO_MAX, _CONTENT_SLACK = 1 << 10, 1 << 24
+"""Limits of the decompressed size: a multiple of the file's size plus a constant."""
+
+
+def pack(kind: str, content: dict) -> bytes:
+    raw = msgpack.packb(content)
+    return wrap(kind, len(raw).to_bytes(8, "big") + _CODEC.compress(raw, asbytes=True))
+
+
+def unpack(kind: str, data: bytes, where: str, ratio_max: int = _CONTENT_RATIO_MAX) -> dict:
+    """Returns the object in a file. `ratio_max`: of its size to that of the payload, aside from a constant. Raises Corrupt or
+    UnsupportedFormat naming `where`."""
+    payload = unwrap(kind, data, where)
+    size, most = int.from_bytes(payload[:8], "big"), min(_CONTENT_BYTES_MAX, ratio_max * len(payload) + _CONTENT_SLACK)
+    if size > most:
+        raise Corrupt("content is too large", where=where, expected=f"at most {most} bytes", found=size, cure=RESTORE)
+    try:
+        raw = _CODEC.decompress(payload[8:], size, asbytes=True)
+        return msgpack.unpackb(raw)
+    except (pa.ArrowException, OSError, ValueError, msgpack.UnpackException) as broken:
+        raise Corrupt("content cannot be unpacked", where=where, found=shown(str(broken)), cure=RESTORE) from broken
+
+
+def check_lengths(what: str, columns: Iterable[list], where: str) -> None:
+    """Raises Corrupt unless the columns have the same length."""
+    if len(lengths := sorted(set(map(len, columns)))) > 1:
+        raise Corrupt(f"{what} has columns of different lengths", where=where, expected="one length", found=lengths, cure=RESTORE)
+
+
+def stored(values: pa.ChunkedArray | pa.Scalar) -> list | object:
+    """Converts values to what msgpack stores."""
+    plain = values.cast(column_type(values.type).stored)
+    return plain.as_py() if isinstance(plain, pa.Scalar) else plain.to_pylist()
+
+
+def loaded(values: list, name: str) -> pa.Array:
+    """The inverse of `stored`, for values of the type with this name. Raises what pyarrow raises for other values."""
+    row = named(name)
+    return pa.array(values, row.stored).cast(row.arrow)

@@ -10,9 +10,8 @@ import pyarrow as pa
 from lsmlake.options.renaming import Renaming, columns_in, renamed
 from lsmlake.schema.defaults import INITIAL, default_of, with_default
 from lsmlake.schema.schema import RESERVED, Schema
-from lsmlake.types.sized_text import widens_text
+from lsmlake.types.column_types import FIELD_ID, field_id, inner_fields, widens_text, with_inner_fields
 from lsmlake.types.type_text import format_type_of
-from lsmlake.types.types import FIELD_ID, field_id, inner_fields, with_inner_fields
 from lsmlake.types.widening import widens
 
 UNWRITTEN = -1
@@ -106,9 +105,7 @@ def _innermost(type_: pa.DataType) -> pa.DataType:
 
 
 def unfit(written: Schema, now: Schema) -> str | None:
-    """Returns why rows written under the schema `written` cannot be read under `now`; None if they can."""
-    if written.id == now.id:
-        return None
+    """Returns why rows written under the schema `written` cannot be read under `now`, a later one; None if they can."""
     if not now.append_only and written.spec_id != now.spec_id:
         return "whose keys are in other partitions"
     theirs = through(written, now).parsed_options

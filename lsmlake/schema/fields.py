@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.types.types import inner_fields, with_inner_fields
+from lsmlake.types.column_types import inner_fields, with_inner_fields
 
 Path = str | Sequence[str]
 Siblings = tuple[pa.Field, ...]

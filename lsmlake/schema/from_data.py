@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.types import types
-from lsmlake.types.sized_text import sized_text, with_sized_text
+from lsmlake.types import column_types
+from lsmlake.types.column_types import sized_text, with_sized_text
 
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -35,7 +35,7 @@ def _column_type(field: pa.Field) -> pa.DataType:
             expected="at least one value that is not null in the first batch",
             cure="drop the column, give it a type, or create the table with a schema",
         )
-    return nested.nullable(types.canonical(_widened(field.type), field.name))
+    return nested.nullable(column_types.canonical(_widened(field.type), field.name))
 
 
 def _widened(type_: pa.DataType) -> pa.DataType:

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from lsmlake.kernels import decimals, nested
 from lsmlake.kernels.decimals import check
-from lsmlake.types.table import is_bytes, is_text
+from lsmlake.types.type_table import is_bytes, is_text
 
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _ZONED = r"\d:\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lsmlake.kernels import nested
 from lsmlake.schema.defaults import WRITE, default_of
-from lsmlake.types.types import plain
+from lsmlake.types.column_types import plain
 
 Omitted = Callable[[pa.Field, int], pa.Array]
 """Returns the values of an omitted field for a number of rows."""

@@ -1,6 +1,6 @@
 """Row kinds: +I, -U, +U and -D. int8 in files, text in the public API: 0 '+I', 1 '-U', 2 '+U', 3 '-D'.
 
-Two further bits are internal to erasing deletes (`lsmlake.lsm.merge.erase`): `ERASES` on a row of any kind erases all earlier
+Two further bits are internal to erasing deletes (`lsmlake.lsm.merge.rule`): `ERASES` on a row of any kind erases all earlier
 rows of its key, whatever their sequence; a row of kind `ERASE` only erases. Users see `plain` kinds.
 
 The `_row_kind` column of sorted runs. A run without it holds only +I rows.
@@ -21,7 +21,7 @@ from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.schema import lossless
 from lsmlake.schema.conform import shown
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD
-from lsmlake.types.table import is_bytes, is_text
+from lsmlake.types.type_table import is_bytes, is_text
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = 0, 1, 2, 3
 ERASES = 4

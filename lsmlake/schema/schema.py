@@ -10,7 +10,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
-from lsmlake.options.merge import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope
 from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options
@@ -26,12 +26,12 @@ from lsmlake.schema.partitioning import (
     human_values,
     to_json,
 )
-from lsmlake.schema.row_text import value_text
 from lsmlake.schema.transform import IDENTITY, Transform
-from lsmlake.types import types
+from lsmlake.schema.values import value_text
+from lsmlake.types import column_types
+from lsmlake.types.column_types import has_sized_text
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
-from lsmlake.types.sized_text import has_sized_text
-from lsmlake.types.table import TABLE
+from lsmlake.types.type_table import TABLE
 
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""
@@ -47,14 +47,14 @@ _KEY_OR_UNPARTITIONED = Wording(
 )
 RESERVED = "_lsmlake_"
 """The prefix of temporary columns that reads and writes add."""
-ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {types.FIELD_ID: b"2147483101"})
+ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {column_types.FIELD_ID: b"2147483101"})
 
 
 _KINDS = {
     "id": integer(0, 1 << 31),
     "table_uuid": NAME,
     "fields": listing(JsonKind("a field", lambda value: isinstance(value, dict)), 1 << 16),
-    "highest_field_id": integer(0, types.FIELD_ID_MAX),
+    "highest_field_id": integer(0, column_types.FIELD_ID_MAX),
     "primary_key": listing(TEXT),
     "partition_by": listing(TEXT),
     "partitioning": OBJECT,
@@ -99,14 +99,14 @@ class Schema:
         parsed = Options.parse(options, where, keyed=bool(primary_key))
         terms = [Term.parse(text, columns.names, where) for text in partition_by]
         keys = (*primary_key, *(term.column for term in terms))
-        columns = _with_write_defaults(types.canonical_schema(columns), columns, keys, where)
+        columns = _with_write_defaults(column_types.canonical_schema(columns), columns, keys, where)
         _check_new_names(columns, where)
         check_are_columns("partition", [term.column for term in terms], columns, where)
         identity = [term.column for term in terms if term.transform.is_identity]
         key = [name for name in primary_key if name not in identity]
         columns = pa.schema([field.with_nullable(False) if field.name in key else field for field in columns])
         ids = itertools.count(1)
-        columns = types.number_fields(columns, ids)
+        columns = column_types.number_fields(columns, ids)
         fields = ((_id_of(one.column, columns), one.transform.field_name(one.column), one.transform) for one in terms)
         schema = Schema(
             0,
@@ -137,10 +137,10 @@ class Schema:
         """The first schema of a table whose columns and partition fields have ids already. Raises InvalidSchema or InvalidOption;
         `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
-        types.canonical_schema(columns)  # refuses types that no column has
+        column_types.canonical_schema(columns)  # refuses types that no column has
         _check_new_names(columns, where)
-        if not all(0 < id <= types.FIELD_ID_MAX for id in types.field_ids(columns)):
-            expected = f"1 to {types.FIELD_ID_MAX}"
+        if not all(0 < id <= column_types.FIELD_ID_MAX for id in column_types.field_ids(columns)):
+            expected = f"1 to {column_types.FIELD_ID_MAX}"
             raise InvalidSchema("a column has a field id that no column can have", where=where, expected=expected)
         text = {name: _as_text(value) for name, value in options.items()}
         schema = Schema(0, table_uuid, columns, highest_field_id, tuple(primary_key), partitioning, text, comment, time_ms)
@@ -282,12 +282,12 @@ class Schema:
     @cached_property
     def plain_columns(self) -> pa.Schema:
         """The columns without ids, comments and lengths: the schema of query results."""
-        return pa.schema([pa.field(f.name, types.plain(f.type), f.nullable) for f in self.columns])
+        return pa.schema([pa.field(f.name, column_types.plain(f.type), f.nullable) for f in self.columns])
 
     @cached_property
     def typed_columns(self) -> pa.Schema:
         """The columns without ids and comments, with the lengths of their texts: what statements and conditions see."""
-        return pa.schema([types.with_lengths(f) for f in self.columns])
+        return pa.schema([column_types.with_lengths(f) for f in self.columns])
 
     @cached_property
     def row_columns(self) -> pa.Schema:
@@ -298,11 +298,11 @@ class Schema:
     def types_by_id(self) -> Hashable:
         """The id and the type of each column, and the partition fields. Schemas that are equal in this give manifest entries the
         same columns."""
-        columns = tuple((types.field_id(field), str(types.plain(field.type))) for field in self.columns)
+        columns = tuple((column_types.field_id(field), str(column_types.plain(field.type))) for field in self.columns)
         return columns, tuple((field.id, field.source, field.transform) for field in self.partitioning.fields)
 
     def field_ids(self) -> dict[str, int]:
-        return {field.name: types.field_id(field) for field in self.columns}
+        return {field.name: column_types.field_id(field) for field in self.columns}
 
     def encode(self) -> bytes:
         return envelope.wrap_json(
@@ -311,7 +311,7 @@ class Schema:
             content={
                 "id": self.id,
                 "table_uuid": self.table_uuid,
-                "fields": [types.to_json(field) for field in self.columns],
+                "fields": [column_types.to_json(field) for field in self.columns],
                 "highest_field_id": self.highest_field_id,
                 "primary_key": self.primary_key,
                 "partition_by": self.partition_by,
@@ -328,7 +328,7 @@ class Schema:
         """Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)
         check("schema", content, _KINDS, where, may_lack=("partitioning", "by_name"))
-        columns = pa.schema([types.from_json(field, where) for field in content["fields"]])
+        columns = pa.schema([column_types.from_json(field, where) for field in content["fields"]])
         try:
             if "partitioning" in content:
                 partitioning = from_json(content["partitioning"], where)
@@ -351,14 +351,14 @@ class Schema:
 
 def _check_sound(schema: Schema, partition_by: Sequence[str], where: str) -> None:
     """Checks what `Schema.create` guarantees. Raises InvalidSchema, InvalidOption."""
-    if types.canonical_schema(schema.columns).types != [types.plain(field.type) for field in schema.columns]:
+    if column_types.canonical_schema(schema.columns).types != [column_types.plain(field.type) for field in schema.columns]:
         raise InvalidSchema("a column has a type in another form than it must", where=where)
-    ids = types.field_ids(schema.columns)
+    ids = column_types.field_ids(schema.columns)
     if len(set(ids)) < len(ids) or max(ids, default=0) > schema.highest_field_id:
         raise InvalidSchema("two fields have one id, or an id is above the highest", where=where)
     check_defaults(schema.columns, where)
     _check_names(schema.columns, where)
-    known = {types.field_id(field) for field in schema.columns}
+    known = {column_types.field_id(field) for field in schema.columns}
     if not all(field.source in known for field in schema.partitioning.fields):
         raise InvalidSchema("a partition field has no column", where=where)
     schema.check(schema.parsed_options, where)
@@ -368,12 +368,12 @@ def _check_sound(schema: Schema, partition_by: Sequence[str], where: str) -> Non
 
 
 def _id_of(name: str, columns: pa.Schema) -> int:
-    return types.field_id(columns.field(name))
+    return column_types.field_id(columns.field(name))
 
 
 def _resolved(field: PartitionField, columns: pa.Schema) -> PartitionColumn:
-    column = next(one for one in columns if types.field_id(one) == field.source)
-    type_ = types.plain(column.type)
+    column = next(one for one in columns if column_types.field_id(one) == field.source)
+    type_ = column_types.plain(column.type)
     made = field.transform.result(type_)
     return PartitionColumn(field.id - FIRST_ID, field.name, field.transform, column.name, type_, made)
 
@@ -408,7 +408,7 @@ def _check_new_names(columns: pa.Schema, where: str) -> None:
 
 def _version(column: pa.Field) -> int:
     """The first version of schema files that may have the column."""
-    of_types = [row.version for row in TABLE if types.any_inside(column.type, row.arrow.__eq__)]
+    of_types = [row.version for row in TABLE if column_types.any_inside(column.type, row.arrow.__eq__)]
     return max(1, *of_types, _VERSION_WITH_LENGTHS if has_sized_text(column) else 1)
 
 

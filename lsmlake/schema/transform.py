@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels import transforms as kernel
-from lsmlake.types.table import DECIMAL, TABLE, ColumnType, column_type
+from lsmlake.types.type_table import DECIMAL, TABLE, ColumnType, column_type
 from lsmlake.types.type_text import format_type
 
 IDENTITY, BUCKET, TRUNCATE = "identity", "bucket", "truncate"

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
-from lsmlake.types.table import as_integers, column_type, is_dated, is_time, iso_text, of_integers
-from lsmlake.types.types import has_times
+from lsmlake.types.column_types import has_times
+from lsmlake.types.type_table import as_integers, column_type, is_dated, is_time, iso_text, of_integers
 
 Values = pa.Array | pa.ChunkedArray
 

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidData
-from lsmlake.spark.types import is_connect
+from lsmlake.spark.frame_types import is_connect
 from lsmlake.storage.storage import escaped
 
 UNKNOWN = ""

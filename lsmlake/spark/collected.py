@@ -20,13 +20,13 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.compact.bucket import Picker
+from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.errors import SnapshotNotFound
-from lsmlake.format.files import BucketState
+from lsmlake.format.data_files import BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction
-from lsmlake.spark.types import is_connect
+from lsmlake.spark.frame_types import is_connect
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
 from lsmlake.undo import pass_interruption

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.read.plan import Plan
+from lsmlake.spark.frame_types import is_connect
 from lsmlake.spark.settings import READER
-from lsmlake.spark.types import is_connect
 from lsmlake.storage.storage import Storage
 from lsmlake.undo import pass_interruption
 

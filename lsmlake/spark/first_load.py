@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lsmlake.compact.bucket import Picker, compact_bucket
+from lsmlake.compact.bucket_compaction import Picker, compact_bucket
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.divide import Divide, Division, NewBucket, OldBucket
-from lsmlake.format.files import DELETES, BucketEdit, BucketState, CommitMessage
+from lsmlake.format.data_files import DELETES, BucketEdit, BucketState, CommitMessage
 from lsmlake.lsm.cover import Cover, Covers, Share
-from lsmlake.lsm.pick.reshape import to_cover
-from lsmlake.options.types import AUTO
+from lsmlake.lsm.pick.pick_reshape import to_cover
+from lsmlake.options.option_types import AUTO
 from lsmlake.tables.version import Version
 
 PARALLEL = 32

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import DataFile
 from lsmlake.kernels.bucket_hash import spark_hash
 from lsmlake.storage.env import Limits
 

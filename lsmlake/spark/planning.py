@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lsmlake.format import manifest
-from lsmlake.format.manifest_list import ManifestMeta, in_groups
+from lsmlake.format.manifest import ManifestMeta, in_groups
 from lsmlake.spark import tasks
 from lsmlake.tables import live as live_set
 from lsmlake.tables.live import Selection

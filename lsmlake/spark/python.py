@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from lsmlake.errors import MissingDependency
-from lsmlake.spark.types import is_connect
+from lsmlake.spark.frame_types import is_connect
 
 _DEFAULT = "python3"  # Spark's default: the first on PATH
 

@@ -5,9 +5,9 @@ pruning, and masks deleted rows (`spark.mask`). Files without deleted rows use a
 costs more than it saves. In buckets with level-0 rows, the older rows are anti-joined with the level-0 keys, and the merged row
 of each of these keys is added.
 
-Arrow: Python tasks read and mask (`spark.arrow`) the files whose bitmaps are too large to broadcast and sections that must be
-merged at read; and all files if Catalyst cannot read them: settings of the session forbid it, or the session has no way into the
-object store of the table (`spark.connector`).
+Arrow: Python tasks read and mask (`spark.task_reads`) the files whose bitmaps are too large to broadcast and sections that must
+be merged at read; and all files if Catalyst cannot read them: settings of the session forbid it, or the session has no way into
+the object store of the table (`spark.connector`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
+from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import DataFile
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split
-from lsmlake.spark import arrow, connector, mask, settings
+from lsmlake.spark import connector, mask, settings, task_reads
+from lsmlake.spark.frame_types import to_spark
 from lsmlake.spark.scans import Group, Scans
-from lsmlake.spark.types import to_spark
 from lsmlake.tables.metadata import Metadata
 from lsmlake.types.type_text import backticked
 
@@ -44,7 +44,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
         raise InvalidQuery("unknown strategy", expected="'auto', 'native' or 'arrow'", found=repr(strategy), cure="omit it")
     settings.check_columns(spark.conf.get, plan.schema.columns)
     if not plan.files:
-        return spark.createDataFrame([], to_spark(arrow.fields(plan, plan.columns)))
+        return spark.createDataFrame([], to_spark(task_reads.fields(plan, plan.columns)))
     refused = refuses_native(spark, plan)
     if refused and strategy == NATIVE:
         raise InvalidQuery("Spark cannot read the data files itself in this session", found=refused, cure="use strategy='auto'")
@@ -54,7 +54,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     elif strategy == AUTO:
         native, rest = shared(plan)
     reading = _FrameBuilder(spark, plan, where)
-    parts = [*reading.native(native), *reading.arrow(arrow.by_file(rest))]
+    parts = [*reading.native(native), *reading.arrow(task_reads.by_file(rest))]
     return _united(plan, parts)
 
 
@@ -158,7 +158,7 @@ class _FrameBuilder:
         """Returns the parts that Python tasks read."""
         if not splits:
             return []
-        return [self._filtered(arrow.rows(self.spark, self.plan, splits, arrow.needed(self.plan, self.where)))]
+        return [self._filtered(task_reads.rows(self.spark, self.plan, splits, task_reads.needed(self.plan, self.where)))]
 
     def _filtered(self, rows):
         return rows if self.where is None else rows.filter(self.where)

@@ -3,10 +3,16 @@
 Spark reads partition columns from directory names, so a filter or a join on them skips whole directories. This is used only for
 files whose directory name Spark reads as the value in the manifest. Other files (null or empty partitions, types whose text Spark
 reads differently) are scanned by path, and the partition columns are read from the files.
+
+Spark matches Parquet columns by name (by field id only if a setting of the session says so), and its reader widens types and
+fills columns that a file lacks with null. So most altered tables need one scan. Files whose columns have other names, or lack one
+with a default, are scanned by the names that they have: the columns to request from a file, and SQL that makes the table's
+columns of them.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,16 +21,16 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from lsmlake.format.files import Bucket, DataFile
+from lsmlake.format.data_files import Bucket, DataFile
+from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.evolved import EvolvedRead, reading
+from lsmlake.spark.frame_types import lengths, to_spark
 from lsmlake.spark.settings import READER
-from lsmlake.spark.types import lengths, to_spark
 from lsmlake.tables.metadata import Metadata
-from lsmlake.types.sized_text import has_sized_text
-from lsmlake.types.table import column_type
-from lsmlake.types.type_text import backticked
+from lsmlake.types.column_types import field_id, has_sized_text, inner_fields, plain
+from lsmlake.types.type_table import column_type
+from lsmlake.types.type_text import backticked, format_type
 
 Place = tuple[Bucket, DataFile]
 
@@ -146,3 +152,97 @@ def _same(value: object, text: str) -> bool:
     if isinstance(value, str):
         return value != "" and _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) == value
     return text == (str(value).lower() if isinstance(value, bool) else str(value))
+
+
+# -- files of older schemas -------------------------------------------------------------------------------------------
+
+
+class EvolvedRead(NamedTuple):
+    """`columns`: what Spark reads, nullable. `select`: one expression per column of the table, in its order; None: the columns
+    are those of the table."""
+
+    columns: pa.Schema
+    select: tuple[str, ...] | None = None
+
+
+def reading(stored: Schema, wanted: Schema) -> EvolvedRead:
+    """Returns how to read files that were written under the schema `stored` as rows of the schema `wanted`."""
+    ours = {field_id(field): field for field in stored.columns}
+    if all(_is_natural(ours.get(field_id(field)), field, stored.columns) for field in wanted.columns):
+        return EvolvedRead(wanted.row_columns)
+    read, select = [], []
+    for field in wanted.columns:
+        old = ours.get(field_id(field))
+        if old is None:
+            made = _constant(field)
+        elif _is_natural_type(old.type, field.type):
+            read.append(pa.field(old.name, plain(field.type)))
+            made = backticked(old.name)
+        else:
+            read.append(pa.field(old.name, plain(old.type)))
+            made = _converted(backticked(old.name), old.type, field.type)
+        select.append(f"{made} as {backticked(field.name)}")
+    return EvolvedRead(pa.schema(read), tuple(select))
+
+
+def _is_natural(old: pa.Field | None, new: pa.Field, siblings) -> bool:
+    """Whether Spark's reader, which goes by names, reads `old` as `new`; None: fills `new` with null."""
+    if old is not None:
+        return old.name == new.name and _is_natural_type(old.type, new.type)
+    default = default_of(new, INITIAL)
+    hidden = any(one.name.lower() == new.name.lower() for one in siblings)
+    return not hidden and (default is None or not default.is_valid)
+
+
+def _is_natural_type(old: pa.DataType, new: pa.DataType) -> bool:
+    inside = inner_fields(new)
+    if not pa.types.is_struct(new):  # the fields of lists and maps have fixed names
+        return all(_is_natural_type(a.type, b.type) for a, b in zip(inner_fields(old), inside, strict=True))
+    ours = {field_id(field): field for field in inner_fields(old)}
+    some = any(field_id(field) in ours for field in inside)  # else Spark cannot tell a null struct from one of nulls
+    return some and all(_is_natural(ours.get(field_id(field)), field, inner_fields(old)) for field in inside)
+
+
+def _converted(value: str, old: pa.DataType, new: pa.DataType, depth: int = 0) -> str:
+    """Returns SQL that converts `value`, of the type `old`, to `new`."""
+    if not inner_fields(new):
+        return value if old == new else f"cast({value} as {format_type(new)})"
+    if pa.types.is_struct(new):
+        ours = {field_id(field): field for field in inner_fields(old)}
+        parts = []
+        for field in inner_fields(new):
+            there = ours.get(field_id(field))
+            if there is None:
+                inner = _constant(field)
+            else:
+                inner = _converted(f"{value}.{backticked(there.name)}", there.type, field.type, depth)
+            parts.append(f"{inner} as {backticked(field.name)}")
+        return f"if({value} is null, null, struct({', '.join(parts)}))"
+    name = f"v{depth}"
+    if pa.types.is_list(new):
+        return f"transform({value}, {name} -> {_converted(name, old.value_type, new.value_type, depth + 1)})"
+    keys = _converted(name, old.key_type, new.key_type, depth + 1)
+    items = _converted(name, old.item_type, new.item_type, depth + 1)
+    return f"map_from_arrays(transform(map_keys({value}), {name} -> {keys}), transform(map_values({value}), {name} -> {items}))"
+
+
+def _constant(field: pa.Field) -> str:
+    """Returns SQL for the value of a column that a file lacks."""
+    default, type_ = default_of(field, INITIAL), format_type(plain(field.type))
+    if default is None or not default.is_valid:
+        return f"cast(null as {type_})"
+    value = default.as_py()
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, str):
+        return _text(value)
+    if pa.types.is_timestamp(field.type) and field.type.tz:
+        return f"timestamp_micros({default.cast(pa.int64()).as_py()}L)"
+    if isinstance(value, datetime.datetime):
+        return f"cast('{value.isoformat(sep=' ')}' as {type_})"
+    return f"cast('{value}' as {type_})"
+
+
+def _text(text: str) -> str:
+    """Returns a text literal that no session setting reads otherwise."""
+    return f"decode(X'{text.encode().hex()}', 'UTF-8')"

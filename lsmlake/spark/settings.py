@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.types.table import TABLE
-from lsmlake.types.types import any_inside
+from lsmlake.types.column_types import any_inside
+from lsmlake.types.type_table import TABLE
 
 Get = Callable[[str, str], str]
 """`spark.conf.get`: the name of a setting and its default."""

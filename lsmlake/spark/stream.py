@@ -21,19 +21,19 @@ from pyspark.sql import functions as F
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
-from lsmlake.commit.identity import Identity, replayed
+from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema.rowkind import COMMIT_TIME
 from lsmlake.spark.caller import Batches, SinkArrival, caller
 from lsmlake.spark.datasource import options, portable
+from lsmlake.spark.frame_types import to_arrow
 from lsmlake.spark.ship import carried
-from lsmlake.spark.types import to_arrow
 from lsmlake.tables.metadata import Metadata
 from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import unstored
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 _WRITTEN = Batches()
 _OBSERVED = "lsmlake"

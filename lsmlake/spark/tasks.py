@@ -2,6 +2,8 @@
 
 A task is a picklable function of one picklable payload. A LakeError is returned as a value, so the user sees its message and not
 a stack trace of the JVM.
+
+Buckets are compacted in tasks, one bucket each, the largest first; the driver commits.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from zipimport import zipimporter
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from lsmlake.compact.job import CompactBuckets, Goal, compact_one, needs_compaction
 from lsmlake.errors import LakeError
+from lsmlake.format.data_files import BucketState, CommitMessage
+from lsmlake.schema.schema import Schema
+from lsmlake.tables.metadata import Metadata
 
 RESULT = "result binary"
 _ARCHIVES = "pyspark", "py4j", "spark-core"
@@ -70,3 +76,18 @@ def _work(work: Callable[[object], object], batches: Iterator[pa.RecordBatch]) -
         except LakeError as error:
             outcome = error
         yield result(outcome)
+
+
+def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:
+    """Returns a function that compacts buckets, with one task for each bucket that has something to compact."""
+
+    def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
+        busy = [state for state in states if needs_compaction(meta, schema, goal, state)]
+        results, errors = spread(spark, partial(compact_one, meta, schema, goal), busy)
+        messages = [message for message in results if message]
+        if errors:
+            meta.files.discard(messages)
+            raise errors[0]
+        return messages
+
+    return run

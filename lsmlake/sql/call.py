@@ -1,4 +1,4 @@
-"""CALL: the verbs that look after a table, as procedures: those of `api.verbs`, by the names and arguments of the methods.
+"""CALL: the verbs that look after a table, as procedures: those of `VERBS`, by the names and arguments of the methods.
 
 `CALL compact(table => 'sales.orders', full => true)`, or by place in the order of the method's arguments after the table:
 `CALL compact('sales.orders', true)`.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.api.verbs import VERBS
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.sql.token_reader import Words
 
@@ -159,3 +159,39 @@ def _fields(item: object) -> Iterator[tuple[str, object]]:
 def _kind(column: list[object]) -> pa.DataType | None:
     kinds = {type(value) for value in column if value is not None}
     return pa.string() if not kinds or len(kinds) > 1 else None
+
+
+class Verb(NamedTuple):
+    """A verb. `owner`: the class that has it as a method. `command`: of the command line, with the flag that chooses the verb."""
+
+    owner: type[Table] | type[Lake]
+    command: str
+
+
+VERBS: Mapping[str, Verb] = {
+    "analyze": Verb(Table, "analyze"),
+    "compact": Verb(Table, "compact"),
+    "copy": Verb(Table, "copy"),
+    "create_branch": Verb(Table, "branch --create"),
+    "create_tag": Verb(Table, "tag --create"),
+    "delete_branch": Verb(Table, "branch --delete"),
+    "delete_tag": Verb(Table, "tag --delete"),
+    "expire_partitions": Verb(Table, "expire --partitions"),
+    "expire_snapshots": Verb(Table, "expire"),
+    "expire_tags": Verb(Table, "tag --expire"),
+    "fast_forward": Verb(Table, "branch --fast-forward"),
+    "publish_iceberg": Verb(Table, "iceberg"),
+    "remove_orphan_files": Verb(Table, "orphans"),
+    "rename_branch": Verb(Table, "branch --rename"),
+    "rename_tag": Verb(Table, "tag --rename"),
+    "repair": Verb(Table, "repair"),
+    "repair_iceberg": Verb(Table, "repair --iceberg"),
+    "repair_snapshots": Verb(Table, "repair --snapshots"),
+    "rescale": Verb(Table, "rescale"),
+    "reset_consumer": Verb(Table, "consumers --remove"),
+    "rollback": Verb(Table, "rollback"),
+    "verify": Verb(Table, "verify"),
+    "import_delta": Verb(Lake, "adopt"),
+    "import_iceberg": Verb(Lake, "adopt"),
+    "import_parquet": Verb(Lake, "adopt"),
+}

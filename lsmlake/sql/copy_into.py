@@ -16,20 +16,19 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.inputs.file_options import FileOptions
 from lsmlake.inputs.places import PlacedTables
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema.conform import Cast
-from lsmlake.sql.files import FORMATS, loaded, paths_of
-from lsmlake.sql.names import full_name
-from lsmlake.sql.token_reader import Words
-from lsmlake.storage.retries import attempts
+from lsmlake.sql.file_relations import FORMATS, loaded, paths_of
+from lsmlake.sql.token_reader import Words, full_name
+from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.copied import WRITER, Copied, files_of, list_of, put_copied, read_copied
 from lsmlake.tables.version import Version
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 _ROUNDS = 5
 _FORM = (

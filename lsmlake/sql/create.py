@@ -9,30 +9,28 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.api.inferred import with_columns
 from lsmlake.api.lake import Lake
-from lsmlake.api.lake_verbs.loading import created_from
+from lsmlake.api.lake_verbs.loading import created_from, with_columns
+from lsmlake.api.public_types import SparkDataFrame
 from lsmlake.api.table import Table
-from lsmlake.api.types import SparkDataFrame
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.sql_text import Text
 from lsmlake.errors import InvalidSchema, TableExists, TableNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.data import Input
-from lsmlake.inputs.file_options import FileOptions
-from lsmlake.maintain.replace_table import replace_table
+from lsmlake.inputs.text_files import FileOptions
+from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.defaults import WRITE, default_of, scalar_of, with_default
 from lsmlake.schema.schema import Schema
-from lsmlake.sql.catalog import Catalog
-from lsmlake.sql.defaults import constant
+from lsmlake.sql.default_clause import constant
 from lsmlake.sql.insert import write_rows
-from lsmlake.sql.names import name_of
-from lsmlake.sql.row_order import order_of_rows
+from lsmlake.sql.named_tables import Catalog
+from lsmlake.sql.run_query import order_of_rows
+from lsmlake.sql.token_reader import name_of
 from lsmlake.types import ddl
-from lsmlake.types.sized_text import TEXT_TYPE
+from lsmlake.types.column_types import COMMENT, TEXT_TYPE
 from lsmlake.types.spelling import spelled
 from lsmlake.types.type_text import backticked
-from lsmlake.types.types import COMMENT
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 _PROVIDERS = ("lsmlake", "paimon")
 _WHOLE_KEY = "write PRIMARY KEY (columns) once"

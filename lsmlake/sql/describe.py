@@ -15,18 +15,16 @@ from lsmlake.format.paths import database_dir
 from lsmlake.format.view import View
 from lsmlake.schema.fields import field_at, resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.sql.defaults import described
-from lsmlake.sql.listing import texts, type_of
-from lsmlake.sql.names import full_name
-from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
-from lsmlake.sql.token_reader import Words
-from lsmlake.sql.views import Analyse, columns_of
+from lsmlake.sql.default_clause import described
+from lsmlake.sql.sql_listing import texts, type_of
+from lsmlake.sql.token_reader import Words, full_name, table_or_view, table_or_view_name
+from lsmlake.sql.view_statements import Analyse, columns_of
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.version import Version
 from lsmlake.tables.views import Views
+from lsmlake.types.column_types import COMMENT, plain
 from lsmlake.types.intervals import sql_type
 from lsmlake.types.type_text import format_type
-from lsmlake.types.types import COMMENT, plain
 
 _COLUMNS = ("col_name", "data_type", "comment")
 _INFO = ("info_name", "info_value")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidQuery, TableNotFound
-from lsmlake.sql.names import full_name
-from lsmlake.sql.token_reader import Words
+from lsmlake.sql.token_reader import Words, full_name
 from lsmlake.tables.views import Views
 
 _KINDS = "TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE"

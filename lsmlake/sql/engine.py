@@ -7,10 +7,10 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from lsmlake.api.types import SparkDataFrame
-from lsmlake.dialect.text import Text
+from lsmlake.api.public_types import SparkDataFrame
+from lsmlake.dialect.sql_text import Text
 from lsmlake.schema.schema import Schema
-from lsmlake.sql.catalog import Catalog
+from lsmlake.sql.named_tables import Catalog
 from lsmlake.statements.statement import StatementQueries
 
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.dialect.sql_text import Text
 from lsmlake.dialect.table_use import TableUse
-from lsmlake.dialect.text import Text
 from lsmlake.errors import InvalidQuery
-from lsmlake.read.explained import ANALYZE, FORMATTED, PLAIN, contents, pruned
 from lsmlake.read.native import source_of
 from lsmlake.read.plan import Plan
-from lsmlake.sql.catalog import Catalog
-from lsmlake.sql.select import Prepared, prepare, run
+from lsmlake.sql.named_tables import Catalog
+from lsmlake.sql.run_query import Prepared, prepare, run
 from lsmlake.sql.token_reader import first_word
+from lsmlake.statements.explained import ANALYZE, FORMATTED, PLAIN, contents, pruned
 from lsmlake.types.spelling import spelled
 
 _OF_SPARK = ("EXTENDED", "CODEGEN", "COST")

@@ -10,14 +10,14 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import TableNotFound
 from lsmlake.format.view import View
 from lsmlake.schema.schema import Schema
-from lsmlake.sql.defaults import described
-from lsmlake.sql.listing import Listed, tables_of, views_of
-from lsmlake.sql.table_or_view import table_or_view
-from lsmlake.sql.views import columns_of
+from lsmlake.sql.default_clause import described
+from lsmlake.sql.sql_listing import Listed, tables_of, views_of
+from lsmlake.sql.token_reader import table_or_view
+from lsmlake.sql.view_statements import columns_of
 from lsmlake.tables.databases import Databases
 from lsmlake.tables.version import Version
+from lsmlake.types.column_types import COMMENT
 from lsmlake.types.type_text import format_type_of
-from lsmlake.types.types import COMMENT
 
 NAME = "information_schema"
 CATALOG = "lsmlake"

@@ -9,39 +9,36 @@ from functools import reduce
 import pyarrow as pa
 from sqlglot import exp
 
+from lsmlake.api.public_types import SparkDataFrame
 from lsmlake.api.table import Table
-from lsmlake.api.types import SparkDataFrame
 from lsmlake.api.writes import write
-from lsmlake.commit.identity import Identity
-from lsmlake.dialect.cast import assign
+from lsmlake.commit.request import Identity
+from lsmlake.dialect.casts import assign
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import duck_name, quoted
+from lsmlake.dialect.sql_text import Text, passed_on
+from lsmlake.dialect.sql_types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate.condition import predicate_from
-from lsmlake.read.explained import contents, pruned
 from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.sql.catalog import Catalog
-from lsmlake.sql.defaults import with_defaults
+from lsmlake.sql.default_clause import with_defaults
 from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
-from lsmlake.sql.row_order import order_of_rows
-from lsmlake.sql.select import Prepared, run
-from lsmlake.statements.assignments import is_default
-from lsmlake.statements.explained import changed_table
+from lsmlake.sql.named_tables import Catalog
+from lsmlake.sql.run_query import Prepared, order_of_rows, run
+from lsmlake.statements.bound import is_default
+from lsmlake.statements.explained import changed_table, contents, pruned
 from lsmlake.tables.version import Version
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.types.type_text import format_type
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 from lsmlake.write.replace import Replacement
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish
+from lsmlake.write.write_request import WriteRequest
 
 Prepare = Callable[[exp.Expression], Prepared]
 
@@ -281,7 +278,7 @@ def _assigned(
     """The query with the columns of the table, in its types."""
     query, parts, columns = prepared.query, [], []
     for field in schema.columns:
-        kind = types.plain(field.type)
+        kind = column_types.plain(field.type)
         match sources.get(field.name):
             case None if default_of(field, WRITE) is not None or not field.nullable:
                 continue  # the write adds the default, or refuses the data

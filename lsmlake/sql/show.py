@@ -10,13 +10,11 @@ import pyarrow as pa
 from lsmlake.api.lake import Lake
 from lsmlake.format.view import View
 from lsmlake.schema.schema import Schema
-from lsmlake.sql.defaults import described
+from lsmlake.sql.default_clause import described
 from lsmlake.sql.describe import details_of_table, details_of_view
-from lsmlake.sql.listing import Fits, Listed, database_in, pattern, quoted_text, tables_of, texts, views_of
-from lsmlake.sql.names import full_name
-from lsmlake.sql.table_or_view import table_or_view, table_or_view_name
-from lsmlake.sql.token_reader import Words
-from lsmlake.sql.views import columns_of
+from lsmlake.sql.sql_listing import Fits, Listed, database_in, pattern, quoted_text, tables_of, texts, views_of
+from lsmlake.sql.token_reader import Words, full_name, table_or_view, table_or_view_name
+from lsmlake.sql.view_statements import columns_of
 from lsmlake.types.type_text import backticked, format_columns
 
 _SHOWN = (

@@ -3,7 +3,6 @@ evaluated again otherwise."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,9 +10,8 @@ from lsmlake.commit.requirements import Overtaken
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
-from lsmlake.options.isolation import ISOLATIONS
-from lsmlake.storage.env import Env
-from lsmlake.storage.retries import Waits, attempts
+from lsmlake.options.write_options import ISOLATIONS
+from lsmlake.storage.concurrency import Waits, attempts
 from lsmlake.tables.version import Version
 
 _ROUNDS = 100
@@ -43,11 +41,6 @@ def check_isolation(isolation: str | None) -> None:
         raise InvalidQuery(
             "unknown isolation", expected=" or ".join(map(repr, ISOLATIONS)), found=repr(isolation), cure="pass one of them"
         )
-
-
-def moment_of(env: Env) -> str:
-    """The time of a statement, as text with a time zone."""
-    return datetime.datetime.fromtimestamp(env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")
 
 
 def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:

@@ -1,25 +1,202 @@
-"""A statement checked against the columns of one version, for this process. Reads no rows."""
+"""A statement checked against the columns of one version, for this process: what each clause assigns to which columns, the types
+of the values, and the conditions. Reads no rows.
+
+Assignments to fields of structs: `SET st.a = 1` assigns the column `st`, whose other fields keep their values. As in Spark, a
+struct that is NULL becomes one in which only the assigned fields have values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import ON
-from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
+from lsmlake.dialect.literals import literal
+from lsmlake.dialect.row_evaluation import Columns, Condition, columns_from, condition_from
 from lsmlake.dialect.scope import Scope, ScopeColumn
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
+from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.statements.assignments import assigned
-from lsmlake.statements.clause import DELETE, MATCHED, Clause
-from lsmlake.statements.part import ExpressionPart
-from lsmlake.statements.statement import SOURCE, TARGET, ExpressionReader, Statement
-from lsmlake.types import types
-from lsmlake.types.sized_text import char_length, sized_text, with_sized_text
+from lsmlake.statements.clause import DELETE, INSERT, MATCHED, Clause
+from lsmlake.statements.statement import (
+    SOURCE,
+    SOURCE_SIDE,
+    TARGET,
+    TARGET_SIDE,
+    ExpressionPart,
+    ExpressionReader,
+    Statement,
+    side_column,
+    struct_of,
+)
+from lsmlake.tables.version import Version
+from lsmlake.types import column_types
+from lsmlake.types.column_types import char_length, sized_text, with_sized_text
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+
+def assigned(
+    statement: Statement,
+    clause: Clause[ExpressionPart],
+    schema: Schema,
+    source: pa.Schema | None,
+    common: Iterable[tuple[str, str]] = (),
+) -> dict[str, ExpressionPart]:
+    """Column -> value. `*` means every column from the source column of its name; an update leaves out key columns that the rows
+    have in common. A field of a struct assigns the struct.
+
+    Args:
+        statement: the statement.
+        clause: one of its clauses.
+        schema: the columns of the target.
+        source: the columns of the source.
+        common: the columns that the condition requires to be equal, or both null.
+
+    Raises:
+        InvalidQuery: a column is assigned twice, or does not exist.
+    """
+    if clause.action == DELETE:
+        return {}
+    columns = schema.plain_columns
+    if clause.values is None:
+        return _all(clause, schema, source, common, statement)
+    by_lower = {field.name.lower(): field for field in schema.columns}
+    paths = [(_path(key, by_lower, statement.target), value) for key, value in clause.values.items()]
+    values = [(path, _or_default(path, value, by_lower)) for path, value in paths]
+    if clause.action == INSERT:
+        for path, _ in values:
+            if len(path) > 1:
+                raise InvalidQuery(
+                    f"unknown column {'.'.join(path)!r}", expected=f"one of {columns.names}", cure="correct the name"
+                )
+        return _once((path[0], value) for path, value in values)
+
+    def old(path: Path) -> ExpressionPart:
+        return ExpressionPart(side_column(TARGET_SIDE, path), values[0][1].text)
+
+    def struct(fields: list[tuple[str, ExpressionPart]]) -> ExpressionPart:
+        return ExpressionPart(
+            struct_of((name, part.node) for name, part in fields), fields[0][1].text, tuple(part for _, part in fields)
+        )
+
+    return whole_columns(values, columns, old, struct)
+
+
+def _once(values: Iterable[tuple[str, ExpressionPart]]) -> dict[str, ExpressionPart]:
+    found: dict[str, ExpressionPart] = {}
+    for name, value in values:
+        if name.lower() in map(str.lower, found):
+            raise InvalidQuery(f"column {name!r} is assigned twice", cure="assign it once")
+        found[name] = value
+    return found
+
+
+def _all(
+    clause: Clause[ExpressionPart], schema: Schema, source: pa.Schema, equal: Iterable[tuple[str, str]], statement: Statement
+) -> dict[str, ExpressionPart]:
+    common = {target for target, own in equal if target.lower() == own.lower()}
+    by_lower = {name.lower(): name for name in source.names}
+    wanted = [name for name in schema.columns.names if clause.action == INSERT or name not in {*common} & {*schema.primary_key}]
+    if missing := [name for name in wanted if name.lower() not in by_lower]:
+        raise InvalidQuery(
+            "the source lacks columns of the table",
+            expected=wanted,
+            found=source.names,
+            cure=f"add {missing} to the source, or name the columns to {clause.action}",
+        )
+    return {name: ExpressionPart(side_column(SOURCE_SIDE, (by_lower[name.lower()],)), statement.on.text) for name in wanted}
+
+
+def _path(key: str | Path, columns: Mapping[str, pa.Field], target: tuple[str, ...]) -> Path:
+    """The column, and the fields in it, that a key names: text such as "st.a" or "st.`my field`", or the parts of a name."""
+    if isinstance(key, str):
+        if key.lower() in columns:
+            return (key,)
+        parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(key)]
+        return tuple(parts) or (key,)
+    for length in range(len(key) - 1, 0, -1):
+        named = ".".join(key[:length]).lower() in map(str.lower, target)
+        if named and (length > 1 or key[1].lower() in columns or key[0].lower() not in columns):
+            return key[length:]
+    return key
+
+
+def _or_default(path: Path, value: ExpressionPart, columns: Mapping[str, pa.Field]) -> ExpressionPart:
+    """The value, or the default of the column where it is the keyword DEFAULT."""
+    field = columns.get(path[0].lower()) if len(path) == 1 else None
+    return ExpressionPart(default_of_column(field), value.text) if field is not None and is_default(value.node) else value
+
+
+def default_of_column(field: pa.Field) -> exp.Expression:
+    """The default of a column as a literal; NULL if it has none."""
+    value = default_of(field, WRITE)
+    return exp.Null() if value is None else literal(value.as_py(), field.name)
+
+
+def is_default(node: exp.Expression) -> bool:
+    """Whether a value is the keyword DEFAULT."""
+    if isinstance(node, exp.Column):
+        return (
+            not node.table and isinstance(node.this, exp.Identifier) and not node.this.quoted and node.name.upper() == "DEFAULT"
+        )
+    return isinstance(node, exp.Var) and node.name.upper() == "DEFAULT"
+
+
+Value = TypeVar("Value")
+Path = tuple[str, ...]
+
+
+def whole_columns(
+    assigned: Iterable[tuple[Path, Value]],
+    columns: pa.Schema,
+    old: Callable[[Path], Value],
+    struct: Callable[[list[tuple[str, Value]]], Value],
+) -> dict[str, Value]:
+    """Column -> value, given the values of columns and of fields of structs. A name that is no column stays as it is.
+
+    Args:
+        assigned: the path of a column or field, and its value. Names are compared without case.
+        columns: the columns of the table.
+        old: the value of a field before the assignment.
+        struct: a struct of named values.
+
+    Raises:
+        InvalidQuery: A path leads to no field, or a value is assigned twice.
+    """
+    by_lower = {field.name.lower(): field for field in columns}
+    grouped: dict[str, list[tuple[Path, Value]]] = {}
+    for path, value in assigned:
+        field = by_lower.get(path[0].lower())
+        grouped.setdefault(path[0] if field is None else field.name, []).append((path[1:], value))
+
+    def value_of(path: Path, kind: pa.DataType | None, given: list[tuple[Path, Value]]) -> Value:
+        if any(not rest for rest, _ in given):
+            if len(given) > 1:
+                raise InvalidQuery(f"column {'.'.join(path)!r} is assigned twice", cure="assign it once")
+            return given[0][1]
+        fields = list(kind) if kind is not None and pa.types.is_struct(kind) else []
+        known = {field.name.lower() for field in fields}
+        for rest, _ in given:
+            if rest[0].lower() not in known:
+                expected = f"one of {[field.name for field in fields]}" if fields else "a column or a field of a STRUCT"
+                name = ".".join((*path, rest[0]))
+                raise InvalidQuery(f"there is no field {name!r}", expected=expected, cure="correct the name")
+        made = []
+        for field in fields:
+            own = [(rest[1:], value) for rest, value in given if rest[0].lower() == field.name.lower()]
+            inner = (*path, field.name)
+            made.append((field.name, value_of(inner, field.type, own) if own else old(inner)))
+        return struct(made)
+
+    kinds = {field.name: field.type for field in columns}
+    return {name: value_of((name,), kinds.get(name), given) for name, given in grouped.items()}
 
 
 @dataclass(frozen=True)
@@ -62,14 +239,15 @@ class Bound:
         return sorted(name.removeprefix(side) for name in found if name.startswith(side))
 
 
-def bound(statement: Statement, schema: Schema, source: pa.Schema, zone: str, reader: ExpressionReader) -> Bound:
-    """Checks a MERGE. `source`: the columns of the source.
+def bound(statement: Statement, version: Version, source: pa.Schema, zone: str) -> Bound:
+    """Checks a MERGE against a version of its target. `source`: the columns of the source.
 
     Raises:
         InvalidQuery: An expression is invalid, a clause can never apply, or the table cannot be updated that way.
     """
     check_clauses(statement.clauses)
     statement.check_conditions()
+    schema, reader = version.schema, statement.reader(version)
     target = schema.typed_columns
     scopes = statement.joined(target, source)
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
@@ -99,7 +277,7 @@ def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
     def type_of(field: pa.Field) -> pa.DataType:
         if pa.types.is_null(field.type):
             return of_target.get(field.name.lower(), pa.string())
-        return types.plain(types.canonical(field.type, field.name))
+        return column_types.plain(column_types.canonical(field.type, field.name))
 
     return pa.schema([with_sized_text(pa.field(field.name, type_of(field)), sized_text(field)) for field in found])
 

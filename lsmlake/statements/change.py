@@ -1,7 +1,10 @@
 """DELETE and UPDATE in this process.
 
-A condition that is a predicate is evaluated by Arrow, and chooses the files to read. Any other is evaluated by DuckDB, as a MERGE
-with a source of one row; the predicates among its parts choose the files.
+A condition that is a predicate is evaluated by Arrow, and chooses the files to read. Any other is evaluated by DuckDB, as a
+MERGE with a source of one row; the predicates among its parts choose the files.
+
+In an append-only table the old rows are removed by position, and the new ones of an UPDATE, whose values are expressions over
+the old row, are appended. Under a primary key deletes and new rows are written by key, like an upsert.
 """
 
 from __future__ import annotations
@@ -12,21 +15,30 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect.evaluate import Columns, Condition, columns_from, condition_from
+from lsmlake.commit.request import Identity
+from lsmlake.dialect.row_evaluation import Columns, Condition, columns_from, condition_from
+from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.binding import bound, implied
+from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.plan import plan
-from lsmlake.statements.assignments import assigned
+from lsmlake.read.positions import matched, rows_at
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.statements.bound import Bound, Checked
+from lsmlake.statements.bound import Bound, Checked, assigned
 from lsmlake.statements.clause import DELETE, MATCHED, UPDATE
-from lsmlake.statements.delete import delete
 from lsmlake.statements.explained import change_lines
 from lsmlake.statements.merge import merge
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET, ExpressionReader, Statement
-from lsmlake.statements.update import update
 from lsmlake.tables.version import Version
+from lsmlake.write.append import append_files
+from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
+from lsmlake.write.prepare import delete_columns, prepare
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
+from lsmlake.write.row_edit import replace_rows, rewritten
+from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 
@@ -36,11 +48,13 @@ class CheckedChange:
     """A DELETE or UPDATE that was checked against one version.
 
     Attributes:
+        statement: what was checked.
         condition: for which rows; None: `predicate` says it, or it is all rows.
         predicate: what is known of the rows; None: nothing.
         values: the new values; None: the rows are deleted.
     """
 
+    statement: Statement
     version: Version
     condition: Condition | None
     predicate: Predicate | None
@@ -67,27 +81,29 @@ class CheckedChange:
         scope = scope if joins else statement.alone(columns)
         typed = {name: (reader.translator(part.text, scope), part.node) for name, part in parts.items()}
         values = None if clause.action == DELETE else columns_from(typed, columns, zone)
-        return CheckedChange(version, condition if joins else None, predicate, values, reader, statement.level(version), zone)
+        level = statement.level(version)
+        return CheckedChange(statement, version, condition if joins else None, predicate, values, reader, level, zone)
 
-    def run(self) -> DmlReport:
-        """Changes the rows.
+    def on(self, version: Version) -> DmlReport:
+        """Changes the rows of a version, for which the statement is checked again if it is another one.
 
         Raises:
             InvalidQuery: An expression fails for a row, or the merge engine cannot update rows.
             InvalidData: A new value does not fit its column.
             Overtaken: Another commit changed one of the rows.
         """
-        version, values = self.version, self.values
-        if self.condition is None and values is None:
-            return delete(version, self.predicate, self.isolation)
-        if self.condition is None:
-            return update(version, values, self.predicate, self.isolation)
+        checked = self if version is self.version else CheckedChange.of(self.statement, version, self.zone)
+        values = checked.values
+        if checked.condition is None and values is None:
+            return delete(version, checked.predicate, checked.isolation)
+        if checked.condition is None:
+            return update(version, values, checked.predicate, checked.isolation)
         clause = Checked(MATCHED, DELETE if values is None else UPDATE, values, None)
-        made = Bound(self.condition, (), (clause,), self.reader, self.predicate)
+        made = Bound(checked.condition, (), (clause,), checked.reader, checked.predicate)
         memory_bytes = version.options.write.buffer_bytes
-        with self.reader.loading() as load, Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes) as join:
+        with checked.reader.loading() as load, Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes) as join:
             join.state(made, load)
-            return merge(version, join, self.isolation)
+            return merge(version, join, checked.isolation)
 
 
 def explained(statement: Statement, version: Version, zone: str, name: str, mode: str) -> Iterator[str]:
@@ -97,3 +113,95 @@ def explained(statement: Statement, version: Version, zone: str, name: str, mode
     by = "Arrow" if made.condition is None else "DuckDB"
     yield from change_lines(name, plan(version, made.predicate), clause, statement.on, values, by, mode)
     yield from made.reader.explained(zone, mode)
+
+
+# -- DELETE -----------------------------------------------------------------------------------------------------------
+
+
+def delete(version: Version, predicate: Predicate | None, isolation: str) -> DmlReport:
+    """Deletes the rows for which `predicate` is true; None: all rows. Raises Overtaken."""
+    wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
+    if version.schema.append_only:
+        removed = matched(plan(version, predicate))
+        snapshot = replace_rows(version, removed, (), wanted, rewritten)
+        return DmlReport(snapshot, deleted=sum(one.rows for one in removed))
+    check_deletable(version.schema, version.meta.paths.root)
+    reads, deleted = plan(version, predicate, delete_columns(version.schema, WriteRequest(deletes=True))), 0
+
+    def keys() -> Iterator[pa.Table]:
+        nonlocal deleted
+        for table in read_plan(reads):
+            deleted += table.num_rows
+            yield table
+
+    identity = Identity(version.meta.env.ids())
+    request = WriteRequest(identity, deletes=True, of_rows=True, requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_tables(version, keys(), request)
+    return DmlReport(snapshot, deleted=deleted)
+
+
+# -- UPDATE -----------------------------------------------------------------------------------------------------------
+
+
+def update(version: Version, assigned: Columns, predicate: Predicate | None, isolation: str) -> DmlReport:
+    """Gives the rows for which `predicate` is true (None: all rows) new values.
+
+    Args:
+        version: The version to read.
+        assigned: The new values, over the old row.
+        predicate: The rows to update.
+        isolation: See `options.isolation`.
+
+    Raises:
+        InvalidQuery: An expression is invalid, or the merge engine cannot update rows.
+        InvalidData: A new value does not fit its column.
+        Overtaken: Another commit changed one of the rows.
+    """
+    schema = version.schema
+    check_updatable(schema, assigned.schema.names, version.meta.paths.root)
+    wanted = ReadSet(predicate) if isolation == SERIALIZABLE else None
+    if schema.append_only:
+        return _update_by_position(version, assigned, predicate, wanted)
+    return _update_by_key(version, assigned, predicate, wanted)
+
+
+def _update_by_position(version: Version, assigned: Columns, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    schema = version.schema
+    removed = matched(plan(version, predicate))
+    if not removed:
+        return DmlReport()
+    old = (rows for one in removed for rows in rows_at(version, one, schema.columns.names))
+    new = (prepare(_replaced(rows, assigned), schema, WriteRequest(), None)[0] for rows in old)
+    snapshot = replace_rows(version, removed, append_files(version, new), wanted, rewritten)
+    return DmlReport(snapshot, updated=sum(one.rows for one in removed))
+
+
+def _update_by_key(version: Version, assigned: Columns, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+    schema, options = version.schema, version.options
+    written = schema.columns.names
+    if options.merge.engine == PARTIAL_UPDATE:  # columns that are not written keep their values
+        kept = {*schema.primary_key, *options.merge.sequence_field, *assigned.schema.names}
+        kept.update(name for sequence in options.columns.sequence_groups for name in sequence)
+        written = [name for name in written if name in kept]
+    needed = [name for name in schema.columns.names if name in {*written, *assigned.needs}]
+    reads, updated = plan(version, predicate, needed), 0
+
+    def replaced() -> Iterator[pa.Table]:
+        nonlocal updated
+        for old in read_plan(reads):
+            new = _replaced(old, assigned)
+            check_replaces(schema, old, new, assigned.schema.names)
+            updated += new.num_rows
+            yield new.select(written)
+
+    request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
+    snapshot = write_tables(version, replaced(), request)
+    return DmlReport(snapshot, updated=updated)
+
+
+def _replaced(rows: pa.Table, assigned: Columns) -> pa.Table:
+    """The rows with the assigned columns."""
+    values = assigned.over(rows)
+    for field, column in zip(values.schema, values.columns, strict=True):
+        rows = rows.set_column(rows.column_names.index(field.name), field.name, column)
+    return rows

@@ -1,4 +1,4 @@
-"""What EXPLAIN says of a statement that changes a table, as lines: what it would read, and what would become of the rows.
+"""What EXPLAIN says of a statement, as lines: what its plan would read, and what would become of the rows.
 
 Nothing is written, and no row is read. So for a MERGE it cannot say how many files its source leaves.
 """
@@ -6,15 +6,43 @@ Nothing is written, and no row is read. So for a MERGE it cannot say how many fi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from lsmlake.read.explained import contents, pruned
+from lsmlake.format.data_files import DataFile
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
-from lsmlake.statements.part import ExpressionPart
+from lsmlake.statements.statement import ExpressionPart
 from lsmlake.tables.version import Version
 from lsmlake.types.spelling import spelled
 from lsmlake.write.changeable import check_deletable, check_updatable
+
+PLAIN: Final = ""
+FORMATTED: Final = "FORMATTED"
+ANALYZE: Final = "ANALYZE"
+_FILES_SHOWN_MAX = 20
+
+
+def pruned(plan: Plan) -> str:
+    """How many files each step leaves."""
+    return f"  files     {' -> '.join(f'{files} ({step})' for step, files in plan.pruned)}"
+
+
+def contents(plan: Plan, mode: str) -> Iterator[str]:
+    """What is in the files that are left: nothing with `PLAIN`, with `FORMATTED` also their names."""
+    if mode == PLAIN:
+        return
+    files = _files(plan)
+    yield f"  reads     {sum(file.rows for file in files):,} rows, {sum(file.bytes for file in files):,} bytes in the files"
+    if mode == FORMATTED:
+        shown = files[:_FILES_SHOWN_MAX]
+        yield from (f"  file      {file.name}: level {file.level}, {file.rows:,} rows, {file.bytes:,} bytes" for file in shown)
+        if len(files) > len(shown):
+            yield f"  file      and {len(files) - len(shown):,} more"
+
+
+def _files(plan: Plan) -> list[DataFile]:
+    return [file for split in plan.splits for files in (split.files, split.level0, split.merged) for file in files]
 
 
 def change_lines(

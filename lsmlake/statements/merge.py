@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.identity import Identity
-from lsmlake.options.isolation import SERIALIZABLE
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.commit.request import Identity
+from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_
-from lsmlake.read.plan import plan
+from lsmlake.read.plan import Plan, plan
 from lsmlake.read.point import rows_of_keys
 from lsmlake.read.positions import MERGED, PLACE, POSITION, Placed, PlacedRows, by_file
 from lsmlake.schema.omitted import as_null, may_be_omitted
@@ -32,15 +32,13 @@ from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
-from lsmlake.write.arrival import Arrival, Ordered
-from lsmlake.write.candidates import candidates, of_rows
-from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
+from lsmlake.write.changeable import candidates, check_deletable, check_replaces, check_updatable, of_rows
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns, prepare
-from lsmlake.write.read_set import ReadSet
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.row_edit import replace_rows, rewritten
 from lsmlake.write.write import Part, picker, write_parts
-from lsmlake.write.write_conflicts import KeysUnchanged
+from lsmlake.write.write_request import WriteRequest
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:
@@ -53,9 +51,9 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
             check_deletable(version.schema, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
     wanted = _wanted(statement, join, of_rows(predicate), own) if isolation == SERIALIZABLE else None
-    if version.schema.append_only:
-        return _by_position(version, join, predicate, wanted)
-    return _by_key(version, join, predicate, wanted)
+    reads = replace(plan(version, predicate), predicate=of_rows(predicate))  # as little of it as the join needs
+    change = _by_position if version.schema.append_only else _by_key
+    return change(version, join, reads, wanted)
 
 
 def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> ReadSet:
@@ -84,16 +82,11 @@ def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | N
     return and_(*known) if known else None
 
 
-def _target(version: Version, predicate: Predicate | None, columns: Sequence[str]) -> PlacedRows:
-    """The candidate rows, to be read with as little of the predicate as the join needs."""
-    return PlacedRows(replace(plan(version, predicate), predicate=of_rows(predicate), columns=tuple(columns)))
-
-
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
-def _by_position(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
-    schema, target = version.schema, _target(version, predicate, join.statement.needs(TARGET))
+def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -> DmlReport:
+    schema, target = version.schema, PlacedRows(replace(reads, columns=tuple(join.statement.needs(TARGET))))
     join.run(map(_as_target, target.read()), ())
     removed: dict[int, list[np.ndarray]] = {}
     kept = _kept_columns(schema, join.statement)
@@ -162,11 +155,11 @@ def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Tabl
 # -- tables with a primary key --------------------------------------------------------------------------------------------
 
 
-def _by_key(version: Version, join: Join, predicate: Predicate | None, wanted: ReadSet | None) -> DmlReport:
+def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -> DmlReport:
     schema, statement = version.schema, join.statement
     deleting = WriteRequest(deletes=True, of_rows=True)
     own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
-    target = _target(version, predicate, dict.fromkeys([*own, *statement.needs(TARGET)]))
+    target = PlacedRows(replace(reads, columns=tuple(dict.fromkeys([*own, *statement.needs(TARGET)]))))
     merges = version.options.merge.engine == PARTIAL_UPDATE  # then a null does not replace an old value
     kept = schema.columns.names if merges else _kept_columns(schema, statement)
     missing = [name for name in kept if name not in own]

@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.dialect.connection import memory_limit, registered, translated_errors
-from lsmlake.dialect.evaluate import as_schema
-from lsmlake.dialect.spark_connection import spark_connected
-from lsmlake.dialect.types import quoted
+from lsmlake.dialect.macros import spark_connected
+from lsmlake.dialect.row_evaluation import as_schema
+from lsmlake.dialect.sql_types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.read.positions import FILE, POSITION
 from lsmlake.statements.bound import Bound, Checked
 from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.statements.statement import SOURCE, TARGET, Load
-from lsmlake.write.arrival import Ordered
+from lsmlake.write.order import Ordered
 
 _ROW = "_row"
 _BATCH_ROWS = 1 << 16

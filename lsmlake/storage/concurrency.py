@@ -1,4 +1,6 @@
-"""Processes several buckets or files concurrently, in threads: Arrow, NumPy and Parquet release the GIL while they work."""
+"""Work at the same time: of this process in threads, for several buckets or files, as Arrow, NumPy and Parquet release the GIL
+while they work; and the one loop of attempts, for writers that compete.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from queue import SimpleQueue
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from lsmlake.beside import Threads, taken
+from lsmlake.errors import CommitConflict, LakeError, Wording
+from lsmlake.storage.env import Env
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
 _STEP = 2  # so that a stream with a single item is known to have ended without a second step
@@ -115,3 +119,37 @@ class Once(Generic[Result]):
             if not self._made:
                 self._made.append(self._make())
             return self._made[0]
+
+
+# -- attempts ---------------------------------------------------------------------------------------------------------
+
+
+class Waits(NamedTuple):
+    """The wait before the second attempt, and the longest one. Each is twice the one before, times a random factor from 0.5 to
+    1.5, so that writers that have met do not meet again."""
+
+    env: Env
+    first_ms: int
+    longest_ms: int
+
+
+def attempts(
+    count: int,
+    failed: str,
+    where: str,
+    cure: str | Wording,
+    waits: Waits | None = None,
+    kind: type[LakeError] = CommitConflict,
+) -> Iterator[int]:
+    """The numbers of `count` attempts, from 0. The caller leaves the loop when one succeeds; the iteration never ends otherwise.
+
+    Raises:
+        `kind`: after the last attempt. `failed`, `where` and `cure` are of its message.
+    """
+    wait_ms = 0 if waits is None else waits.first_ms
+    for number in range(count):
+        if number and wait_ms:
+            waits.env.sleep(wait_ms * (0.5 + waits.env.random()) / 1000)
+            wait_ms = min(2 * wait_ms, waits.longest_ms)
+        yield number
+    raise kind(failed, where=where, found=f"{count} attempts", cure=cure)

@@ -6,6 +6,7 @@ tests get byte-identical tables.
 
 from __future__ import annotations
 
+import datetime
 import random as _random
 import time
 import uuid
@@ -71,7 +72,7 @@ class Limits:
 
 
 class CommitFollower:
-    """Work that follows commits and precedes deletions; `commit.followers` calls it. A subclass overrides what it needs.
+    """Work that follows commits and precedes deletions; `commit.commit` calls it. A subclass overrides what it needs.
 
     `meta` is the `Metadata` of a table or of a branch, `version` a `Version` of it, `snapshot` a `Snapshot`: values of rooms that
     this one does not know.
@@ -109,3 +110,8 @@ class Env:
     workers: int = 1
     limits: Limits = Limits()
     followers: tuple[CommitFollower, ...] = ()
+
+
+def moment_of(env: Env) -> str:
+    """The time of a statement, as text with a time zone."""
+    return datetime.datetime.fromtimestamp(env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")

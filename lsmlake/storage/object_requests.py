@@ -1,14 +1,19 @@
-"""Requests to an object store: their answers, or why there is none, repeated where a request can be repeated."""
+"""Requests to an object store: their answers, or why there is none, repeated where a request can be repeated.
+
+Messages of servers and URLs of requests can hold tokens, so neither is passed on: a StorageFailed names the status, the error
+code of the server and the cure, and is not chained to the error of obstore.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from lsmlake.errors import StorageFailed
 from lsmlake.extras import need
 from lsmlake.storage.address import Address
 from lsmlake.storage.object_client import client_of
-from lsmlake.storage.object_errors import Refusal, refusal
 from lsmlake.undo import pass_interruption
 
 Result = TypeVar("Result")
@@ -58,3 +63,77 @@ class ObjectRequests:
 def missing(path: str) -> FileNotFoundError:
     """The error that there is no such object."""
     return FileNotFoundError(f"no such file: {path}")
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_RETRIES = re.compile(r"after (\d+) retries")
+
+_PERMISSION = "check the credentials, and that they may read, write, list and delete there"
+_NO_BUCKET = "create the bucket, or correct the address"
+_BUSY = "try again later; the storage options max_retries and retry_timeout allow more retries"
+
+
+class _Case(NamedTuple):
+    pattern: re.Pattern[str]
+    found: str
+    cure: str
+
+
+_NO_CONNECTION = _Case(re.compile(r"kind: Connect"), "no connection", "check the endpoint and the network")
+_NO_ANSWER = _Case(
+    re.compile(r"kind: Timeout|TimedOut|timed out"),
+    "no answer in time",
+    "try again; the storage option timeout allows more seconds for each request",
+)
+_BROKEN = _Case(re.compile(r"kind: (?:Interrupted|Request|Decode|Body)|NotPartial"), "the connection broke", "try again")
+_CONNECTION = (_NO_CONNECTION, _NO_ANSWER, _BROKEN)
+_CASES = [
+    _Case(re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist"), "the bucket does not exist", _NO_BUCKET),
+    _Case(re.compile(r"status code: 40[13]|Unauthenticated|PermissionDenied"), "access denied", _PERMISSION),
+    _Case(re.compile(r"dns error"), "the name of the server is unknown", "check the endpoint and the network"),
+    _Case(re.compile(r"URL scheme is not allowed|BadScheme"), "http:// is not allowed", "use https://, or pass allow_http=True"),
+    _NO_CONNECTION,
+    _Case(re.compile(r"status code: (?:429|503)|SlowDown"), "the store refuses so many requests", _BUSY),
+    _Case(re.compile(r"status code: 5\d\d"), "the store failed", _BUSY),
+    _NO_ANSWER,
+    _BROKEN,
+    _Case(
+        re.compile(r"credential|169\.254|metadata", re.I), "no credentials", "set the usual environment variables, or pass them"
+    ),
+]
+
+
+class Refusal(NamedTuple):
+    """What the store answered. `is_missing`: the object does not exist. `exists`: it does, although it must not.
+    `certain`: the request had no effect. `transient`: the connection failed, and the client has not
+    repeated the request."""
+
+    found: str
+    cure: str
+    is_missing: bool = False
+    exists: bool = False
+    certain: bool = False
+    transient: bool = False
+
+    def failed(self, verb: str, where: str) -> StorageFailed:
+        return StorageFailed(f"cannot {verb}", where=where, found=self.found, cure=self.cure)
+
+
+def refusal(error: Exception) -> Refusal:
+    """Classify an exception of obstore."""
+    name, text = type(error).__name__, str(error)
+    case = next((case for case in _CASES if case.pattern.search(f"{name} {text}")), None)
+    known = [found[1] for found in (_STATUS.search(text), _CODE.search(text)) if found]
+    retries = _RETRIES.search(text)
+    about = [*known, *([f"{retries[1]} retries"] if retries else [])]
+    found, cure = (case.found, case.cure) if case else (name, "try again")
+    if isinstance(error, FileNotFoundError) and cure != _NO_BUCKET:
+        return Refusal("no such object", "", is_missing=True, certain=True)
+    exists = name in ("AlreadyExistsError", "PreconditionError")
+    certain = not exists and cure in (_PERMISSION, _NO_BUCKET)
+    transient = case in _CONNECTION and retries is None
+    return Refusal(f"{found} ({', '.join(about)})" if about else found, cure, exists=exists, certain=certain, transient=transient)

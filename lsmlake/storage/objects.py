@@ -1,7 +1,7 @@
 """A storage in an object store: S3 and stores that speak its protocol, Google Cloud Storage, Azure Blob Storage. By obstore.
 
-`put_if_absent` is a conditional create (`object_create`), `write` uploads large files in parts (`object_upload`). Reads of files
-that never change go through a cache, if there is one.
+`put_if_absent` is a conditional create, and `write` uploads large files in parts (`object_writes`). Reads of files that never
+change go through a cache, if there is one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from lsmlake.storage.address import AZURE, Address, hadoop_url
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.disk_cache import DiskCache, through
 from lsmlake.storage.object_client import client_of
-from lsmlake.storage.object_create import create, prove
-from lsmlake.storage.object_errors import Refusal
-from lsmlake.storage.object_requests import ObjectRequests, missing
-from lsmlake.storage.object_upload import Upload
+from lsmlake.storage.object_requests import ObjectRequests, Refusal, missing
+from lsmlake.storage.object_writes import Upload, create, prove
 from lsmlake.storage.ranges import ByteRange, Fetch, RangedFile, Ranges, cut, merged
 from lsmlake.storage.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
 

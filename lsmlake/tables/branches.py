@@ -2,7 +2,7 @@
 
 Two programs must not forward, rename or delete a branch at once. So such work is numbered: the first program to create the file
 `begun-<n>` does it, and `ended-<n>` ends it, where n - 1 is the highest number that has ended. A program that was suspended can
-only create files whose numbers do not count any more. `refs.branch_work` has the steps.
+only create files whose numbers do not count any more. `refs.branching` has the steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lsmlake.errors import StorageFailed, TableNotFound
 from lsmlake.format.branch import FORWARD, RENAME, BranchInfo, BranchWork
 from lsmlake.format.paths import Branch, TablePaths, is_branch, numbered
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.table_files import LIST_BRANCHES, TableFiles
 from lsmlake.tables.tags import Holder

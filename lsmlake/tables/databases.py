@@ -1,28 +1,37 @@
 """The databases of a warehouse and the tables in them: folders, and the file of each whose existence is its own.
 
-A database exists by its mark, a table by its schema 0. What a table holds is in `tables.metadata`.
+A database exists by its mark, a table by its schema 0. What a table holds is in `tables.metadata`; a lake keeps that of the
+tables that it opened last, so that the next statement finds what this one has read.
 """
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from threading import Lock
 
 from lsmlake.errors import Corrupt, TableExists, TableNotFound, Wording
 from lsmlake.format.paths import (
+    TablePaths,
     check_database,
     database_dir,
     database_mark,
     first_schema,
     is_name,
     is_of_a_table,
+    split_branch,
     split_name,
     table_dir,
     views_dir,
 )
+from lsmlake.storage.concurrency import side_by_side
+from lsmlake.storage.env import Env
 from lsmlake.storage.storage import Storage, read_bytes
+from lsmlake.tables.metadata import Metadata
 from lsmlake.types.json_shape import RESTORE, TEXT, check, mapping
 
 _KINDS = {"comment": TEXT, "properties": mapping(TEXT)}
@@ -138,3 +147,53 @@ def _no_database(name: str) -> Wording:
         command=f"`lsmlake ls` lists the databases; {by_loading}",
         sql="CREATE DATABASE creates it",
     )
+
+
+# -- tables by their names --------------------------------------------------------------------------------------------
+
+
+_NO_TABLE = Wording(
+    "create_table creates it; tables() lists the tables",
+    command="`lsmlake ls` lists the tables; `lsmlake load TABLE FILES --create` creates one from files",
+    sql="CREATE TABLE creates it; SHOW TABLES lists the tables",
+)
+
+
+def metadata_of(env: Env, name: str) -> Metadata:
+    """The metadata of a table, "database.table", or of a branch of it, "database.table$branch_NAME". Raises TableNotFound."""
+    whole, branch = split_branch(name)
+    database, table = split_name(whole)
+    databases, root = Databases(env.storage), table_dir(whole)
+    _, meta = side_by_side([partial(databases.need, database), partial(Metadata.opened, env, root)], env.storage.at_once)
+    if meta is None:
+        near = get_close_matches(table, databases.tables(database), n=1)
+        cure = f"did you mean {database}.{near[0]}?" if near else _NO_TABLE
+        raise TableNotFound(f"there is no table {whole!r}", expected=f"a schema file in {root}/schema", cure=cure)
+    return meta if branch is None else meta.on(meta.branches.place(branch))
+
+
+# -- tables that were opened ------------------------------------------------------------------------------------------
+
+
+_TABLES_MAX = 16
+
+
+class HandleCache:
+    """The metadata of the last tables, by table: by its uuid, so one that was dropped and created again starts anew. Threads can
+    share it. Pickles empty."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[TablePaths, Metadata] = OrderedDict()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return HandleCache, ()
+
+    def of(self, meta: Metadata) -> Metadata:
+        """Returns the kept metadata of the same table. If there is none, keeps `meta` and returns it."""
+        with self._lock:
+            kept = self._found.setdefault(meta.paths, meta)
+            self._found.move_to_end(meta.paths)
+            while len(self._found) > _TABLES_MAX:
+                self._found.popitem(last=False)
+        return kept

@@ -1,15 +1,22 @@
-"""The live files of a snapshot: the fold of its manifests, of all files or of a selection.
+"""The live files of a snapshot: the fold of its manifests, of all files or of a selection; and the cache of a table handle, which
+holds them beside decoded immutable files and the newest snapshot seen.
 
 The live set of the newest snapshot stays in memory. A commit adds its entries beside it, because a fold costs O(files): they are
-folded in once they are many. A selection is pruned before it is folded (`format.manifest_list` says why that is sound).
+folded in once they are many. A selection is pruned before it is folded (`format.manifest` says why that is sound).
 
 A fold takes the entries of all manifests in commit order: the last entry of a file name decides. Manifests are merged, and their
 entries sorted, without a change of the live set.
+
+Every key of the cache contains the uuid of a file or of the table. Threads share a cache; processes do not, since it pickles
+empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.format import manifest
-from lsmlake.format.manifest import ADD, DELETE, concat
-from lsmlake.format.manifest_list import ManifestMeta
+from lsmlake.format.deletion_vector import VectorChanges, VectorIndex
+from lsmlake.format.manifest import ADD, DELETE, ManifestMeta, concat
 from lsmlake.schema.schema import Schema
 
 _LATER_MIN, _LATER_SHARE = 1 << 10, 8  # entries that stay unfolded: this many, or one for every eight files
 _CHUNKS_MAX = 64
+_ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its names
 
 
 class Selection(NamedTuple):
@@ -129,3 +137,83 @@ def clustered(table: pa.Table, schema: Schema) -> pa.Table:
     partition = (f"p:{field.number}" for field in schema.all_partition_columns)
     names = ["spec", *partition, "bucket", *(["kmin:0"] if schema.key else [])]
     return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]))
+
+
+# -- the cache ---------------------------------------------------------------------------------------------------------
+
+
+class StoredSnapshot(NamedTuple):
+    """A snapshot file: its number and its bytes."""
+
+    number: int
+    data: bytes
+
+
+class Index(NamedTuple):
+    """The vector index of a snapshot: its name, the changes in each of its parts by name, and the vectors."""
+
+    name: str
+    layers: Mapping[str, VectorChanges]
+    vectors: VectorIndex
+
+
+def _bytes_of(value: object) -> int:
+    if isinstance(value, pa.Table):
+        return value.nbytes  # of a slice its own rows
+    if isinstance(value, (Mapping, Collection)):
+        return _ITEM_BYTES * (1 + len(value))
+    return 8 * _ITEM_BYTES  # a schema or a snapshot
+
+
+class Cache:
+    """Holds at most `limit_bytes` of decoded values and evicts the least recently used first.
+
+    `latest`: the newest snapshot seen; the search for newer ones starts there, before that at number `hint`. `newest`: its live
+    files, and `index`: the vectors of the snapshot last asked for, both outside the limit. `parent`: a cache to look into first,
+    which gets nothing.
+    """
+
+    def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:
+        self.limit_bytes, self.parent = limit_bytes, parent
+        self.latest: StoredSnapshot | None = None
+        self.hint: int | None = None
+        self.newest: Live | None = None
+        self.index: Index | None = None if parent is None else parent.index
+        self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], object], bytes_of: Callable[[object], int] = _bytes_of) -> object:
+        """The value of `key`, created by `make` if absent. `bytes_of`: estimates the memory of a value."""
+        if (known := self.known(key)) is not None:
+            return known
+        value = make()
+        self.put(key, value, bytes_of)
+        return value
+
+    def known(self, key: Hashable) -> object | None:
+        """The value of `key`; None if it is absent."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key][0]
+        return None if self.parent is None else self.parent.known(key)
+
+    def put(self, key: Hashable, value: object, bytes_of: Callable[[object], int] = _bytes_of) -> None:
+        size = bytes_of(value) + sum(map(sys.getsizeof, key if isinstance(key, tuple) else (key,)))
+        with self._lock:
+            self._bytes -= self._values.pop(key, (None, 0))[1]
+            self._values[key] = value, size
+            self._bytes += size
+            while self._bytes > self.limit_bytes and self._values:
+                _, (_, freed) = self._values.popitem(last=False)
+                self._bytes -= freed
+
+    @property
+    def bytes(self) -> int:
+        """Estimated memory in use, including the newest live files."""
+        newest = () if self.newest is None else (self.newest.files, self.newest.later)
+        return self._bytes + sum(_bytes_of(table) for table in newest if table is not None)
+
+    def __reduce__(self):
+        return Cache, (self.limit_bytes,)

@@ -12,18 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.format import manifest, manifest_list, vector_index
-from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format import deletion_vector, manifest
+from lsmlake.format.data_files import Bucket, BucketState
+from lsmlake.format.deletion_vector import IndexManifest, VectorIndex
+from lsmlake.format.manifest import ManifestMeta, in_groups
 from lsmlake.format.manifest_codec import Content, content, decode_under, encode
-from lsmlake.format.manifest_list import ManifestMeta, in_groups
 from lsmlake.format.snapshot import NamedFile, Snapshot
-from lsmlake.format.vector_index import IndexManifest, VectorIndex
 from lsmlake.lsm.cover import Cover, Covers, Share
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables import live as live_set
-from lsmlake.tables.cache import Index
-from lsmlake.tables.live import Live, Selection
+from lsmlake.tables.live import Index, Live, Selection
 from lsmlake.tables.table_files import TableFiles
 
 
@@ -42,7 +41,7 @@ class Manifests:
         if named is None:
             return ()
         path = self.files.paths.manifest(named.name)
-        return self.files.cache.get(path, lambda: manifest_list.decode_list(self.files.read(path, named.bytes), path))
+        return self.files.cache.get(path, lambda: manifest.decode_list(self.files.read(path, named.bytes), path))
 
     def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
         """The entries of a manifest, with inherited sequences and the columns that `schema` gives them. Checked once, then cached
@@ -177,10 +176,10 @@ class Manifests:
         data = encode(table)
         name = self.files.write_new("manifest", data).name
         self.files.cache.put(self._key(name, schema), table)
-        return manifest_list.describe(name, data, table, schema, sequence)
+        return manifest.describe(name, data, table, schema, sequence)
 
     def put_list(self, metas: Sequence[ManifestMeta]) -> NamedFile:
-        named = self.files.write_new("manifest-list", manifest_list.encode_list(metas))
+        named = self.files.write_new("manifest-list", manifest.encode_list(metas))
         self.files.cache.put(self.files.paths.manifest(named.name), tuple(metas))
         return named
 
@@ -207,11 +206,11 @@ class Manifests:
         """One index manifest, without those that it adds to."""
         path = self.files.paths.manifest(named.name)
         return self.files.cache.get(
-            path, lambda: vector_index.decode_index(self.files.read(path, named.bytes), path), _index_bytes
+            path, lambda: deletion_vector.decode_index(self.files.read(path, named.bytes), path), _index_bytes
         )
 
     def put_index(self, index: IndexManifest) -> NamedFile:
-        named = self.files.write_new("index-manifest", vector_index.encode_index(index))
+        named = self.files.write_new("index-manifest", deletion_vector.encode_index(index))
         self.files.cache.put(self.files.paths.manifest(named.name), index, _index_bytes)
         return named
 
@@ -269,7 +268,7 @@ def _of_buckets(buckets: Collection[Bucket], schema: Schema) -> Selection:
             if values.null_count or not len(values):
                 continue  # bounds ignore nulls
             span = pc.min_max(values)
-            low, high = manifest_list.partition_bounds(metas, schema, field, where)
+            low, high = manifest.partition_bounds(metas, schema, field, where)
             inside = pc.and_kleene(pc.less_equal(low, span["max"]), pc.greater_equal(high, span["min"]))
             opened &= inside.fill_null(True).to_numpy(zero_copy_only=False)
         return opened

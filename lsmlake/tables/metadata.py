@@ -1,25 +1,33 @@
 """The metadata of a table or of one of its branches: schemas, snapshots, tags, branches, manifests and vectors.
 
-They share files and a cache. Makes no decisions.
+They share files and a cache. Makes no decisions. Here are schemas and vectors, whose files never change: a schema has a file for
+its number, and the newest snapshot names the one in effect; the vectors of a bucket's commit are in one Puffin file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
-from lsmlake.format.paths import Branch, TablePaths, first_schema
+from lsmlake import undo
+from lsmlake.errors import Corrupt
+from lsmlake.format import puffin
+from lsmlake.format.data_files import DataFile, VectorRef
+from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.format.paths import Branch, TablePaths, first_schema, numbered
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
-from lsmlake.storage.storage import read_bytes
+from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.branches import Branches
-from lsmlake.tables.cache import Cache
+from lsmlake.tables.live import Cache
 from lsmlake.tables.manifests import Manifests
-from lsmlake.tables.schemas import Schemas
 from lsmlake.tables.snapshots import Snapshots
-from lsmlake.tables.table_files import TableFiles
+from lsmlake.tables.table_files import RESTORE, TableFiles
 from lsmlake.tables.tags import Tags
-from lsmlake.tables.vectors import Vectors
 
 _decoded = lru_cache(maxsize=256)(Schema.decode)
 """Schemas by the bytes of their files: each statement opens its tables."""
@@ -84,3 +92,138 @@ class Metadata:
     @property
     def paths(self) -> TablePaths:
         return self.files.paths
+
+
+# -- schemas ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schemas:
+    files: TableFiles
+
+    def get(self, number: int) -> Schema:
+        files, path = self.files, self.files.paths.schema(number)
+        read = files.first_schema if number == 0 else lambda: files.own(Schema.decode(files.read(path, None), path), number, path)
+        return files.cache.get(self._key(number), read)
+
+    def known(self, number: int) -> Schema | None:
+        """The schema if this handle has read it."""
+        return self.files.cache.known(self._key(number))
+
+    def keep(self, schema: Schema) -> None:
+        """Cache a schema that was read from the table."""
+        self.files.cache.put(self._key(schema.id), schema)
+
+    def _key(self, number: int) -> tuple[str, str]:
+        return self.files.paths.schema(number), self.files.paths.table_uuid
+
+    def of(self, snapshot: Snapshot | None) -> Schema:
+        """The schema in effect at a snapshot; schema 0 for None, before the first snapshot. Raises TableNotFound."""
+        return self.files.first_schema() if snapshot is None else self.get(snapshot.schema_id)
+
+    def ids(self) -> list[int]:
+        """The numbers of all schemas, ascending; those after the one in effect are not published."""
+        folder = self.files.paths.schemas
+        return sorted({0, *numbered((entry.path for entry in self.files.env.storage.list(folder)), folder, "schema")})
+
+    def begin(self, schema: Schema) -> bool:
+        """As `put`, for schema 0, which makes a table. The table goes if the public call fails before it has a snapshot."""
+        path = self.files.paths.schema(schema.id)
+        unmade = _Unmade(self.files.env.storage, self.files.paths.snapshots, schema.encode())
+        undo.made(unmade, [path])
+        created = self.put(schema)
+        if not created:
+            undo.kept(unmade, [path])
+        return created
+
+    def put(self, schema: Schema) -> bool:
+        """Store a schema; returns False if its number is taken. It stays if the public call fails: another one may have found it
+        and may name it in a snapshot."""
+        return self.files.env.storage.put_if_absent(self.files.paths.schema(schema.id), schema.encode())
+
+
+@dataclass(frozen=True)
+class _Unmade:
+    """Deletes schema 0 of a table if this process has created it, which its content tells, and nobody has committed."""
+
+    storage: Storage
+    snapshots: str
+    data: bytes
+
+    def __call__(self, paths: list[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):
+                committed = next(iter(self.storage.list(self.snapshots)), None) is not None
+                if not committed and read_bytes(self.storage, path) == self.data:
+                    self.storage.delete(path)
+
+
+# -- deletion vectors -------------------------------------------------------------------------------------------------
+
+
+_KEPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Vectors:
+    files: TableFiles
+
+    def get(self, ref: VectorRef, file: DataFile) -> DeletionVector:
+        """Read the vector of `file`, in one ranged read. Raises Corrupt if it is damaged or marks a row that does not exist."""
+        return self._decoded(self._read(ref.puffin, ref.offset, ref.offset + ref.length), ref, file)
+
+    def read_together(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
+        """As `read`, with one read of each Puffin file, from the first to the last of its vectors."""
+        by_puffin: dict[str, list[DataFile]] = {}
+        for file in files:
+            if file.name in refs:
+                by_puffin.setdefault(refs[file.name].puffin, []).append(file)
+
+        def read(name: str, group: Sequence[DataFile]) -> dict[str, DeletionVector]:
+            own = [refs[file.name] for file in group]
+            start, stop = min(ref.offset for ref in own), max(ref.offset + ref.length for ref in own)
+            data = self._read(name, start, stop)
+            return {
+                file.name: self._decoded(data[ref.offset - start : ref.offset - start + ref.length], ref, file)
+                for ref, file in zip(own, group, strict=True)
+            }
+
+        found = side_by_side([partial(read, name, group) for name, group in by_puffin.items()], self.files.env.storage.at_once)
+        return {name: vector for some in found for name, vector in some.items()}
+
+    def _read(self, name: str, start: int, stop: int) -> bytes:
+        path = self.files.paths.puffin(name)
+        written: bytes | None = self.files.cache.known(path)
+        if written is not None:
+            return written[start:stop]
+        try:
+            return self.files.env.storage.read_range(path, start, stop)
+        except FileNotFoundError as missing:
+            self.files.first_schema()
+            raise Corrupt("deletion vector file is missing", where=path, cure=RESTORE) from missing
+
+    def _decoded(self, data: bytes, ref: VectorRef, file: DataFile) -> DeletionVector:
+        path = self.files.paths.puffin(ref.puffin)
+        vector = DeletionVector.decode(data, f"{path}, vector of {file.name}", file.rows)
+        if len(vector) != ref.cardinality:
+            what, found = "deletion vector marks another number of rows", len(vector)
+            raise Corrupt(what, where=path, expected=ref.cardinality, found=found, cure=RESTORE)
+        return vector
+
+    def read(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
+        """Data file name -> vector, for those of `files` that have one."""
+        if self.files.env.storage.at_once > 1:
+            return self.read_together(refs, files)
+        return {file.name: self.get(refs[file.name], file) for file in files if file.name in refs}
+
+    def put(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:
+        """Write `vectors` to one new Puffin file; writes nothing if there are none."""
+        if not vectors:
+            return {}
+        name = f"dv-{self.files.env.ids()}.puffin"
+        data, places = puffin.encode(vectors)
+        path = self.files.paths.puffin(name)
+        self.files.write_unnamed(path, data)
+        if self.files.env.storage.at_once > 1 and len(data) <= _KEPT_BYTES:
+            self.files.cache.put(path, data, len)  # the next compaction of the bucket adds to these vectors
+        return {file: VectorRef(name, *place) for file, place in places.items()}

@@ -16,10 +16,9 @@ from lsmlake import undo
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, Wording
 from lsmlake.format.paths import numbered
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.storage.concurrency import ahead, side_by_side
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.concurrency import ahead, attempts, side_by_side
 from lsmlake.storage.storage import read_bytes, storage_errors
-from lsmlake.tables.cache import StoredSnapshot
+from lsmlake.tables.live import StoredSnapshot
 from lsmlake.tables.manifests import Manifests
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.tags import Tags

@@ -1,6 +1,6 @@
 """The metadata files of one table as bytes: written under new names, read with their length checked, deleted.
 
-`format` encodes and decodes them; `tables.schemas`, `tables.snapshots`, `tables.manifests` and `tables.vectors` know each kind.
+`format` encodes and decodes them; `tables.metadata`, `tables.snapshots` and `tables.manifests` know each kind.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import TypeVar
 from lsmlake import undo
 from lsmlake.errors import Corrupt, TableNotFound, Wording
 from lsmlake.format.branch import BranchInfo
-from lsmlake.format.files import CommitMessage
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.format.paths import Branch, TablePaths
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, read_bytes, storage_errors
-from lsmlake.tables.cache import Cache
+from lsmlake.tables.live import Cache
 
 LIST_BRANCHES = Wording(
     "branches() lists the branches", command="`lsmlake branch TABLE` lists the branches", sql="table$branches lists the branches"
@@ -120,8 +120,8 @@ class TableFiles:
     def write_gathered(self) -> None:
         gathered = dict(self.gathered)
         self.gathered.clear()
-        whole = replace(self, gathered=None)
-        side_by_side([partial(whole.write_unnamed, path, data) for path, data in gathered.items()], self.env.storage.at_once)
+        undo.made(self.env.storage.delete_all, gathered)
+        side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file. After an error it is not there."""

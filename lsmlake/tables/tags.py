@@ -14,7 +14,7 @@ from typing import NamedTuple
 from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, StorageFailed, UnsupportedFormat, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import REPLACE, Tag
-from lsmlake.storage.retries import attempts
+from lsmlake.storage.concurrency import attempts
 from lsmlake.storage.storage import Entry, read_bytes
 from lsmlake.tables.table_files import TableFiles
 

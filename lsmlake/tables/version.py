@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format import manifest
-from lsmlake.format.files import Bucket, BucketState, VectorRef
+from lsmlake.format.data_files import Bucket, BucketState, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.cover import Covers
 from lsmlake.options.table_options import Options

@@ -18,12 +18,11 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import TokenType
 
 from lsmlake.errors import InvalidSchema
-from lsmlake.types import types
+from lsmlake.types import column_types
+from lsmlake.types.column_types import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
 from lsmlake.types.intervals import KINDS, interval_in
-from lsmlake.types.sized_text import CHAR, LENGTH_MAX, VARCHAR, SizedText, with_sized_text
-from lsmlake.types.spark_types import SparkTypes
-from lsmlake.types.spelling import spelled
-from lsmlake.types.table import BY_NAME, DECIMAL_DIGITS_MAX, TABLE
+from lsmlake.types.spelling import SparkTypes, spelled
+from lsmlake.types.type_table import BY_NAME, DECIMAL_DIGITS_MAX, TABLE
 
 _TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type
@@ -162,7 +161,7 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
             made = made.with_nullable(bool(kind.args.get("allow_null")))
         elif isinstance(kind, exp.CommentColumnConstraint):
             comment = kind.this.this.encode()  # `name` lacks the text of r'...'
-            made = made.with_metadata({**(made.metadata or {}), types.COMMENT: comment})
+            made = made.with_metadata({**(made.metadata or {}), column_types.COMMENT: comment})
         else:
             found = spelled(constraint)
             raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=found, cure="remove it")

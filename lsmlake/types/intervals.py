@@ -16,7 +16,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from lsmlake.types.types import inner_fields, with_inner_fields
+from lsmlake.types.column_types import inner_fields, with_inner_fields
 
 SQL_TYPE = b"sql_type"
 """Metadata of a field of a result: the type of INTERVAL."""

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.types.table import of_value
+from lsmlake.types.type_table import of_value
 from lsmlake.types.type_text import format_type
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

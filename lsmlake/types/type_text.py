@@ -6,9 +6,9 @@ import re
 
 import pyarrow as pa
 
-from lsmlake.types import types
+from lsmlake.types import column_types
+from lsmlake.types.column_types import sized_text
 from lsmlake.types.intervals import interval_of
-from lsmlake.types.sized_text import sized_text
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A name that needs no quotes, unless it is a keyword."""
@@ -27,7 +27,7 @@ def format_type(kind: pa.DataType) -> str:
         return f"MAP<{format_type_of(kind.key_field)}, {format_type_of(kind.item_field)}>"
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(_format_field(field, ': ') for field in kind)}>"
-    return types.type_name(kind)
+    return column_types.type_name(kind)
 
 
 def format_type_of(field: pa.Field) -> str:
@@ -43,7 +43,7 @@ def format_columns(schema: pa.Schema) -> str:
 def _format_field(field: pa.Field, colon: str) -> str:
     plain = PLAIN_NAME.fullmatch(field.name) and not _is_keyword(field.name)
     name = field.name if plain else backticked(field.name)
-    comment = (field.metadata or {}).get(types.COMMENT)
+    comment = (field.metadata or {}).get(column_types.COMMENT)
     words = [f"{name}{colon}{format_type_of(field)}"]
     if not field.nullable:
         words.append("NOT NULL")

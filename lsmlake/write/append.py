@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin, nan_columns
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.route import route
 from lsmlake.schema.schema import Schema

@@ -13,14 +13,14 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.options.changelog import INPUT
+from lsmlake.options.changelog_options import INPUT
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import check_names, conform
 from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.rowkind import with_kind
 from lsmlake.schema.schema import RESERVED, Schema
 from lsmlake.write.order import Order, commit_columns_in
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 INPUT_KIND = f"{RESERVED}input_kind"
 """A column of prepared rows if the input is the table's changelog: the row kinds before `MergeRule.stored` changed them."""

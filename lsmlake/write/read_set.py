@@ -1,14 +1,36 @@
-"""The rows that a statement would have read. If another commit wrote such a row meanwhile, the statement is evaluated again."""
+"""The rows that a statement would have read, and the requirement that no other commit changed one: then it is evaluated again.
+
+The requirement of a statement on a table with a primary key:
+
+1. Commits that only compacted changed no row.
+2. A statement writes every row that it changes, so its own files name their keys. Such a key, and the key of a row that the
+   statement would have read, may have been changed by another commit if it lies in a file that came or went since the statement
+   read, or whose vector changed. Reads the key columns of these files, and nothing if no file of the bucket is one.
+3. Of the keys that are left the rows are compared. So a compaction that moved a row, or a commit that wrote the same values,
+   disturbs no statement.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.commit.requirements import Overtaken, Requirement
+from lsmlake.errors import SnapshotNotFound
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.format.data_files import BucketState, CommitMessage, DataFile
+from lsmlake.format.snapshot import APPEND, COMPACT
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.merge.rule import OldRow
+from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import Predicate, evaluate
+from lsmlake.read.plan import plan
+from lsmlake.read.point import rows_of_keys
+from lsmlake.schema.schema import Schema
+from lsmlake.tables.version import Version
 
 
 @dataclass(frozen=True)
@@ -43,3 +65,105 @@ class ReadSet:
         if self.among is not None and rows.num_rows:
             rows = rows.filter(pa.array(self.among(rows)))
         return rows
+
+
+# -- what other commits changed ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeysUnchanged(Requirement):
+    """`base`: the version that the statement read. `wanted`: rows that overtake it if they are new; None: none do."""
+
+    base: Version
+    wanted: ReadSet | None
+
+    def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
+        """Raises Overtaken if the rows that the statement depends on are not the same at `now`. `messages`: what it wrote."""
+        if not _changed_rows(self.base, now):
+            return
+        if self.wanted is not None and self.wanted.everything:
+            raise Overtaken
+        try:
+            with self.base.unless_expired():
+                self._check_written(now, messages)
+                if self.wanted is not None:
+                    self._check_new(now, self.wanted)
+        except SnapshotNotFound as expired:
+            raise Overtaken from expired
+
+    def _check_written(self, now: Version, messages: Sequence[CommitMessage]) -> None:
+        base, schema = self.base, self.base.schema
+        buckets, covers = {message.bucket for message in messages}, now.covers()
+        if not all(covers.has(message.bucket, message.append.total_buckets) for message in messages):
+            raise Overtaken
+        before, after = (version.states(buckets, statistics=False) for version in (base, now))
+        for message in messages:
+            touched = _touched(before.get(message.bucket), after.get(message.bucket))
+            files = BucketFiles.of(base, message.bucket)
+            for file in message.append.added if touched else ():
+                with files.open(file) as reader:
+                    for chunk in reader.chunks(schema.primary_key):
+                        keys = _distinct(chunk.table, schema)
+                        hits = files.find(keys.select(list(schema.key)), touched, repeats=True).values()
+                        found = pa.chunked_array([pa.array(one.keys) for one in hits], pa.int64()).unique()
+                        self._check_same(now, keys.take(found), None)
+
+    def _check_new(self, now: Version, wanted: ReadSet) -> None:
+        """Looks at the rows of new files. Rows that are merged with older ones can match in parts, so all of them count."""
+        base, schema = self.base, self.base.schema
+        combined = rule_of(schema).old_row is not OldRow.REPLACED
+        splits = plan(now, wanted.predicate).splits
+        before = base.states([split.bucket for split in splits], statistics=False)
+        needed = [name for name in schema.columns.names if name in {*wanted.needs, *schema.primary_key}]
+        for split in splits:
+            known = {file.name for file in before[split.bucket].files} if split.bucket in before else set()
+            for file in (*split.files, *split.level0, *split.merged):
+                if file.name in known or file.sequence <= base.number:
+                    continue
+                if wanted.all_rows:
+                    raise Overtaken
+                with BucketFiles.of(now, split.bucket).open(file) as reader:
+                    for chunk in reader.chunks(needed):
+                        rows = chunk.table if combined else wanted.of(chunk.table)
+                        self._check_same(now, _distinct(rows, schema), wanted)
+
+    def _check_same(self, now: Version, keys: pa.Table, wanted: ReadSet | None) -> None:
+        """Raises Overtaken unless the rows of the keys, or those of them that are wanted now, are as they were."""
+        if not keys.num_rows:
+            return
+        rows = rows_of_keys(now, keys)
+        if wanted is not None:
+            rows = wanted.of(rows)
+            keys = rows.select(keys.column_names)
+        if not rows_of_keys(self.base, keys).equals(rows):
+            raise Overtaken
+
+
+def _touched(before: BucketState | None, after: BucketState | None) -> list[DataFile]:
+    """The files of a bucket that came or went, or whose vectors are others."""
+
+    def marked(state: BucketState | None) -> Iterator[tuple[tuple, DataFile]]:
+        for file in state.files if state else ():
+            yield (file.name, state.vectors.get(file.name)), file
+
+    one, other = dict(marked(before)), dict(marked(after))
+    found = {file.name: file for marks in (one, other) for mark, file in marks.items() if mark not in one or mark not in other}
+    return list(found.values())
+
+
+def _distinct(rows: pa.Table, schema: Schema) -> pa.Table:
+    """The primary keys of rows of a bucket, each once. Rows of one key are neighbours."""
+    own = comparable([rows.select(list(schema.key))])[0]
+    first = np.ones(len(own), bool)
+    first[1:] = own[1:] != own[:-1]
+    return rows.select(list(schema.primary_key)).filter(pa.array(first))
+
+
+def _changed_rows(base: Version, now: Version) -> bool:
+    """Whether commits after `base` changed rows of keys. Raises Overtaken if they changed rows otherwise, or the schema."""
+    if now.schema.id != base.schema.id:
+        raise Overtaken
+    kinds = base.kinds_until(now)
+    if kinds - {COMPACT, APPEND}:
+        raise Overtaken
+    return APPEND in kinds

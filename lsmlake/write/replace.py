@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lsmlake.commit.requirements import replacing
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
-from lsmlake.format.files import Bucket, BucketState, CommitMessage
+from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.predicate.where import predicate_of
-from lsmlake.read.partitions import is_of_partitions, lies_in, partitions_match
-from lsmlake.schema.row_text import row_text
+from lsmlake.read.partition_match import is_of_partitions, lies_in, partitions_match
 from lsmlake.schema.schema import Schema
+from lsmlake.schema.values import row_text
 from lsmlake.tables.version import Version
 
 _DIVIDED = Wording(
@@ -159,7 +159,8 @@ def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema
 def partition_predicate(schema: Schema, where: str | Predicate, zone: str, now: str | None) -> Predicate:
     """A predicate on partition columns. `zone`: the time zone of times in `where` that name none; `now`: the time of the call.
     Raises InvalidQuery."""
-    predicate = predicate_of(where, schema.typed_columns, zone, now) if isinstance(where, str) else where
+    time = None if now is None else lambda: now
+    predicate = predicate_of(where, schema.typed_columns, zone, time) if isinstance(where, str) else where
     if not is_of_partitions(predicate, schema):
         columns = dict.fromkeys(field.column for field in schema.all_partition_columns)
         other = sorted(predicate.columns - columns.keys())

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Overtaken, Requirement
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
 from lsmlake.files.data_writer import Origin, nan_columns_of
+from lsmlake.format.data_files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.format.files import COMPACT, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import COMPACT as SNAPSHOT_OF_COMPACTION
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.read.plan import plan

@@ -24,12 +24,12 @@ import pytest
 from effort import scaled
 from interrupts import CALLS, Bench, Exit, Pressed, rows, states, temporary_folder_at
 
-from lsmlake import Lake, Scan, undo
+from lsmlake import Lake, Scan, border, undo
 from lsmlake.beside import GivenUp, Signal, Threads
-from lsmlake.dialect import databases
-from lsmlake.dialect.connection import registered
-from lsmlake.dialect.patient import PatientConnection
-from lsmlake.dialect.spark_connection import spark_connected
+from lsmlake.border import public
+from lsmlake.dialect import connection as connections
+from lsmlake.dialect.connection import PatientConnection, registered
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.errors import TableNotFound
 from lsmlake.files.data_writer import Origin, write_run
 
@@ -193,7 +193,7 @@ def test_an_interruption_while_duckdb_binds_a_scan_is_raised_itself(lake, monkey
 
 def test_a_consumer_that_passes_an_interruption_on_gets_no_second_one(lake, monkeypatch):
     error = Pressed("in the stream")
-    monkeypatch.setattr(Scan, "to_batches", lambda self: reader(error, rows(0, 5, 9)))
+    monkeypatch.setattr(Scan, "_batches", lambda self, version: reader(error, rows(0, 5, 9)))
     with pytest.raises(Pressed) as raised:
         lake.table("d.t").scan().to_arrow()
     assert raised.value is error
@@ -246,7 +246,7 @@ def test_nothing_of_duckdb_is_executed_in_the_main_thread(monkeypatch):
     seen: list[tuple[str, threading.Thread]] = []
     connect = Recorded(seen)
     monkeypatch.setattr(duckdb, "connect", lambda _: connect)
-    monkeypatch.setattr(databases, "_idle", {})
+    monkeypatch.setattr(connections, "_idle", {})
     with spark_connected("Asia/Tokyo", sql="SELECT 1") as connection:
         with registered(connection, "n", pa.schema([("v", pa.int64())]), [pa.record_batch({"v": [1]})]):
             assert connection.sql("SELECT sum(v) AS v FROM n").to_arrow_table()["v"].to_pylist() == [1]
@@ -331,7 +331,7 @@ def test_the_second_interruption_does_not_end_the_removal(tmp_path):
         raise first
 
     with pytest.raises(Pressed) as raised:
-        undo.Call().run(step)
+        public(step)()
     assert raised.value is first
     assert sorted(removed) == ["a", "c"]
 
@@ -354,7 +354,7 @@ def replaced_by_another_error(error: BaseException, how: str) -> None:
 @pytest.mark.parametrize("how", ["finally", "class"])
 def test_an_interruption_that_another_error_has_replaced_is_raised(lake, monkeypatch, how):
     error = Pressed("behind")
-    monkeypatch.setattr(Scan, "to_batches", lambda self: replaced_by_another_error(error, how))
+    monkeypatch.setattr(Scan, "_batches", lambda self, version: replaced_by_another_error(error, how))
     with pytest.raises(Pressed) as raised:
         lake.table("d.t").scan().to_arrow()
     assert raised.value is error
@@ -378,7 +378,7 @@ def test_a_handler_of_all_errors_passes_an_interruption_on():
             undo.pass_interruption(failed)
 
     with pytest.raises(Pressed) as raised:
-        undo.Call().run(step)
+        public(step)()
     assert raised.value is error
     try:
         raise error
@@ -387,18 +387,18 @@ def test_a_handler_of_all_errors_passes_an_interruption_on():
             raise ValueError
         except ValueError as other:
             failed = other
-        undo.Call().run(lambda: undo.pass_interruption(failed))
+        public(lambda: undo.pass_interruption(failed))()
 
 
 def test_an_interrupted_call_does_not_remain_the_current_one():
-    """Interrupts it at each of its own lines. The next call would take its place in that one, and nobody would end it."""
-    interrupted = 0
+    """Interrupts it at each line of ours. The next call would take its place in that one, and nobody would end it."""
+    interrupted, call = 0, public(lambda: None)
     while True:
         lines = 0
 
         def at_line(frame: FrameType, event: str, _: object) -> object:
             nonlocal lines
-            if frame.f_code.co_filename != undo.__file__:
+            if frame.f_code.co_filename not in (undo.__file__, border.__file__):
                 return None
             lines += 1
             if lines == interrupted + 1:  # noqa: B023
@@ -407,7 +407,7 @@ def test_an_interrupted_call_does_not_remain_the_current_one():
 
         try:
             sys.settrace(at_line)
-            undo.Call().run(lambda: None)
+            call()
         except Pressed:
             interrupted += 1
         else:
@@ -430,5 +430,5 @@ def test_what_is_being_published_stays():
         raise Pressed
 
     with pytest.raises(Pressed):
-        undo.Call().run(step)
+        public(step)()
     assert removed == ["refused"]

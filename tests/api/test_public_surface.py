@@ -26,8 +26,8 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InternalError, LakeError
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.warehouse import EmbeddedRuntime
 
 CALLS = scaled(800)
 PROTOCOLS = "__len__", "__arrow_c_stream__", "__getitem__"

@@ -31,6 +31,7 @@ from bench import (
     publish,
     raw_read,
     retained_deletes,
+    row_order,
     scale,
     sql,
     sql_output,
@@ -229,6 +230,13 @@ def test_a_model_of_a_cluster_names_what_limits_it():
 def test_scale(tmp_path: Path, spark):
     report = scale.run(tmp_path, files=1_000, most=1_000, turns=2, buckets=120, rows=1_000, empty=100)
     assert len(report.measures) == 15 and all(measure.ours > 0 for measure in report.measures)
+
+
+@pytest.mark.spark
+def test_row_order(tmp_path: Path, spark):
+    report = row_order.run(tmp_path, rows=2_000, batch=400, rounds=1)
+    assert report.checksum.count(": 2,000 rows") == 2 and report.checksum.count(": 800 rows") == 1
+    assert [measure.target for measure in report.measures] == [1.03, None, None, None] * 3
 
 
 @pytest.mark.spark

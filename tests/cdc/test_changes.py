@@ -12,7 +12,7 @@ from spark_support import same
 from strategies import new_lake
 
 from lsmlake.api.table import Table
-from lsmlake.cdc.changes import pairs
+from lsmlake.cdc.change_reader import pairs
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.read.plan import plan
 

@@ -14,7 +14,7 @@ from strategies import START_MS, new_lake, tiny_units
 
 from lsmlake.api.following import ChangeBatch, Following
 from lsmlake.api.table import Table
-from lsmlake.cdc.changes import by_bucket, view_of
+from lsmlake.cdc.change_reader import by_bucket, view_of
 from lsmlake.cdc.follow import Limit, Offset
 from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound
 

@@ -29,18 +29,18 @@ from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.api.verbs import VERBS
 from lsmlake.cli.app import app, single
 from lsmlake.cli.commands import COMMANDS
-from lsmlake.cli.demo.engine import EngineName
+from lsmlake.cli.demo.demo_engine import EngineName
 from lsmlake.cli.docs import DOCUMENTS, Document
 from lsmlake.cli.java import require_java
 from lsmlake.compact import job
 from lsmlake.errors import MissingDependency
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.maintain.listings import reference
+from lsmlake.maintain.version_listings import reference
 from lsmlake.options.table_options import OPTIONS
-from lsmlake.report.views import view_of
+from lsmlake.report.listing_views import view_of
+from lsmlake.sql.call import VERBS
 
 DAY = dt.date(2026, 1, 1)
 LAUNCHER = [sys.executable, "-c", "from lsmlake.cli.main import run; run()"]

@@ -19,7 +19,7 @@ from rich.console import Console
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.demo import run
-from lsmlake.cli.demo.engine import EngineName
+from lsmlake.cli.demo.demo_engine import EngineName
 from lsmlake.cli.demo.events import PRIMARY_KEY, events, final_state, load_flights
 from lsmlake.cli.demo.proof import difference, last_events, prove
 from lsmlake.cli.demo.screen import Screen

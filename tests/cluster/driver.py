@@ -41,7 +41,7 @@ from cluster.gates import Gate, GatedStorage
 from cluster.machines import driver_session, executor_of, wait
 from lsmlake.api.lake import Lake
 from lsmlake.maintain.followers import FOLLOWERS
-from lsmlake.spark.runtime import SparkRuntime
+from lsmlake.spark.spark_runtime import SparkRuntime
 from lsmlake.storage.env import Env
 
 BUCKETS, WIDTH = 4, 400

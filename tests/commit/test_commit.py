@@ -15,12 +15,10 @@ from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.invariants import apply, check_edits, violations
-from lsmlake.commit.request import Request
-from lsmlake.commit.requirements import BucketAsRead, FilesAsRead, rebase
+from lsmlake.commit.request import Identity, Request
+from lsmlake.commit.requirements import BucketAsRead, FilesAsRead, apply, check_edits, rebase, violations
 from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidData, StorageFailed
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, BucketState, CommitMessage, DataFile, VectorRef
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage

@@ -21,16 +21,16 @@ from strategies import Shape, contents, copied, holding, lake_on, multiset, new_
 
 from lsmlake import add_column, change_type, drop_column, set_option, unset_option
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.compact.reshape import reshaped_as_needed
 from lsmlake.errors import LakeError, StorageFailed
-from lsmlake.maintain.replace_table import replace_table
+from lsmlake.maintain.alter import replace_table
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Version
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 PLAIN, PARTITIONED = Shape.of("bigint"), Shape.of("bigint", "boolean")
 OPTIONS = {

@@ -28,11 +28,11 @@ from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.statements.attempts import DmlReport, evaluated
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Version
+from lsmlake.warehouse import EmbeddedRuntime
 
 SWITCHES = int(os.environ.get("LSMLAKE_SWITCHES", "1"))
 DDL = "id INT NOT NULL, k INT, v BIGINT, s STRING"
@@ -312,7 +312,7 @@ def test_a_statement_is_evaluated_again_on_an_altered_table(statement, kind, wha
 
 PROCESSES = multiprocessing.get_context("forkserver")
 """Processes that start with all modules loaded, which takes each of them a second otherwise."""
-PROCESSES.set_forkserver_preload(["duckdb", "hypothesis", "pytest", "lsmlake.api.lake", "lsmlake.statements.update"])
+PROCESSES.set_forkserver_preload(["duckdb", "hypothesis", "pytest", "lsmlake.api.lake", "lsmlake.statements.change"])
 
 
 def two_rows(folder: Path, kind: str) -> Table:
@@ -348,7 +348,7 @@ def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
         table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
         return found
 
-    monkeypatch.setattr("lsmlake.statements.delete.matched", overtaken)
+    monkeypatch.setattr("lsmlake.statements.change.matched", overtaken)
     with pytest.raises(CommitConflict, match="on every attempt"):
         table.delete("id = 1")
     assert table.scan().count() == 4

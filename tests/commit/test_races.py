@@ -22,18 +22,17 @@ from lsmlake import add_column, change_type
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
-from lsmlake.compact.bucket import compact_bucket
+from lsmlake.commit.request import Identity, Request
+from lsmlake.compact.bucket_compaction import compact_bucket
 from lsmlake.errors import CommitConflict, SnapshotNotFound, TableExists
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.format.files import CommitMessage
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.metadata import Metadata
-from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
 
 MORE = int(os.environ.get("LSMLAKE_SWITCHES", "1")) - 1

@@ -11,7 +11,7 @@ from strategies import new_lake
 from lsmlake.api.table import Table
 from lsmlake.compact.job import CompactBuckets, Goal, compact_here, compact_table
 from lsmlake.errors import CommitConflict
-from lsmlake.format.files import BucketState, CommitMessage
+from lsmlake.format.data_files import BucketState, CommitMessage
 from lsmlake.storage.memory import MemoryStorage
 
 ATTEMPTS = 10

@@ -18,15 +18,14 @@ from lsmlake import set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.cdc.changes import by_bucket
+from lsmlake.cdc.change_reader import by_bucket
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import CommitMessage
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.lsm.cover import Share
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
 
 KEYS, OTHERS = 400, count()
 
@@ -69,7 +68,7 @@ def mixed(table: Table) -> None:
 
 def split_bucket(table: Table, share: Share, parts: int = 2) -> None:
     from lsmlake.compact.reshape import reshape
-    from lsmlake.lsm.pick.reshape import Reshaping
+    from lsmlake.lsm.pick.pick_reshape import Reshaping
 
     steps = [Reshaping((share,), share.parts(parts))]
     reshape(table.version, lambda cover, states: steps if cover.has(share) else [], lambda bucket: True)
@@ -331,7 +330,7 @@ def test_pieces_of_several_commits_have_all_changes_of_a_key():
     for number in (4, 2, 3):
         table.upsert(rows(0, KEYS, number))
         table.rescale(number)
-    from lsmlake.cdc.changes import snapshot_pieces
+    from lsmlake.cdc.change_reader import snapshot_pieces
     from lsmlake.cdc.commits import Feed
 
     version = table.version
@@ -481,7 +480,7 @@ def test_two_buckets_with_keys_in_common_are_never_published():
 
 
 def table_edit(state):
-    from lsmlake.format.files import BucketEdit
+    from lsmlake.format.data_files import BucketEdit
 
     file = state.files[0]._replace(name=state.files[0].name.replace("data-", "data-f"))
     return BucketEdit(state.bucket, state.total_buckets, added=(file.at_level(0),), base=state)

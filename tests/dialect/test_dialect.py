@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from spark_expressions import ERROR, ROWS, outcome, table, zoned
 
-from lsmlake.dialect.cast import cast
+from lsmlake.dialect.casts import cast
 from lsmlake.dialect.connection import translated_errors
-from lsmlake.dialect.evaluate import columns_of, condition_of
 from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.macros import spark_connected
+from lsmlake.dialect.row_evaluation import columns_of, condition_of
 from lsmlake.dialect.scope import Scope, Typed
-from lsmlake.dialect.spark_connection import spark_connected
-from lsmlake.dialect.text import Text
-from lsmlake.dialect.types import STRING
+from lsmlake.dialect.sql_text import Text
+from lsmlake.dialect.sql_types import STRING
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type

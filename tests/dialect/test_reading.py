@@ -1,4 +1,4 @@
-"""A statement is read completely, or refused: no argument that the parser sets is ignored (`dialect.reading`)."""
+"""A statement is read completely, or refused: no argument that the parser sets is ignored (`dialect.sql_text`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from sqlglot import exp
 
 import lsmlake
-from lsmlake.dialect import reading
-from lsmlake.dialect.text import Text
+from lsmlake.dialect import sql_text as texts
+from lsmlake.dialect.sql_text import Text
 from lsmlake.errors import InvalidQuery, LakeError
 
 STATEMENTS = (
@@ -44,7 +44,7 @@ def _fresh(lake: lsmlake.Lake) -> None:
 
 
 def _set(node: exp.Expression, key: str) -> bool:
-    value = reading.peek(node, key)
+    value = texts.peek(node, key)
     return bool(value) if not isinstance(value, exp.Expression) else True
 
 
@@ -56,7 +56,7 @@ def test_an_argument_that_nobody_reads_is_refused(text: str, lake: lsmlake.Lake,
     places: dict[tuple[type, str], int] = {}
     for number, node in enumerate(parsed(Text(text)).walk()):
         for key in (*type(node).arg_types, "of_a_later_release"):
-            if not _set(node, key) and key not in (*reading.SAME.get(type(node), ()), "alias", "global_", "hint"):
+            if not _set(node, key) and key not in (*texts.SAME.get(type(node), ()), "alias", "global_", "hint"):
                 places[type(node), key] = number
     _fresh(lake)
     lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})
@@ -86,20 +86,20 @@ def test_a_translator_that_forgets_an_argument_is_found(text: str, lake: lsmlake
     """As long as an argument is not noted as read, the statement that sets it is refused."""
     made: set[tuple[type, str]] = set()
     for node in Text(text).parsed().walk():
-        made.update((type(node), key) for key in node.args if _set(node, key) and key not in reading.SAME.get(type(node), ()))
+        made.update((type(node), key) for key in node.args if _set(node, key) and key not in texts.SAME.get(type(node), ()))
     _fresh(lake)
     lake.table("d.t").upsert({"id": [1], "v": [1], "k": ["a"]})
-    unread = reading.unread
+    unread = texts.unread
     for kind, key in made:
 
         def forgetful(tree: exp.Expression):
             for node in tree.walk():
-                if type(node) is kind and isinstance(node.args, reading._Args):  # noqa: B023
+                if type(node) is kind and isinstance(node.args, texts._Args):  # noqa: B023
                     node.args.seen.discard(key)  # noqa: B023
                     node.args.words.discard(key)  # noqa: B023
             return unread(tree)
 
-        monkeypatch.setattr(reading, "unread", forgetful)
+        monkeypatch.setattr(texts, "unread", forgetful)
         with pytest.raises(InvalidQuery):
             lake.sql(text)
 

@@ -21,11 +21,10 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.key_order import in_key_order
-from lsmlake.format.files import BucketEdit, CommitMessage
+from lsmlake.files.spill import in_key_order
+from lsmlake.format.data_files import BucketEdit, CommitMessage
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.tables.version import Version

@@ -46,15 +46,11 @@ from lsmlake import change_type, rename_column, set_option, unset_option
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InvalidOption, UnsupportedFormat
 from lsmlake.format import file_index
-from lsmlake.format.bloom_filter import BloomFilter
-from lsmlake.format.file_index import FileIndex
-from lsmlake.format.packed import pack
-from lsmlake.format.value_index import ValueIndex, encoded
-from lsmlake.kernels.value_hash import mix, value_hash
-from lsmlake.kernels.value_words import family
-from lsmlake.schema.envelope import wrap
+from lsmlake.format.file_index import BloomFilter, FileIndex, ValueIndex, encoded
+from lsmlake.kernels.value_hash import family, mix, value_hash
+from lsmlake.schema.envelope import pack, wrap
 from lsmlake.storage.memory import MemoryStorage
-from lsmlake.types.types import type_of
+from lsmlake.types.column_types import type_of
 
 COLUMNS, RATE, THRESHOLD = (
     f"file-index.{name}" for name in ("bloom-filter.columns", "bloom-filter.fpp", "in-manifest-threshold")

@@ -29,9 +29,9 @@ from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError
 from lsmlake.files.checksum import footer_in
 from lsmlake.files.data_reader import DataReader
-from lsmlake.format import manifest_codec, packed, puffin
+from lsmlake.format import manifest_codec, puffin
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.schema.envelope import unwrap, unwrap_json, wrap, wrap_json
+from lsmlake.schema.envelope import unpack, unwrap, unwrap_json, wrap, wrap_json
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.env import Env
 from lsmlake.storage.memory import MemoryStorage
@@ -65,7 +65,7 @@ VALUES += ([None], {"type": "struct"}, "DECIMAL(99,1)", "x" * 100_000)
 
 
 def opened(kind: str, data: bytes, path: str) -> object:
-    return unwrap_json(kind, data, path) if kind.islower() else packed.unpack(kind, data, path)
+    return unwrap_json(kind, data, path) if kind.islower() else unpack(kind, data, path)
 
 
 def closed(kind: str, content: object) -> bytes:

@@ -26,7 +26,7 @@ from test_forged import closed, opened, verbs
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, InternalError, LakeError, StorageFailed, UnsupportedFormat
-from lsmlake.format import branch, file_index, manifest_codec, manifest_list, puffin, snapshot, statistics, tag, vector_index
+from lsmlake.format import branch, deletion_vector, file_index, manifest, manifest_codec, puffin, snapshot, statistics, tag
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.format.paths import TablePaths
 from lsmlake.schema.envelope import wrap, wrap_json
@@ -265,8 +265,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "consumer": lambda data: progress_in(data),
     "statistics": lambda data: statistics.TableStatistics.decode(data, "x"),
     "MANF": lambda data: manifest_codec.decode(data, "x"),
-    "MLST": lambda data: manifest_list.decode_list(data, "x"),
-    "INDX": lambda data: vector_index.decode_index(data, "x"),
+    "MLST": lambda data: manifest.decode_list(data, "x"),
+    "INDX": lambda data: deletion_vector.decode_index(data, "x"),
     "FIDX": lambda data: file_index.decode(data, 9, "x"),
 }
 MEMORY_MAX = 160 << 20

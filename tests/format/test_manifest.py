@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, PARTITIONS, Shape, new_lake, rank
 
 from lsmlake.errors import Corrupt
-from lsmlake.format import manifest, manifest_checks, manifest_codec, manifest_list, packed, vector_index
-from lsmlake.format.files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
+from lsmlake.format import deletion_vector, manifest, manifest_codec
+from lsmlake.format.data_files import APPEND, COMPACT, Bucket, ColumnStats, DataFile, VectorRef
+from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, VectorIndex
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry
-from lsmlake.format.vector_index import IndexManifest, IndexPart, VectorChanges, VectorIndex
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
@@ -84,7 +84,7 @@ def test_what_is_written_is_read(key, partition, data):
     given_entries = data.draw(entries(shape, schema))
     table = manifest.to_table(given_entries, schema)
     again = manifest_codec.decode(manifest_codec.encode(table), "manifest-1")
-    manifest_checks.under(again, schema, "manifest-1")
+    manifest_codec.under(again, schema, "manifest-1")
     assert again.equals(table)
     assert values_of(again, schema) == given_entries
 
@@ -195,12 +195,12 @@ def test_a_list_describes_its_manifests_and_is_read_back(data, partition):
     metas = []
     for number, part in enumerate(made):
         table = manifest.to_table(part, schema)
-        meta = manifest_list.describe(f"manifest-{number}", b"x" * (number + 1), table, schema, number)
+        meta = manifest.describe(f"manifest-{number}", b"x" * (number + 1), table, schema, number)
         assert (meta.added, meta.deleted) == (sum(e.kind == ADD for e in part), sum(e.kind == DELETE for e in part))
         assert (meta.bucket_min, meta.bucket_max) == (min(e.bucket.number for e in part), max(e.bucket.number for e in part))
         assert (meta.level_min, meta.level_max) == (min(e.file.level for e in part), max(e.file.level for e in part))
         metas.append(meta)
-    assert list(manifest_list.decode_list(manifest_list.encode_list(metas), "list")) == metas
+    assert list(manifest.decode_list(manifest.encode_list(metas), "list")) == metas
 
 
 FILES = st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True)
@@ -215,7 +215,7 @@ FILES = st.from_regex(r"[a-z][a-z0-9.-]{0,5}", fullmatch=True)
 def test_an_index_is_read_back(vectors, parts, follows):
     changes = VectorChanges((name, ref and VectorRef(*ref)) for name, ref in vectors.items())
     index = IndexManifest(tuple(IndexPart(*part) for part in parts), follows, changes)
-    assert vector_index.decode_index(vector_index.encode_index(index), "index") == index
+    assert deletion_vector.decode_index(deletion_vector.encode_index(index), "index") == index
 
 
 @QUICK
@@ -243,19 +243,19 @@ INDEX = {"kind": "deletion-vector-v1", "follows": None, "parts": [], "file": []}
         (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "NO SUCH TYPE", "values": [0]}]}),
         (manifest_codec.decode, "MANF", {"rows": 1, "columns": [{"name": "kind", "type": "TINYINT", "values": ["x"]}]}),
         (manifest_codec.decode, "MANF", {"rows": 1}),
-        (manifest_list.decode_list, "MLST", {"name": ["manifest-1"]}),
-        (vector_index.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
+        (manifest.decode_list, "MLST", {"name": ["manifest-1"]}),
+        (deletion_vector.decode_index, "INDX", INDEX | {"file": ["a"], "puffin": ["p"]}),
         (
-            vector_index.decode_index,
+            deletion_vector.decode_index,
             "INDX",
             INDEX | {"file": ["a"], "puffin": ["p"], "offset": [3], "length": [20], "cardinality": [1]},
         ),
-        (vector_index.decode_index, "INDX", INDEX | {"parts": [["index-manifest-1", 5]]}),
-        (vector_index.decode_index, "INDX", {"kind": "deletion-vector-v1"}),
+        (deletion_vector.decode_index, "INDX", INDEX | {"parts": [["index-manifest-1", 5]]}),
+        (deletion_vector.decode_index, "INDX", {"kind": "deletion-vector-v1"}),
     ],
 )
 def test_content_that_is_whole_but_not_right_is_refused_by_name(decode, kind, content):
-    data = packed.pack(kind, content)
+    data = envelope.pack(kind, content)
     with pytest.raises(Corrupt, match="somewhere/manifest-7"):
         decode(data, "somewhere/manifest-7")
 
@@ -302,7 +302,7 @@ def test_an_entry_that_contradicts_itself_is_refused_by_name(column, value):
     good = manifest.to_table([ManifestEntry(ADD, Bucket((), 0), 4, file)], schema)
 
     def read(table: pa.Table) -> None:
-        manifest_checks.under(manifest_codec.decode(manifest_codec.encode(table), "manifest-7"), schema, "manifest-7")
+        manifest_codec.under(manifest_codec.decode(manifest_codec.encode(table), "manifest-7"), schema, "manifest-7")
 
     def read_after_good_ones(table: pa.Table) -> None:
         named = {"manifest-5": good, "manifest-6": good, "manifest-7": table}

@@ -32,7 +32,7 @@ from lsmlake.api.table import Table
 from lsmlake.compact.reshape import reshape
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.cover import Share
-from lsmlake.lsm.pick.reshape import Reshaping
+from lsmlake.lsm.pick.pick_reshape import Reshaping
 from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.storage.env import Env
 from lsmlake.storage.local import LocalStorage

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lsmlake.imports.iceberg import read_iceberg
-from lsmlake.storage.outside import Outside
+from lsmlake.imports.from_iceberg import read_iceberg
+from lsmlake.storage.location import Outside
 
 COLUMNS = (
     "id BIGINT NOT NULL, ts TIMESTAMP, name STRING, amount DECIMAL(9,2), small INT, ratio FLOAT, f DOUBLE, tags ARRAY<STRING>, "

@@ -24,7 +24,7 @@ from lsmlake import add_column, change_type, drop_column, rename_column
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.storage.memory import MemoryStorage
 
 START = int(datetime(2026, 3, 1, tzinfo=timezone.utc).timestamp() * 1000)

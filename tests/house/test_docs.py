@@ -40,20 +40,21 @@ from lsmlake.cli.app import app, single
 from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.site.build import build_site, file_of, server_of
 from lsmlake.cli.site.contents import DOCUMENTS, SECTIONS
-from lsmlake.cli.site.reference import error_classes, pages, public_members
+from lsmlake.cli.site.reference_pages import error_classes, pages, public_members
 from lsmlake.errors import InvalidQuery, StorageFailed
-from lsmlake.format import branch, manifest, manifest_checks, manifest_list, packed, snapshot, statistics, tag, vector_index
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL
-from lsmlake.maintain.listings import reference
+from lsmlake.format import branch, deletion_vector, manifest, manifest_codec, snapshot, statistics, tag
+from lsmlake.lsm.merge.fold import LAST_NON_NULL
+from lsmlake.maintain.version_listings import reference
 from lsmlake.notebook import offered
 from lsmlake.options.option import Change
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.schema import schema
+from lsmlake.schema.envelope import pack
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Limits
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.tables import consumers
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.types.json_shape import JsonKind
 
 TEXT = {name: path.read_text() for name, path in DOCUMENTS.items()}
@@ -105,8 +106,8 @@ SAMPLES: dict[str, object] = {
         ("Statistics", 1, statistics.COLUMN_KINDS),
         ("Branches", 0, branch.KINDS),
         ("Branches", 1, branch.WORK_KINDS),
-        ("Manifests", 1, manifest_list._LIST_COLUMNS),
-        ("Manifests", 2, vector_index._INDEX_COLUMNS),
+        ("Manifests", 1, manifest._LIST_COLUMNS),
+        ("Manifests", 2, deletion_vector._INDEX_COLUMNS),
     ],
 )
 def test_fields_are_those_of_the_code(section: str, number: int, declared: Mapping[str, JsonKind]):
@@ -129,11 +130,11 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
+    fixed = {name: column_types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
-    assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_checks._MAY_BE_NULL, *dict(manifest.INDEX)}
+    assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_codec._MAY_BE_NULL, *dict(manifest.INDEX)}
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}
-    assert ranges == manifest_checks._RANGES
+    assert ranges == manifest_codec._RANGES
     columns = pa.schema([("d", pa.date32()), ("k", pa.int64()), ("v", pa.list_(pa.string()))])
     made = manifest.entries_schema(Schema.create(columns, ["d", "k"], ["d"], {}, None, 0, "u", "t"))
     kinds = {re.sub(r"\d+$", "<i>" if name[0] in "pk" else "<id>", name) for name in made.names if ":" in name}
@@ -166,7 +167,7 @@ def test_defaults_that_readers_need():
 
 
 def test_the_length_in_an_envelope_is_that_before_compression():
-    data = packed.pack("MANF", {"rows": 1, "columns": ["a" * 1000]})
+    data = pack("MANF", {"rows": 1, "columns": ["a" * 1000]})
     size, frame = int.from_bytes(data[10:18], "big"), data[18:-4]
     assert "before compression" in section_tables("format", "Envelopes")[0][3]["content"]
     assert len(pa.Codec("zstd").decompress(frame, size)) == size > 1000 > len(frame)

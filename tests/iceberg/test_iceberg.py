@@ -19,7 +19,7 @@ from java_iceberg import java_rows, java_table
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
-from lsmlake.iceberg import manifests, metadata, mirror, published
+from lsmlake.iceberg import iceberg_manifests, mirror, published, table_metadata
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.live import Live
 
@@ -238,7 +238,7 @@ def test_commits_publish_and_keep_only_what_changed(lake):
     named = {Path(uri).name for uri in found.named()} | {"version-hint.text"}
     files = {path.name for path in folder.iterdir() if not path.name.endswith(".metadata.json")}
     assert {name for name in named if not name.startswith("data-")} == files, "files that no snapshot names are gone"
-    assert len(list(folder.glob("*.metadata.json"))) == metadata.KEPT
+    assert len(list(folder.glob("*.metadata.json"))) == table_metadata.KEPT
     assert (folder / "version-hint.text").read_text() == str(current.number)
 
 
@@ -384,7 +384,7 @@ def test_a_table_in_a_catalog(lake, tmp_path):
 
 
 def test_an_entry_is_written_again_only_a_few_times(lake, monkeypatch):
-    monkeypatch.setattr(manifests, "_ENTRIES", 16)
+    monkeypatch.setattr(iceberg_manifests, "_ENTRIES", 16)
     table = made(lake, [("id", pa.int64())], {"metadata.iceberg": "true"}, key=[])
     for n in range(72):
         table.append(pa.table({"id": [n]}))

@@ -21,7 +21,7 @@ from strategies import lake_on, new_lake
 from lsmlake import set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, StorageFailed
-from lsmlake.iceberg import metadata, mirror, published
+from lsmlake.iceberg import mirror, published, table_metadata
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage, read_bytes
 
@@ -256,7 +256,7 @@ def test_files_of_a_killed_publisher_are_orphans_after_a_day():
 def test_metadata_files_that_are_kept_keep_theirs_and_older_ones_are_orphans():
     clock = Clock()
     table = made(clock)
-    with patch.object(metadata, "KEPT", 1 << 30):
+    with patch.object(table_metadata, "KEPT", 1 << 30):
         for n in range(22):
             table.upsert(rows(n))
     clock.pass_days(2)

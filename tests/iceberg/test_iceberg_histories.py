@@ -23,8 +23,8 @@ from lsmlake.api.table import Table
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.changes import shows_level0
 from lsmlake.iceberg.check import iceberg_findings
+from lsmlake.iceberg.iceberg_view import shows_level0
 from lsmlake.iceberg.lineage import id_on
 from lsmlake.storage.storage import read_bytes
 

@@ -16,7 +16,7 @@ from iceberg_reader import IcebergReader
 from lsmlake.format import puffin
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.iceberg import avro
-from lsmlake.types.table import number_of
+from lsmlake.types.type_table import number_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "iceberg"
 MADE_AT = "/tmp/lsmlake-iceberg-golden/golden/"

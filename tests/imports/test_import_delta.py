@@ -32,7 +32,7 @@ from lsmlake.errors import (
 )
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.imports import delta
-from lsmlake.storage.outside import Outside, OutsideFile
+from lsmlake.storage.location import Outside, OutsideFile
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "delta-tables.zip"
 

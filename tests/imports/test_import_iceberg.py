@@ -57,8 +57,8 @@ from lsmlake.errors import (
     UnsupportedFormat,
 )
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.changes import shows_level0
-from lsmlake.imports.iceberg_avro import records
+from lsmlake.iceberg.iceberg_view import shows_level0
+from lsmlake.imports.iceberg_metadata import records
 from lsmlake.storage import memory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "iceberg-tables.zip"

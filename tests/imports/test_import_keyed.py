@@ -22,7 +22,7 @@ from test_import_iceberg import check_readers, pyiceberg_table, refused, rows_of
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.changes import shows_level0
+from lsmlake.iceberg.iceberg_view import shows_level0
 from lsmlake.storage import memory
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lsmlake.kernels import text
+from lsmlake.kernels import text_format
 from lsmlake.schema.values import json_values
 
 _MICROS = st.integers(-(10**17), 10**17)
@@ -94,14 +94,14 @@ def slow(column: pa.Array) -> list[object]:
 @settings(max_examples=300, deadline=None)
 @given(arrays())
 def test_json_of_arrays_is_that_of_their_values(column):
-    found = text.json(column).to_pylist()
+    found = text_format.json(column).to_pylist()
     assert all(map(same, map(json.loads, found), slow(column))), found
 
 
 @settings(max_examples=300, deadline=None)
 @given(arrays())
 def test_plain_text_is_json_without_quotes_and_a_blank_in_times(column):
-    found = text.plain(column).to_pylist()
+    found = text_format.plain(column).to_pylist()
     for given_text, value in zip(found, slow(column), strict=True):
         if isinstance(value, str) and pa.types.is_timestamp(column.type) and not value.startswith("<"):
             assert given_text == value.replace("T", " ")
@@ -114,7 +114,7 @@ def test_plain_text_is_json_without_quotes_and_a_blank_in_times(column):
 @given(arrays())
 def test_lines_of_json_are_the_rows(column):
     rows = pa.record_batch([column, column], names=["x", 'y "é'])
-    found = [json.loads(line) for line in text.json_lines(rows.schema.names, rows.columns).to_pylist()]
+    found = [json.loads(line) for line in text_format.json_lines(rows.schema.names, rows.columns).to_pylist()]
     assert same(found, [{name: value for name in rows.schema.names} for value in slow(column)])
 
 
@@ -137,5 +137,5 @@ def test_lines_of_json_are_the_rows(column):
 )  # fmt: skip
 def test_forms_of_values(kind, value, plain, as_json):
     column = pa.array([None, value], kind)
-    assert text.plain(column).to_pylist() == [None, plain]
-    assert text.json(column).to_pylist() == ["null", as_json]
+    assert text_format.plain(column).to_pylist() == [None, plain]
+    assert text_format.json(column).to_pylist() == ["null", as_json]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lsmlake.errors import InvalidData, InvalidOption
-from lsmlake.lsm.aggregate import NAMES, FieldSettings, Function, function, register, registry
+from lsmlake.lsm.aggregate import NAMES, FieldSettings, Function, function, functions_by_name, register
 
 TABLE = pa.list_(pa.struct([("k", pa.int32()), ("v", pa.list_(pa.int32()))]))
 TIMED = pa.map_(pa.string(), pa.struct([("v", pa.string()), ("ts", pa.string())]))
@@ -104,7 +104,7 @@ class Longest(Function):
 
 @pytest.fixture
 def no_registrations(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(functions_by_name, "_registered", {})
 
 
 def test_functions_of_ones_own(no_registrations):
@@ -127,7 +127,7 @@ def test_functions_of_installed_packages(no_registrations, monkeypatch):
         def load(self):
             return lambda field, settings: Longest()
 
-    monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "lsmlake.aggregates" else [])
+    monkeypatch.setattr(functions_by_name, "entry_points", lambda group: [Point()] if group == "lsmlake.aggregates" else [])
     assert isinstance(make("theirs", pa.string()).inner.inner, Longest)
     with pytest.raises(InvalidOption, match="with this name exists"):
         register("theirs", lambda field, settings: Longest())
@@ -155,7 +155,7 @@ class Duck:
 def test_a_function_without_a_method_is_refused_when_it_is_registered(no_registrations, make, words):
     with pytest.raises(InvalidOption, match=f"'incomplete', which is not built in, is incomplete, expected .*{words}"):
         register("incomplete", make)
-    assert registry._registered == {}
+    assert functions_by_name._registered == {}
 
 
 def test_a_maker_that_refuses_the_trial_column_is_judged_by_the_columns_of_tables(no_registrations):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from lsmlake.commit import commit
 from lsmlake.commit.requirements import BucketAsRead
-from lsmlake.compact import bucket, changelog, supersede
+from lsmlake.compact import bucket_compaction, changelog, supersede
 from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.compact.supersede import OldRows
 from lsmlake.errors import LakeError
@@ -32,7 +32,7 @@ from lsmlake.lsm import route
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.pick import Compaction, strategy, task
 from lsmlake.maintain import alter
-from lsmlake.read import plan, scan
+from lsmlake.read import arrow_scan, plan
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.write import write
 
@@ -131,12 +131,12 @@ def _merged_too(found):
     return found if found.old_row is OldRow.MERGED else SimpleNamespace(old_row=OldRow.REPLACED, retains=found.retains)
 
 
-merge_runs, live_rows = bucket.merge_runs, scan.live_rows
+merge_runs, live_rows = bucket_compaction.merge_runs, arrow_scan.live_rows
 UPSERTS = {"mode": "vectors, lazy", "loaded": True, "buckets": 1, "verbs": ("upsert", "compact")}
 PLANTED: dict[str, Planted] = {
     "the lookup is skipped": Planted(
         "a compaction does not look for older rows of its keys in files that it leaves alone",
-        lambda: patch.object(bucket, "supersede", lambda work, picked: OldRows()),
+        lambda: patch.object(bucket_compaction, "supersede", lambda work, picked: OldRows()),
         a_history(**UPSERTS),
     ),
     "dead rows are not marked": Planted(
@@ -151,12 +151,12 @@ PLANTED: dict[str, Planted] = {
     ),
     "a raw read ignores vectors": Planted(
         "dead rows are read",
-        lambda: patch.object(scan, "live_rows", lambda chunk, dead, *more: live_rows(chunk, EMPTY, *more)),
+        lambda: patch.object(arrow_scan, "live_rows", lambda chunk, dead, *more: live_rows(chunk, EMPTY, *more)),
         a_history(**UPSERTS),
     ),
     "runs are merged in the wrong order": Planted(
         "the older of two rows with one key wins a merge",
-        lambda: patch.object(bucket, "merge_runs", lambda runs, *args, **how: merge_runs(runs[::-1], *args, **how)),
+        lambda: patch.object(bucket_compaction, "merge_runs", lambda runs, *args, **how: merge_runs(runs[::-1], *args, **how)),
         a_history(mode="merge on read", buckets=1, verbs=("upsert", "full")),
     ),
     "a requirement of a commit is forgotten": Planted(

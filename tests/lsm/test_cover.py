@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lsmlake.errors import Corrupt
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.lsm.cover import Cover, Covers, Share, common_buckets
-from lsmlake.lsm.pick.reshape import Reshaping, parts_of, pick_reshapings, to_cover
+from lsmlake.lsm.pick.pick_reshape import Reshaping, parts_of, pick_reshapings, to_cover
 
 HASHES = np.random.default_rng(0).integers(-(2**31), 2**31, 2000).astype(np.int32)
 

@@ -18,12 +18,11 @@ from strategies import new_lake
 
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.lsm.cover import Covers
-from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
 from lsmlake.write.write import picker
 

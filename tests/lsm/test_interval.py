@@ -9,9 +9,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsmlake.format.files import APPEND, DataFile
-from lsmlake.lsm.levels import overlaps
-from lsmlake.lsm.sections import sections
+from lsmlake.format.data_files import APPEND, DataFile
+from lsmlake.lsm.levels import overlaps, sections
 
 
 def files_of(*ranges):

@@ -7,7 +7,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsmlake.format.files import APPEND, DataFile
+from lsmlake.format.data_files import APPEND, DataFile
 from lsmlake.lsm.levels import Levels, SortedRun, overlaps, recency
 
 

@@ -14,7 +14,7 @@ from strategies import KEYS, Shape, new_lake, rank
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
-from lsmlake.format.files import APPEND, Bucket, DataFile
+from lsmlake.format.data_files import APPEND, Bucket, DataFile
 from lsmlake.lsm import lookup
 from lsmlake.storage.env import Limits
 from lsmlake.tables.metadata import Metadata

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from strategies import KEYS, KINDS, rank, rows_of
 
 from lsmlake.kernels.groups import group
-from lsmlake.lsm.merge import runs as merging
+from lsmlake.lsm.merge import rule as merging
 from lsmlake.lsm.merge.deduplicate import Deduplicate
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.lsm.merge.windows import RunReader, merge_windows, whole_keys
 from lsmlake.schema.rowkind import DELETE, INSERT, with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
 

@@ -18,13 +18,13 @@ from engine_model import Aggregate, Newest, Partial, Row, first, fold_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rule import MergeRule, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.lsm.merge.runs import grouped, merge_runs
 from lsmlake.schema.rowkind import NAMES, kinds_of, with_kind, without_deletes
 from lsmlake.schema.schema import Schema
-from lsmlake.write.bucket import fold, in_replay_order
+from lsmlake.write.bucket_writer import fold, in_replay_order
 
 ADDS, ALL = ("+I", "+U"), ("+I", "+I", "+U", "-U", "-D")
 NUMBER = st.one_of(st.none(), st.integers(0, 4))
@@ -60,7 +60,7 @@ def batch(setup: Setup, rule: MergeRule, arrivals: list[Arrival]) -> pa.Table:
 
 def written(setup: Setup, rule: MergeRule, arrivals: list[Arrival]) -> pa.Table:
     rows = batch(setup, rule, arrivals)
-    return fold(rows, grouped(comparable([rows.select(["k"])])[0]), rule, ["k"], None)
+    return fold(rows, group(comparable([rows.select(["k"])])[0]), rule, ["k"], None)
 
 
 def merged(runs: list[pa.Table], rule: MergeRule, *, complete: bool) -> pa.Table:
@@ -251,7 +251,7 @@ def test_the_rows_of_a_batch_in_replay_order_need_no_sequence(name, data):
     setup = SETUPS[name]
     rule, arrivals = setup.rule(), data.draw(histories(setup))
     rows = batch(setup, rule, arrivals)
-    emitted = in_replay_order(rows, grouped(comparable([rows.select(["k"])])[0]), rule, None)
+    emitted = in_replay_order(rows, group(comparable([rows.select(["k"])])[0]), rule, None)
     kinds = kinds_of(emitted)
     plain = emitted.select(["k", *setup.columns]).to_pylist()
     assert sorted(map(values_of, plain)) == sorted(values_of(row) for row, _ in arrivals)

@@ -14,7 +14,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsmlake.format.files import APPEND, DataFile
+from lsmlake.format.data_files import APPEND, DataFile
 from lsmlake.lsm.levels import Levels, recency
 from lsmlake.lsm.pick import (
     Compaction,
@@ -29,7 +29,7 @@ from lsmlake.lsm.pick import (
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.lsm.pick.tiered import full_tiers, tiers
 from lsmlake.lsm.pick.universal import early_full, extend, offpeak_ratio, size_amplified, unit
-from lsmlake.options.compaction import GENTLE, RADICAL, TIERED, UNIVERSAL, CompactionOptions
+from lsmlake.options.compaction_options import GENTLE, RADICAL, TIERED, UNIVERSAL, CompactionOptions
 from lsmlake.options.table_options import Options
 
 

@@ -25,8 +25,8 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.compact.retain import SLACK_MS, _like_sized
 from lsmlake.errors import InvalidOption
-from lsmlake.format.files import DELETES, DataFile
-from lsmlake.lsm.merge.retained import settle
+from lsmlake.format.data_files import DELETES, DataFile
+from lsmlake.lsm.merge.retained_deletes import settle
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import DELETE, ERASE, ERASES, INSERT
 from lsmlake.storage.local import LocalStorage

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.cli.app import app
 from lsmlake.errors import InvalidData, InvalidQuery
-from lsmlake.lsm.aggregate import Function, opaque, register, registry
+from lsmlake.lsm.aggregate import Function, functions_by_name, opaque, register
 
 HALF = 2**62
 COLUMNS = "k INT, p STRING, s BIGINT, d DECIMAL(3,0), f BIGINT, note STRING"
@@ -211,7 +211,7 @@ class Strict(Function):
 
 @pytest.fixture
 def strict(monkeypatch):
-    monkeypatch.setattr(registry, "_registered", {})
+    monkeypatch.setattr(functions_by_name, "_registered", {})
     monkeypatch.setattr(Strict, "refused", set())
     register("strict", lambda field, settings: Strict())
     options = {"merge-engine": "aggregation", "fields.v.aggregate-function": "strict"}

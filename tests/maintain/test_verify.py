@@ -18,13 +18,11 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
-from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
-from lsmlake.format.vector_index import IndexManifest, VectorChanges
+from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, CommitMessage, DataFile
+from lsmlake.format.deletion_vector import DeletionVector, IndexManifest, VectorChanges
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
 from lsmlake.storage.local import LocalStorage

@@ -15,8 +15,8 @@ from strategies import new_lake
 import lsmlake
 from lsmlake.cli.docs import DOCUMENTS
 from lsmlake.errors import InvalidOption
-from lsmlake.maintain.listings import OWN, reference
-from lsmlake.options import columns, rules
+from lsmlake.maintain.version_listings import OWN, reference
+from lsmlake.options import column_options, option_rules
 from lsmlake.options.option import Change, Tables, When, options_of
 from lsmlake.options.table_options import OPTIONS, Options, group_of
 
@@ -213,7 +213,7 @@ BROKEN = [
 """For each rule, in order: options that are accepted, and one more that is not."""
 
 
-@pytest.mark.parametrize(("rule", "pair"), [*zip(rules.RULES, BROKEN, strict=True)], ids=lambda part: type(part).__name__)
+@pytest.mark.parametrize(("rule", "pair"), [*zip(option_rules.RULES, BROKEN, strict=True)], ids=lambda part: type(part).__name__)
 def test_options_that_contradict_each_other_are_refused_with_both_names_and_a_cure(rule, pair):
     accepted, one_more = pair
     assert Options.parse(accepted)
@@ -318,7 +318,7 @@ def test_every_option_is_read_somewhere(name):
 
 def test_the_reference_describes_every_option_in_full():
     rows = list(reference())
-    assert [row.name for row in rows] == [*OPTIONS, *columns.TEMPLATES]
+    assert [row.name for row in rows] == [*OPTIONS, *column_options.TEMPLATES]
     for row in rows:
         assert all((row.group, row.type, row.takes, row.origin, row.change)), row
         assert len(row.description) > 10 and row.description[-1] not in ".;", row
@@ -327,7 +327,7 @@ def test_the_reference_describes_every_option_in_full():
 
 def test_a_default_in_the_reference_is_read_as_the_default():
     for row in reference():
-        option = OPTIONS[row.name] if row.name in OPTIONS else columns.described(row.name)
+        option = OPTIONS[row.name] if row.name in OPTIONS else column_options.described(row.name)
         read = () if row.default is None else option.type.read(row.default)
         assert read == (() if option.default is None else option.default), row
 

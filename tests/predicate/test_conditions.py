@@ -18,14 +18,13 @@ import pytest
 from effort import scaled
 from sqlglot import exp
 
-from lsmlake.dialect.evaluate import Columns, condition_of
-from lsmlake.dialect.reading import SAME, peek
+from lsmlake.dialect.row_evaluation import Columns, condition_of
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.sql_text import SAME, Text, peek
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import evaluate
 from lsmlake.predicate.binding import bound, bound_text
-from lsmlake.types.sized_text import SizedText, with_sized_text
+from lsmlake.types.column_types import SizedText, with_sized_text
 
 _STRUCT = pa.struct([("a", pa.int32()), ("Inner", pa.struct([("t", pa.string())]))])
 _TYPES = {

@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from lsmlake.dialect.reading import passed_on
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.text import Text
+from lsmlake.dialect.sql_text import Text, passed_on
 from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import ColumnBounds, and_, evaluate, key_values, may_match
 from lsmlake.predicate.binding import bound, bound_text, implied

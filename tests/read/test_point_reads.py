@@ -40,7 +40,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.page_reader import PageReader, _PageSource
-from lsmlake.format.thrift import read_struct
+from lsmlake.format.page import read_struct
 from lsmlake.read import point
 from lsmlake.read.point import KeyedFiles, lookups_are_cheaper
 from lsmlake.storage.memory import MemoryStorage

@@ -32,7 +32,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.format import manifest
 from lsmlake.iceberg import mirror
-from lsmlake.iceberg.changes import IcebergView
+from lsmlake.iceberg.iceberg_view import IcebergView
 from lsmlake.tables.version import Version
 from readers.questions import COUNT, FILES, RANGES, REFS, ROW_IDS, ROWS, SNAPSHOTS, Filter, Question
 

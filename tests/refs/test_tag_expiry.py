@@ -16,8 +16,8 @@ from test_tags import expire, is_exact, made, names, rows, write
 from lsmlake import set_option
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidOption
-from lsmlake.options.tags import TagOptions
-from lsmlake.refs.tag_calendar import TagCalendar
+from lsmlake.options.retention_options import TagOptions
+from lsmlake.refs.tagging import TagCalendar
 from lsmlake.storage.memory import MemoryStorage
 
 HOURLY = {"tag__automatic_creation": "process-time", "tag__creation_period": "hourly"}

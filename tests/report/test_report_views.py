@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from lsmlake.maintain.listings import option_reference
+from lsmlake.maintain.version_listings import option_reference
 from lsmlake.report.listing import CellKind, Listing, ListingColumn
-from lsmlake.report.reference import Reference
+from lsmlake.report.listing_views import tables_view, view_of
+from lsmlake.report.option_reference import Reference
 from lsmlake.report.rows import Rows
-from lsmlake.report.views import tables_view, view_of
 from lsmlake.schema.values import json_rows, texts
 
 MOMENT = pa.array([1_767_225_600_000, 1_767_312_001_500], pa.timestamp("ms", "UTC"))

@@ -22,11 +22,10 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import Corrupt, LakeError, TableNotFound, UnsupportedFormat
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.format.files import CommitMessage
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.lsm.cover import Covers
 from lsmlake.retention import orphans
 from lsmlake.schema.conform import Cast
@@ -35,9 +34,9 @@ from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.metadata import Metadata
 from lsmlake.tables.version import Version
-from lsmlake.write.bucket import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_bucket
 from lsmlake.write.prepare import prepare
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 
 def made(clock: Clock, **options: object) -> Table:

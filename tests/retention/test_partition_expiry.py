@@ -16,10 +16,10 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.maintain import followers
-from lsmlake.options.partitions import PartitionOptions
+from lsmlake.options.partition_options import PartitionOptions
 from lsmlake.retention.partition_expiry import expire_partitions, time_of_partition
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.transform import Transform

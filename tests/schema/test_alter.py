@@ -14,7 +14,7 @@ from strategies import contents, copied, lake_on, new_lake
 
 from lsmlake import set_option, unset_option
 from lsmlake.api.table import Table
-from lsmlake.cdc.changes import view_of
+from lsmlake.cdc.change_reader import view_of
 from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQuery
 from lsmlake.maintain.alter import must_settle
 from lsmlake.options.table_options import Options
@@ -206,7 +206,7 @@ def test_a_writer_that_began_before_an_alteration_fails():
     version = late.version
     from direct_writes import upsert_rows
 
-    from lsmlake.commit.identity import Identity
+    from lsmlake.commit.request import Identity
     from lsmlake.write.prepare import prepare
     from lsmlake.write.write import picker
 

@@ -12,8 +12,8 @@ from strategies import new_lake, tiny_units
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.files.layout import layout, leaf_paths
-from lsmlake.format.leaves import leaves, positions
+from lsmlake.files.data_writer import layout, leaf_paths
+from lsmlake.kernels.nested import leaf_positions, leaves
 
 NAMES = ["a.b", "a.b.c", "a.c.d", "a.b.c.list.element", ".a", "[0]", "`", "a`b", "a b", "%3D", "ä.ö", "l.list.element"]
 NAMES += ["_metadata", "m.key_value.key", "list", "'", '"', "a,b", "..", "x/y", "$", "{}", "\\"]
@@ -103,7 +103,7 @@ def test_a_key_with_a_dot_beside_a_struct_is_updated_and_found():
 
 def test_leaves_and_their_paths_go_together():
     schema = pa.schema([*NESTED, pa.field("l.list.element", pa.int32()), pa.field("a.b", pa.int64())])
-    assert [range(4), range(4, 5), range(5, 7), range(7, 8), range(8, 9)] == list(positions(schema))
+    assert [range(4), range(4, 5), range(5, 7), range(7, 8), range(8, 9)] == list(leaf_positions(schema))
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink)
     stored = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema

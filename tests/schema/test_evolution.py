@@ -20,15 +20,14 @@ from strategies import contents, lake_on, multiset, new_lake, rows_of, seen
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import CommitConflict, Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.schema.envelope import unwrap_json, wrap_json
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.types.widening import widens
-from lsmlake.write.bucket import split, write_onto
+from lsmlake.write.bucket_writer import split, write_onto
 from lsmlake.write.prepare import prepare
 
 NESTED = "id BIGINT, a INT, p STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<q: INT>>, m MAP<STRING, STRUCT<z: INT>>"

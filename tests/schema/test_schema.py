@@ -15,7 +15,7 @@ from lsmlake.errors import Corrupt, InvalidSchema
 from lsmlake.kernels import nested
 from lsmlake.schema.envelope import wrap_json
 from lsmlake.schema.schema import Schema
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.types.ddl import parse_columns
 from lsmlake.types.type_text import format_columns
 
@@ -72,7 +72,7 @@ def ids_in(type_: pa.DataType) -> list[int]:
         fields = [type_.key_field, type_.item_field]
     elif pa.types.is_list(type_):
         fields = [type_.value_field]
-    return [number for field in fields for number in (types.field_id(field), *ids_in(field.type))]
+    return [number for field in fields for number in (column_types.field_id(field), *ids_in(field.type))]
 
 
 @QUICK
@@ -89,7 +89,7 @@ def test_a_schema_is_read_as_it_was_written(columns):
 @given(COLUMNS.filter(lambda columns: all(name.lower() != "_k" for name, _, _ in columns)))
 def test_every_field_of_every_level_has_an_id_of_its_own(columns):
     schema = with_key(columns)
-    ids = [number for field in schema.columns for number in (types.field_id(field), *ids_in(field.type))]
+    ids = [number for field in schema.columns for number in (column_types.field_id(field), *ids_in(field.type))]
     assert sorted(ids) == list(range(1, len(ids) + 1))
     assert schema.highest_field_id == len(ids)
 
@@ -97,15 +97,15 @@ def test_every_field_of_every_level_has_an_id_of_its_own(columns):
 @QUICK
 @given(TYPES)
 def test_plain_and_nullable_change_only_what_they_say(type_):
-    canonical = types.canonical(type_, "c")
-    numbered = types.with_ids(canonical, iter(range(1, 100)))
-    assert types.plain(numbered) == types.plain(canonical)
-    assert types.canonical(canonical, "c") == canonical
-    open_inside = nested.nullable(types.plain(canonical))
+    canonical = column_types.canonical(type_, "c")
+    numbered = column_types.with_ids(canonical, iter(range(1, 100)))
+    assert column_types.plain(numbered) == column_types.plain(canonical)
+    assert column_types.canonical(canonical, "c") == canonical
+    open_inside = nested.nullable(column_types.plain(canonical))
     assert not nested.has_required(open_inside)
-    assert pa.nulls(2, types.plain(canonical)).cast(open_inside).null_count == 2
-    nulls = nested.nulls(3, types.plain(canonical))
-    assert nulls.type == types.plain(canonical)
+    assert pa.nulls(2, column_types.plain(canonical)).cast(open_inside).null_count == 2
+    nulls = nested.nulls(3, column_types.plain(canonical))
+    assert nulls.type == column_types.plain(canonical)
     assert nulls.null_count == 3
 
 

@@ -20,7 +20,7 @@ from strategies import KINDS, both, comparison, either, is_null, membership, neg
 import lsmlake
 from lsmlake.errors import InvalidSchema
 from lsmlake.kernels.transforms import bucket_numbers, iceberg_hash, unit_text
-from lsmlake.predicate.order import ordered
+from lsmlake.predicate.tree import ordered
 from lsmlake.schema.partitioning import Term, split_terms
 from lsmlake.schema.transform import Transform
 from lsmlake.types.ddl import parse_columns

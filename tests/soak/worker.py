@@ -30,11 +30,10 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, CommitUnknown, LakeError, SnapshotNotFound
 from lsmlake.maintain.followers import FOLLOWERS
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.env import Env, Limits
 from lsmlake.storage.location import storage_at
 from lsmlake.storage.storage import Entry, Storage
-from lsmlake.warehouse import connect
+from lsmlake.warehouse import EmbeddedRuntime, connect
 from soak.tables import COLUMNS, DATABASE, KEEP, NUMBERED, TABLES, condition, digest, partition, seen
 
 ROLES: dict[str, dict[str, int]] = {

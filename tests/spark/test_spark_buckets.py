@@ -11,14 +11,15 @@ import pytest
 from naive import naive
 
 import lsmlake
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.compact.reshape import reshape
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.cover import Share
-from lsmlake.lsm.pick.reshape import Reshaping
-from lsmlake.spark import first_load, write
-from lsmlake.write.request import WriteRequest
+from lsmlake.lsm.pick.pick_reshape import Reshaping
+from lsmlake.spark import first_load
+from lsmlake.spark import frame_writer as write
+from lsmlake.write.write_request import WriteRequest
 
 pytestmark = pytest.mark.spark
 

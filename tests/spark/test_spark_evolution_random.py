@@ -13,7 +13,7 @@ from spark_support import same
 from strategies import literal
 
 import lsmlake
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.frame_types import to_spark
 from lsmlake.types.ddl import parse_columns
 from lsmlake.types.type_text import format_type
 

@@ -14,7 +14,7 @@ from spark_support import same
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidQuery
-from lsmlake.spark import write
+from lsmlake.spark import frame_writer
 
 pytestmark = pytest.mark.spark
 
@@ -164,13 +164,13 @@ def test_a_stream_of_upserts_goes_on_while_rows_fit_and_continues_with_new_colum
 def test_a_write_that_began_before_an_alteration_fits_or_is_refused_whole(spark, lake, spark_lake, monkeypatch, alteration, fits):
     table = lake.create_table("d.t", DDL, primary_key=["id"], options={"bucket": 2, "write.collect-rows": 0})
     put(table, id=1, a=1, b=1)
-    publish = write.publish
+    publish = frame_writer.publish
 
     def altered_first(*arguments: object):
         table.alter(alteration)
         return publish(*arguments)
 
-    monkeypatch.setattr(write, "publish", altered_first)
+    monkeypatch.setattr(frame_writer, "publish", altered_first)
     frame = spark.range(2, 4).selectExpr("id", "1 as a", "1 as b")
     if fits:
         spark_lake.table("d.t").upsert(frame)

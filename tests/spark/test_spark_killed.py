@@ -23,7 +23,7 @@ from stream_program import stream
 import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.maintain.followers import FOLLOWERS
-from lsmlake.spark.runtime import SparkRuntime
+from lsmlake.spark.spark_runtime import SparkRuntime
 from lsmlake.storage.env import Env
 from lsmlake.storage.local import LocalStorage
 

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from spark_support import same
 
 from lsmlake.api.lake import Lake
+from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import DataFile
 from lsmlake.spark import mask, read, settings
 from lsmlake.storage.env import Limits
 

@@ -14,7 +14,8 @@ from strategies import UTC
 
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidQuery
-from lsmlake.spark.order import shuffled
+from lsmlake.spark import order_by
+from lsmlake.spark.order_by import shuffled
 
 pytestmark = pytest.mark.spark
 AVAILABLE = {"availableNow": True}
@@ -157,3 +158,33 @@ def test_the_rows_of_values_apply_in_the_order_of_the_text(spark, spark_lake):
     rows = ", ".join(f"({number % 7}, {number})" for number in range(40))
     spark_lake.sql(f"INSERT INTO d.v VALUES {rows}")
     assert table.scan().to_arrow().sort_by("id")["v"].to_pylist() == [35, 36, 37, 38, 39, 33, 34]
+
+
+def test_only_plans_whose_rows_stay_are_not_planned_twice(spark, tmp_path, monkeypatch):
+    """What `shuffled` says without the physical plan is what that plan says."""
+    spark.range(9).write.parquet(str(tmp_path / "t"))
+    spark.read.parquet(str(tmp_path / "t")).createOrReplaceTempView("of_files")
+    spark.range(9).createOrReplaceTempView("few")
+    stay = [
+        "SELECT * FROM of_files",
+        "SELECT id + 1, explode(array(1, 2)) FROM of_files WHERE id > 3 UNION ALL SELECT id, 1 FROM few",
+        "VALUES (1), (2)",
+    ]
+    move = [
+        "SELECT DISTINCT id FROM of_files",
+        "SELECT /*+ MERGE(few) */ of_files.id FROM of_files JOIN few ON of_files.id = few.id",
+        "SELECT * FROM of_files WHERE id IN (SELECT /*+ MERGE */ id FROM few)",
+        "SELECT id, row_number() OVER (PARTITION BY id ORDER BY id) FROM of_files",
+        "SELECT /*+ REPARTITION(3) */ * FROM of_files",
+        "SELECT * FROM of_files ORDER BY id",
+        "SELECT id, (SELECT max(id) FROM few) FROM of_files",
+    ]
+    joins = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        assert [shuffled(spark.sql(query)) for query in stay] == [False] * len(stay)
+        assert [shuffled(spark.sql(query)) for query in move] == [True] * len(move)
+        monkeypatch.setattr(order_by, "_STAYING", set())
+        assert [shuffled(spark.sql(query)) for query in stay + move] == [False] * len(stay) + [True] * len(move)
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", joins)

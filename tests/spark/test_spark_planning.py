@@ -12,7 +12,7 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.errors import Corrupt
 from lsmlake.spark import planning, tasks
-from lsmlake.spark.runtime import SparkRuntime
+from lsmlake.spark.spark_runtime import SparkRuntime
 from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark

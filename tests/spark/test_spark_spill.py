@@ -13,12 +13,12 @@ from merge_setups import SETUPS
 from spark_support import same
 from strategies import Shape, encoded_rows, new_lake, seen
 
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.schema.rowkind import Source
-from lsmlake.write.arrival import Arrival
-from lsmlake.write.intake import Intake
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.order import Arrival
+from lsmlake.write.write import Intake
+from lsmlake.write.write_request import WriteRequest
 
 TINY = {"write-buffer-size": "100 kb"}
 

@@ -16,8 +16,8 @@ from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan
-from lsmlake.spark import write
-from lsmlake.spark.statements import by_position, target
+from lsmlake.spark import frame_writer
+from lsmlake.spark.statements import by_position, sides
 from lsmlake.storage.env import Limits
 from lsmlake.tables.version import Version
 from lsmlake.write import candidates
@@ -84,7 +84,7 @@ def test_what_only_spark_can_evaluate_and_what_is_refused(spark, of_kind, kind):
 @pytest.mark.parametrize("kind", [*KINDS, *COLLECTED])
 def test_a_statement_that_is_overtaken_is_evaluated_again(lake, of_kind, kind, monkeypatch):
     table = of_kind(kind)
-    writes = {"key": (write, "upsert"), "key, changes collected": (write, "upsert_collected")}
+    writes = {"key": (frame_writer, "upsert"), "key, changes collected": (frame_writer, "upsert_collected")}
     place, name = writes.get(kind, (by_position, "replace_rows"))
     publish, left = getattr(place, name), [1]
 
@@ -155,13 +155,13 @@ def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, 
     for first in range(0, 500, 100):
         write = lake.table("d.t").upsert if kind == "key" else lake.table("d.t").append
         write([{"id": n, "k": 1, "v": n, "s.1": f"a{n}"} for n in range(first, first + 100)])
-    table, planned, made = small.table("d.t"), [], target.plan
+    table, planned, made = small.table("d.t"), [], sides.plan
 
     def noted(version: Version, predicate: Predicate | None = None) -> Plan:
         planned.append(made(version, predicate))
         return planned[-1]
 
-    monkeypatch.setattr(target, "plan", noted)
+    monkeypatch.setattr(sides, "plan", noted)
     source = spark.range(150, 351, 200).selectExpr("cast(id as int) id", "cast(rand() * 1e9 as long) a").selectExpr("*", "a b")
     for listed in (10_000, 1):
         monkeypatch.setattr(candidates, "_LISTED", listed)

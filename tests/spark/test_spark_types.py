@@ -16,7 +16,7 @@ from pyspark.sql import types as st
 from spark_support import configured, rows, same
 
 from lsmlake.errors import InvalidQuery, InvalidSchema
-from lsmlake.spark.types import to_arrow
+from lsmlake.spark.frame_types import to_arrow
 from lsmlake.types.ddl import parse_columns
 
 pytestmark = [pytest.mark.spark, pytest.mark.connect]

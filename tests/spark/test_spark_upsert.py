@@ -15,7 +15,7 @@ from strategies import KEYS, Shape
 import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidData
-from lsmlake.spark.types import to_spark
+from lsmlake.spark.frame_types import to_spark
 from lsmlake.storage.env import Limits
 
 pytestmark = pytest.mark.spark

@@ -16,8 +16,8 @@ from strategies import new_lake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.dialect.grammar import PlainSpark
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.warehouse import EmbeddedRuntime
 
 OPENED = {"size database.json": 1, "read schema": 1}
 """A statement opens each of its tables by name: the database and the first schema must be there."""

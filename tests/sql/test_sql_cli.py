@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lsmlake.cli.app import app
-from lsmlake.cli.sql_shell import completions, run_shell
+from lsmlake.cli.sql_commands import completions, run_shell
 from lsmlake.errors import InvalidQuery
 
 
@@ -47,7 +47,7 @@ def test_a_wrong_statement_is_told_with_its_place(warehouse):
 
 
 def test_the_shell_runs_statements_and_goes_on_after_an_error(lake, warehouse, capsys, monkeypatch):
-    monkeypatch.setattr("lsmlake.cli.sql_shell.readline", None)
+    monkeypatch.setattr("lsmlake.cli.sql_commands.readline", None)
     lines, ran = iter(["SELECT", "1;", "", "BAD;", "exit"]), []
 
     def run(text: str) -> None:

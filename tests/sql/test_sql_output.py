@@ -21,12 +21,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from lsmlake.cli.app import app
-from lsmlake.cli.sql_formats import ARRAY, WRITERS
-from lsmlake.cli.sql_shell import run_shell
-from lsmlake.dialect import databases
+from lsmlake.cli.sql_commands import run_shell
+from lsmlake.cli.sql_output import ARRAY, WRITERS
+from lsmlake.dialect import connection
 from lsmlake.errors import InvalidQuery
-from lsmlake.kernels.text import csv_lines, json_lines
-from lsmlake.sql import stream
+from lsmlake.kernels.text_format import csv_lines, json_lines
+from lsmlake.sql import streamed_rows
 
 ROWS = 40_000
 ALL = "SELECT id, name, price FROM d.t ORDER BY id"
@@ -221,7 +221,7 @@ def test_ctrl_c_ends_the_query_and_leaves_no_file(query, warehouse, tmp_path):
 
 def test_ctrl_c_between_batches(lake, warehouse):
     """While the reader does something else."""
-    rows = stream.sql(
+    rows = streamed_rows.sql(
         lake, "SELECT a.id FROM d.t AS a JOIN d.t AS b ON a.price < b.price AND a.price * b.price < -1 OR a.id = b.id"
     )
     with pytest.raises(KeyboardInterrupt), ctrl_c():
@@ -232,8 +232,8 @@ def test_ctrl_c_between_batches(lake, warehouse):
 
 
 def test_the_shell_goes_on_after_ctrl_c(lake, warehouse, capsys, monkeypatch):
-    monkeypatch.setattr("lsmlake.cli.sql_shell.readline", None)
-    from lsmlake.cli.sql import _run
+    monkeypatch.setattr("lsmlake.cli.sql_commands.readline", None)
+    from lsmlake.cli.sql_commands import _run
     from lsmlake.cli.sql_output import output_of
 
     chosen, lines = output_of("csv", False, None), iter([ENDLESS + ";", "SELECT nope;", "SELECT 7 AS y;", "exit"])
@@ -261,27 +261,27 @@ def test_a_stream_has_the_rows_and_types_of_a_result(lake, warehouse):
     query = (
         "SELECT id, CAST(id AS DECIMAL(9,2)) AS d, array(id, NULL) AS a, named_struct('x', name) AS s, price > 1 AS b FROM d.t"
     )
-    rows, result = stream.sql(lake, query), lake.sql(query).to_arrow()
+    rows, result = streamed_rows.sql(lake, query), lake.sql(query).to_arrow()
     found = list(rows.batches)
     assert rows.schema == result.schema and pa.Table.from_batches(found, rows.schema).equals(result)
     assert len(found) > 1 and rows.count is None
-    shown = stream.sql(lake, "SHOW TABLES")
+    shown = streamed_rows.sql(lake, "SHOW TABLES")
     assert shown.count == 1 == sum(batch.num_rows for batch in shown.batches)
 
 
 def test_closing_a_stream_early_ends_its_query(lake, warehouse):
-    rows = stream.sql(lake, f"SELECT a.id FROM d.t AS a JOIN ({ENDLESS}) AS x ON a.id < x.n UNION ALL SELECT id FROM d.t")
+    rows = streamed_rows.sql(lake, f"SELECT a.id FROM d.t AS a JOIN ({ENDLESS}) AS x ON a.id < x.n UNION ALL SELECT id FROM d.t")
     running = threading.active_count()
     rows.batches.close()  # it has not begun
-    rows = stream.sql(lake, "SELECT a.id FROM d.t AS a CROSS JOIN d.t AS b CROSS JOIN d.t AS c")
+    rows = streamed_rows.sql(lake, "SELECT a.id FROM d.t AS a CROSS JOIN d.t AS b CROSS JOIN d.t AS c")
     assert next(rows.batches).num_rows
     rows.batches.close()  # to the end of the query this would last for days
     assert threading.active_count() == running
-    assert all(len(idle) <= 4 for idle in databases._idle.values())
+    assert all(len(idle) <= 4 for idle in connection._idle.values())
 
 
 def test_an_error_in_a_later_batch_is_that_of_the_database(lake, warehouse):
-    rows = stream.sql(lake, FAILS_LATE)
+    rows = streamed_rows.sql(lake, FAILS_LATE)
     assert next(rows.batches)["x"][0].as_py() == 1
     with pytest.raises(InvalidQuery, match="division by zero") as found:
         list(rows.batches)
@@ -291,7 +291,7 @@ def test_an_error_in_a_later_batch_is_that_of_the_database(lake, warehouse):
 
 
 def test_every_format_has_its_writer():
-    from lsmlake.cli.sql_formats import ARRAY, FORMATS, TABLE
+    from lsmlake.cli.sql_output import ARRAY, FORMATS, TABLE
 
     assert set(WRITERS) == {*FORMATS, ARRAY} - {TABLE}
 

@@ -16,7 +16,7 @@ import pytest
 
 import lsmlake
 from lsmlake import Lake
-from lsmlake.dialect.spark_connection import spark_connected
+from lsmlake.dialect.macros import spark_connected
 from lsmlake.errors import Corrupt, InvalidQuery, SnapshotNotFound, TableNotFound
 
 SCHEMA = "id BIGINT NOT NULL, grp STRING, v INT, w DOUBLE, tags ARRAY<STRING>, st STRUCT<a: INT>"

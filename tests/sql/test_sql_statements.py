@@ -8,9 +8,9 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from lsmlake.api import verbs
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableExists, TableNotFound
+from lsmlake.sql import call
 
 ORDERS = """CREATE TABLE d.orders (id BIGINT NOT NULL, dt DATE NOT NULL, amount DECIMAL(10,2) COMMENT 'net', note STRING,
     PRIMARY KEY (id, dt)) PARTITIONED BY (dt) COMMENT 'all orders' TBLPROPERTIES ('bucket' = '2')"""
@@ -181,7 +181,7 @@ VERBS = {
 
 def test_every_verb_that_looks_after_a_table_is_a_procedure(lake, orders):
     """By place and by name, each on a table of its own, with the same result."""
-    assert {*VERBS} == {name for name, verb in verbs.VERBS.items() if verb.owner is Table}
+    assert {*VERBS} == {name for name, verb in call.VERBS.items() if verb.owner is Table}
     expiring = "CREATE TABLE d.p (id INT NOT NULL, dt DATE NOT NULL, PRIMARY KEY (id, dt)) PARTITIONED BY (dt)"
     expiring += " TBLPROPERTIES ('partition.expiration-time' = '9000 d')"
     for verb, (places, names, columns) in VERBS.items():

@@ -12,8 +12,8 @@ from strategies import copied, lake_on, new_lake
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
-from lsmlake.sql.runtime import EmbeddedRuntime
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.warehouse import EmbeddedRuntime
 
 
 @cache

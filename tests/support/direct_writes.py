@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lsmlake.commit.identity import Identity
-from lsmlake.compact.bucket import Picker
-from lsmlake.format.files import CommitMessage
+from lsmlake.commit.request import Identity
+from lsmlake.compact.bucket_compaction import Picker
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.tables.version import Version
 from lsmlake.write import write
 from lsmlake.write.replace import Replacement
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 
 def upsert_rows(

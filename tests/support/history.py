@@ -65,7 +65,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.lsm.levels import SortedRun
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 

@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 
 from lsmlake.api.table import Table
 from lsmlake.commit.commit import commit
-from lsmlake.commit.identity import Identity
-from lsmlake.commit.request import Request
+from lsmlake.commit.request import Identity, Request
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.format.data_files import IMPORT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.format.files import IMPORT, BucketEdit, BucketState, CommitMessage, DataFile
 from lsmlake.tables.version import Version
 
 

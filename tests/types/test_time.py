@@ -366,7 +366,7 @@ def test_pyiceberg_reads_the_published_table(lake, tmp_path):
 
 def test_a_release_of_spark_without_the_type_is_named(monkeypatch):
     types = pytest.importorskip("pyspark.sql.types")
-    from lsmlake.spark.types import to_spark
+    from lsmlake.spark.frame_types import to_spark
 
     monkeypatch.delattr(types, "TimeType")
     with pytest.raises(InvalidSchema, match="this release of Spark lacks a column type, found TIME"):

@@ -8,10 +8,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lsmlake.format.packed import loaded, stored
-from lsmlake.kernels.value_words import family, from_words, widest, words
+from lsmlake.kernels.value_hash import family, from_words, widest, words
+from lsmlake.schema.envelope import loaded, stored
+from lsmlake.types.column_types import canonical
 from lsmlake.types.ddl import parse_columns
-from lsmlake.types.table import (
+from lsmlake.types.type_table import (
     BY_DELTA,
     BY_ICEBERG,
     BY_NAME,
@@ -23,7 +24,6 @@ from lsmlake.types.table import (
     named,
     of_integers,
 )
-from lsmlake.types.types import canonical
 
 ROWS = pytest.mark.parametrize("row", (*TABLE, DECIMAL), ids=lambda row: row.name)
 

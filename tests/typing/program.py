@@ -21,16 +21,16 @@ from typing_extensions import assert_type
 
 import lsmlake
 from lsmlake.errors import CommitConflict, InvalidData, LakeError, StorageFailed, TableNotFound
-from lsmlake.format.files import Bucket, BucketState
+from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.imports.adopt import ImportReport
 from lsmlake.maintain.copy import CopyReport
 from lsmlake.maintain.repair import RepairReport
 from lsmlake.refs.rollback import RollbackReport
-from lsmlake.refs.tags import TagReport
+from lsmlake.refs.tagging import TagReport
 from lsmlake.retention.snapshot_expiry import ExpireReport
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.finding import Finding
 from lsmlake.tables.version import Version

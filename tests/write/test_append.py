@@ -35,7 +35,7 @@ from lsmlake.api.table import Table
 from lsmlake.compact.appends import pick_appends
 from lsmlake.compact.clustering import sorted_rows
 from lsmlake.errors import Corrupt, InvalidData, InvalidOption, InvalidQuery, InvalidSchema
-from lsmlake.format.files import ColumnStats, DataFile
+from lsmlake.format.data_files import ColumnStats, DataFile
 from lsmlake.lsm.difference import bag_difference
 from lsmlake.options.table_options import Options
 from lsmlake.schema.rowkind import DELETE

@@ -23,7 +23,7 @@ from lsmlake.lsm.merge.contested import contested
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.schema.rowkind import COMMIT_COLUMNS, DELETE, INSERT, with_kind, without_deletes
-from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
+from lsmlake.write.order import PART_BITS, Arrival, Ordered
 
 
 def made(columns: str = "k INT, v STRING, n INT", **options: object) -> Table:

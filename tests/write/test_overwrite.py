@@ -13,7 +13,7 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.write.replace import Replacement

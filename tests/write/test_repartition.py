@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.cli.app import app
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, InvalidSchema
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import Origin
-from lsmlake.format.files import APPEND, Bucket, BucketEdit, CommitMessage
+from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.schema import envelope
 from lsmlake.schema.schema import Schema
 from lsmlake.write.append import LEVEL, append_files
 from lsmlake.write.prepare import prepare
 from lsmlake.write.replace import Replacement
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 UTC = dt.timezone.utc
 COLUMNS = "id BIGINT, ts TIMESTAMP, v STRING"

@@ -20,15 +20,15 @@ from strategies import KEYS, PARTITIONS, ROW_KINDS, UTC, Shape, encoded_rows, ne
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import DataReader
 from lsmlake.files.data_writer import Origin
-from lsmlake.format.files import APPEND, Bucket
+from lsmlake.format.data_files import APPEND, Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.cover import Covers
 from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.write.arrival import Arrival
-from lsmlake.write.bucket import split
+from lsmlake.write.bucket_writer import split
+from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import prepare
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 QUICK = examples(60)
 HERE = Bucket((), 0)

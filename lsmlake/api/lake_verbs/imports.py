@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 
-from lsmlake.api.lake_verbs.catalog import CatalogVerbs
-from lsmlake.api.types import OptionValue
+from lsmlake.api.lake_verbs.administration import CatalogVerbs
+from lsmlake.api.public_types import OptionValue
 from lsmlake.border import verbs_of
 from lsmlake.imports.adopt import ImportReport, adopt
 from lsmlake.imports.delta import read_delta
 from lsmlake.imports.foreign import ForeignTable, repartitioned
-from lsmlake.imports.iceberg import read_iceberg
+from lsmlake.imports.from_iceberg import read_iceberg
 from lsmlake.imports.parquet import read_parquet
-from lsmlake.storage.outside import Outside
+from lsmlake.storage.location import Outside
 from lsmlake.tables.databases import Databases
 
 _REQUESTS_AT_ONCE = 8

@@ -1,20 +1,25 @@
-"""The verb that makes a table of rows; and loading rows into a table."""
+"""The verb that makes a table of rows, whose columns are inferred from them; and loading rows into a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
-from lsmlake.api.inferred import with_columns
-from lsmlake.api.lake_verbs.catalog import CatalogVerbs
+import pyarrow as pa
+
+from lsmlake.api.lake_verbs.administration import CatalogVerbs
+from lsmlake.api.public_types import Data, OptionValue, RowKinds
+from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.api.table_verbs.handle import check_keyed
-from lsmlake.api.types import Data, OptionValue, RowKinds
 from lsmlake.border import verbs_of
+from lsmlake.errors import InvalidData, InvalidSchema, Wording
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.inputs.data import Input
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.data import Input, as_input
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
+from lsmlake.schema.from_data import schema_from
 
 
 @verbs_of("Lake")
@@ -117,3 +122,43 @@ def added(table: Table, data: Data | Input, *, cast: bool, row_kind: RowKinds | 
     if row_kind is not None:
         check_keyed(schema, table.name, "row_kind", "leave row_kind out")
     return table.append(data, cast=cast)
+
+
+def with_columns(
+    runtime: Runtime, data: Data | Input, primary_key: Sequence[str], kinds: rowkind.Source | None, options: FileOptions
+) -> tuple[pa.Schema, Data | Input]:
+    """The columns of a table for `data`, and the data to load. `options`: how text files are read."""
+    if runtime.owns(data):
+        options.check((), "", "a DataFrame")
+        return schema_from(_without(runtime.columns_of(data.schema), kinds)), data
+    given = as_input(data, inferred=True, options=options)
+    first = next(given.tables, None)
+    if first is None or not first.num_columns:
+        raise InvalidData(
+            "the data has no columns",
+            expected="data with the columns of the table",
+            cure="create the table with a schema",
+        )
+    columns = schema_from(_without(first.schema, kinds))
+    if given.guessed:
+        _check_guessed_key(columns, primary_key)
+    return columns, given._replace(tables=chain([first], given.tables))
+
+
+def _without(columns: pa.Schema, kinds: rowkind.Source | None) -> pa.Schema:
+    return pa.schema([field for field in columns if kinds is None or field.name != kinds.column])
+
+
+def _check_guessed_key(columns: pa.Schema, primary_key: Sequence[str]) -> None:
+    """Raises InvalidSchema for a key column whose texts look like DOUBLE: rounding could make two keys equal."""
+    for column in columns:
+        if column.name in primary_key and pa.types.is_floating(column.type):
+            raise InvalidSchema(
+                "the numbers of a key column have fractions or exponents",
+                where=f"column {column.name!r}",
+                expected="integers or text: the values look like DOUBLE, and rounding could make two keys equal",
+                cure=Wording(
+                    "create the table with a schema, such as DECIMAL(20,2) or STRING for the column, then upsert the files",
+                    command="create the table in a program with a schema, then load without --create",
+                ),
+            )

@@ -9,16 +9,15 @@ import pyarrow as pa
 
 from lsmlake.api.table_verbs.handle import Handle, Handled
 from lsmlake.border import verbs_of
-from lsmlake.commit.followers import after_names
+from lsmlake.commit.commit import after_names
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.maintain import named_files
 from lsmlake.read.travel import Moment, milliseconds, resolve
-from lsmlake.refs.branches import BranchReport, create_branch, delete_branch, rename_branch
-from lsmlake.refs.create_tag import create_tag
+from lsmlake.refs.branching import BranchReport, create_branch, delete_branch, rename_branch
 from lsmlake.refs.forwarding import fast_forward
 from lsmlake.refs.rollback import RollbackReport, rollback
-from lsmlake.refs.tags import TagReport, delete_tag, rename_tag
+from lsmlake.refs.tagging import TagReport, create_tag, delete_tag, rename_tag
 from lsmlake.retention.tag_expiry import expire_tags
 
 

@@ -7,16 +7,16 @@ from typing import Literal, overload
 
 import pyarrow as pa
 
+from lsmlake.api.public_types import (
+    MetadataTable,
+)
 from lsmlake.api.readable import Readable
 from lsmlake.api.scan import Scan
 from lsmlake.api.system_tables import Asked, AuditLog, Binlog, system_table
 from lsmlake.api.table_verbs.handle import Handle
-from lsmlake.api.types import (
-    MetadataTable,
-)
 from lsmlake.border import verbs_of
-from lsmlake.format.files import Bucket, BucketState
-from lsmlake.maintain import listings, named_files
+from lsmlake.format.data_files import Bucket, BucketState
+from lsmlake.maintain import named_files, version_listings
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.tables.version import Version
 
@@ -33,25 +33,25 @@ class Listings(Handle):
         self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
     ) -> pa.Table:
         """One row per live data file of the latest snapshot, or as of a snapshot, a time or a tag, as in `scan`."""
-        return listings.files(self._at(snapshot, timestamp, tag))
+        return version_listings.files(self._at(snapshot, timestamp, tag))
 
     def buckets(
         self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
     ) -> pa.Table:
         """One row per bucket: live and deleted rows, bytes, files. The arguments are those of `files`."""
-        return listings.buckets(self.files(snapshot, timestamp=timestamp, tag=tag))
+        return version_listings.buckets(self.files(snapshot, timestamp=timestamp, tag=tag))
 
     def partitions(
         self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
     ) -> pa.Table:
         """One row per partition: live and deleted rows, bytes, files. The arguments are those of `files`."""
-        return listings.partitions(self.files(snapshot, timestamp=timestamp, tag=tag))
+        return version_listings.partitions(self.files(snapshot, timestamp=timestamp, tag=tag))
 
     def manifests(
         self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
     ) -> pa.Table:
         """One row per manifest. The arguments are those of `files`."""
-        return listings.manifests(self._at(snapshot, timestamp, tag))
+        return version_listings.manifests(self._at(snapshot, timestamp, tag))
 
     def _at(self, snapshot: int | None, timestamp: str | datetime.datetime | None, tag: str | None) -> Version:
         """The table as of a snapshot, a time or a tag."""
@@ -63,7 +63,7 @@ class Listings(Handle):
 
     def options_table(self) -> pa.Table:
         """One row per option: its name, the value that the table sets (null: none), default, possible values and meaning."""
-        return listings.options(self.version.schema)
+        return version_listings.options(self.version.schema)
 
     @overload
     def system_table(

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from lsmlake.api.changes import Changes
 from lsmlake.api.following import ChangeBatch, Following, follow
+from lsmlake.api.public_types import ArrowExpression, ChangesMode, Keys, PandasDataFrame, ReadMode, SparkDataFrame, StartMode
 from lsmlake.api.scan import Scan, check_order
 from lsmlake.api.table_verbs.handle import Handle, check_keyed
-from lsmlake.api.types import ArrowExpression, ChangesMode, Keys, PandasDataFrame, ReadMode, SparkDataFrame, StartMode
 from lsmlake.border import short, verbs_of
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidData, InvalidQuery
-from lsmlake.inputs.arrow import as_table
 from lsmlake.inputs.data import as_input
+from lsmlake.inputs.in_memory import as_table
+from lsmlake.read.limit import KeyOrder
 from lsmlake.read.plan import FRESH, RAW
 from lsmlake.read.point import row_of_key, rows_of_keys
-from lsmlake.read.top import KeyOrder
 from lsmlake.read.travel import Moment
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lsmlake.api.public_types import RepairAction
 from lsmlake.api.table_verbs.handle import Handle
-from lsmlake.api.types import RepairAction
 from lsmlake.border import verbs_of
-from lsmlake.iceberg.repair import repair_iceberg
+from lsmlake.iceberg.mirror_repair import repair_iceberg
 from lsmlake.maintain.repair import RepairReport, repair
 from lsmlake.maintain.repair_snapshots import SnapshotRepairReport, repair_snapshots
 from lsmlake.maintain.verify import verify

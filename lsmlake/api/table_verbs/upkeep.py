@@ -10,15 +10,15 @@ from lsmlake.border import verbs_of
 from lsmlake.compact.job import CompactionReport, added, compact_buckets, compact_table
 from lsmlake.compact.reshape import reshape, to_number
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.maintain.alter import alter
 from lsmlake.maintain.analyze import analyze
-from lsmlake.options.types import buckets as bucket_numbers
-from lsmlake.read.partitions import partition_matches
-from lsmlake.schema.alterations.alteration import Alteration
+from lsmlake.options.option_types import buckets as bucket_numbers
+from lsmlake.read.partition_match import partition_matches
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.schema import Schema
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.version import Version
 from lsmlake.write.replace import partition_predicate
 

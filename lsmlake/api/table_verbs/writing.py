@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed
-from lsmlake.api.types import (
+from lsmlake.api.public_types import (
     BatchFunction,
     Data,
     OrderKeys,
@@ -15,19 +14,20 @@ from lsmlake.api.types import (
     StreamingQuery,
     Trigger,
 )
+from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
-from lsmlake.commit.identity import Identity
+from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.inputs.file_options import FileOptions
+from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import publish
+from lsmlake.write.write_request import WriteRequest
 
 
 @verbs_of("Table")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lsmlake.cli.arguments import Debug
-from lsmlake.cli.demo.engine import EngineName
+from lsmlake.cli.demo.demo_engine import EngineName
 from lsmlake.cli.opening import note_debug
 
 Keep = Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Leave the warehouse in this directory.")]

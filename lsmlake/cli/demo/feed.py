@@ -17,17 +17,16 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.engine import DemoEngine
+from lsmlake.cli.demo.demo_engine import DemoEngine
+from lsmlake.cli.demo.events import DemoSource
 from lsmlake.cli.demo.screen import Screen
-from lsmlake.cli.demo.source import DemoSource
 from lsmlake.compact.job import CompactionReport
 from lsmlake.errors import CommitConflict
-from lsmlake.format.files import APPEND, Bucket, BucketState
-from lsmlake.maintain.listings import partition_text
+from lsmlake.format.data_files import APPEND, Bucket, BucketState
+from lsmlake.maintain.version_listings import partition_text
 from lsmlake.report.summary import tree_rows
-from lsmlake.report.text import counted
-from lsmlake.report.tree import tree_picture
-from lsmlake.report.units import human_bytes, human_count
+from lsmlake.report.text import counted, human_bytes, human_count
+from lsmlake.report.tree_picture import tree_picture
 
 
 class Middle(NamedTuple):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.source import DemoSource
+from lsmlake.cli.demo.events import DemoSource
 from lsmlake.warehouse import connect
 
 _WRITER = "demo"

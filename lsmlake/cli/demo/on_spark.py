@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.source import DemoSource
+from lsmlake.cli.demo.events import DemoSource
 from lsmlake.cli.session import local_session
 from lsmlake.errors import LakeError
 from lsmlake.warehouse import connect

@@ -28,19 +28,16 @@ import pyarrow.compute as pc
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.demo.cost import race, written
-from lsmlake.cli.demo.engine import DemoEngine, EngineName
-from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, events, final_state, load_flights
+from lsmlake.cli.demo.demo_engine import DemoEngine, EngineName
+from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, DemoSource, events, final_state, load_flights
 from lsmlake.cli.demo.feed import DELAYS, Middle, answers, draw, feed, fullest
-from lsmlake.cli.demo.proof import last_events, prove
+from lsmlake.cli.demo.proof import last_events, prove, race, written
 from lsmlake.cli.demo.screen import Screen
-from lsmlake.cli.demo.source import DemoSource
 from lsmlake.cli.java import require_java
 from lsmlake.errors import Corrupt, InvalidOption, MissingDependency
 from lsmlake.extras import need, need_spark
-from lsmlake.format.files import COMPACT
-from lsmlake.report.text import counted
-from lsmlake.report.units import human_bytes, human_count
+from lsmlake.format.data_files import COMPACT
+from lsmlake.report.text import counted, human_bytes, human_count
 
 DATABASE, NAME = "flights", "flights.flights"
 BATCHES = 72  # five days each

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import lsmlake
 from lsmlake.cli.site.contents import CONTRIBUTING, DOCUMENTS, PICTURES, SECTIONS, title_of
-from lsmlake.cli.site.reference import pages
+from lsmlake.cli.site.reference_pages import pages
 from lsmlake.errors import EngineFailed, InvalidQuery, StorageFailed
 from lsmlake.extras import need
 

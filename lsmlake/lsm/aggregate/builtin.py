@@ -9,20 +9,17 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidOption
 from lsmlake.extras import need
-from lsmlake.lsm.aggregate import bitmaps, sketches
-from lsmlake.lsm.aggregate.extremes import Extreme
-from lsmlake.lsm.aggregate.first_last import First, Last
-from lsmlake.lsm.aggregate.flags import Flags
+from lsmlake.lsm.aggregate import opaque, sketches
+from lsmlake.lsm.aggregate.chosen import Extreme, First, Flags, Last
+from lsmlake.lsm.aggregate.elements import Collect, MergeMap, MergeMapWithKeyTime
 from lsmlake.lsm.aggregate.function import Function
-from lsmlake.lsm.aggregate.lists import Collect
-from lsmlake.lsm.aggregate.maps import MergeMap, MergeMapWithKeyTime
-from lsmlake.lsm.aggregate.nested import NestedKey, NestedPartialUpdate, NestedUpdate
-from lsmlake.lsm.aggregate.numbers import Sum
+from lsmlake.lsm.aggregate.listagg import ListAgg
+from lsmlake.lsm.aggregate.nested_tables import NestedKey, NestedPartialUpdate, NestedUpdate
 from lsmlake.lsm.aggregate.opaque import Union
 from lsmlake.lsm.aggregate.product import Product
-from lsmlake.lsm.aggregate.text import ListAgg
-from lsmlake.options.columns import SETTINGS, FieldSettings
-from lsmlake.types.sized_text import sized_text
+from lsmlake.lsm.aggregate.sums import Sum
+from lsmlake.options.column_options import SETTINGS, FieldSettings
+from lsmlake.types.column_types import sized_text
 
 Make = Callable[[pa.Field, FieldSettings, str], Function]
 _t = pa.types
@@ -185,8 +182,8 @@ BUILTIN: dict[str, Builtin] = {
     "merge_map_with_keytime": Builtin(*_TIMED, frozenset({"ts_field"}), _keytime),
     "nested_update": Builtin(*_TABLE, _NESTED | {"nested_sequence_field", "count_limit"}, _nested_update),
     "nested_partial_update": Builtin(*_TABLE, _NESTED, _nested_partial_update),
-    "rbm32": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_32, bitmaps.KIND_32, bitmaps.check_32)),
-    "rbm64": Builtin(*_BYTES, _NOTHING, _union(bitmaps.unite_64, bitmaps.KIND_64, bitmaps.check_64)),
+    "rbm32": Builtin(*_BYTES, _NOTHING, _union(opaque.unite_32, opaque.KIND_32, opaque.check_32)),
+    "rbm64": Builtin(*_BYTES, _NOTHING, _union(opaque.unite_64, opaque.KIND_64, opaque.check_64)),
     "hll_sketch": Builtin(*_BYTES, _NOTHING, _sketch_union(sketches.unite_hll, sketches.KIND_HLL)),
     "theta_sketch": Builtin(*_BYTES, _NOTHING, _sketch_union(sketches.unite_theta, sketches.KIND_THETA)),
     "primary_key": Builtin(*_ANY, _NOTHING, _fixed(Last(keeps_retracted=True))),

@@ -1,17 +1,24 @@
-"""Folds columns of collections element by element; shared by collect, the maps and the nested tables.
+"""Folds columns of collections element by element: collect, merge_map and merge_map_with_keytime; nested tables do so, too.
 
 A fold over collections is a timeline of events: each adds or retracts an element. Events belong to an identity: the group and a
 number that equal elements share. Remaining elements keep the order in which they were added, like the keys of a Python dict.
+
+collect concatenates the elements of all lists, in order; with `distinct` each element occurs once. Elements are compared by
+value. Retracting a list removes, for each of its elements, the oldest equal element, if there is one. So equal elements form a
+queue, and the newest remain in it: the number added, less the number retracted, plus the number retracted while the queue was
+empty. With `distinct` a retraction removes the element. The maps are merged key by key.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels import codes, segments
+from lsmlake.lsm.aggregate.function import Function
 
 
 class Elements(NamedTuple):
@@ -94,3 +101,90 @@ def timeline(groups: np.ndarray, identities: np.ndarray, retract: np.ndarray) ->
         return Timeline(order, starts, np.ones(len(order), bool))
     last = segments.last_where(retract[order], starts, len(order))
     return Timeline(order, starts, np.arange(len(order)) > np.repeat(last, segments.lengths(starts, len(order))))
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Collect(Function):
+    """Retracting from null gives null; a list that loses its last element becomes empty."""
+
+    distinct: bool
+    retracts = associative_adds = skips_nulls = True
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        elements = explode(values, starts, retract)
+        some = added(values, starts, retract)
+        if self.distinct or elements.retract.any():
+            time = timeline(elements.groups, codes.equality(elements.items), elements.retract)
+            stay = time.places()[1] if self.distinct else _left_in_queue(time, elements.retract)
+            events = np.sort(time.order[stay])
+            elements = elements._replace(items=elements.items.take(pa.array(events)), groups=elements.groups[events])
+        return assemble(values.type, elements.items, elements.groups, some, len(starts))
+
+
+def _left_in_queue(time: Timeline, retract: np.ndarray) -> np.ndarray:
+    """Returns the places in `time.order` of the added elements that no retraction removed."""
+    retracted = retract[time.order]
+    steps = np.where(retracted, -1, 1)
+    lengths = segments.lengths(time.starts, len(steps))
+    balance = np.cumsum(steps)
+    balance -= np.repeat((balance - steps)[time.starts], lengths)
+    unmatched = np.minimum(np.minimum.reduceat(balance, time.starts), 0)  # minus the retractions from an empty queue
+    left = balance[time.starts + lengths - 1] - unmatched
+    adds = np.cumsum(~retracted)
+    adds_after = np.repeat(adds[time.starts + lengths - 1], lengths) - adds  # in the same queue
+    return np.flatnonzero(~retracted & (adds_after < np.repeat(left, lengths)))
+
+
+# -- maps -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MergeMap(Function):
+    """The newest value of each key. Retracting a map removes its keys, whatever their values; retracting from null gives null."""
+
+    retracts = associative_adds = skips_nulls = True
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        entries = explode(values, starts, retract)
+        time = timeline(entries.groups, codes.equality(entries.items.field(0)), entries.retract)
+        places, newest = time.newest()
+        items = entries.items.take(pa.array(newest))
+        return assemble(values.type, items, entries.groups[places], added(values, starts, retract), len(starts))
+
+
+@dataclass(frozen=True)
+class MergeMapWithKeyTime(Function):
+    """Values are structs with a time in field number `time_field`; per key the latest value wins, of equal times the oldest.
+    A null value removes the key; a value with a null time is ignored.
+
+    The first map of a group is taken unchanged: its null values and null times remain until they are replaced. Not associative: a
+    map that is the first of a part of the rows does not record the keys it should remove.
+    """
+
+    time_field: int
+    skips_nulls = True
+
+    def reduce(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray | None) -> pa.Array:
+        first_maps = segments.first_where(segments.valid(values), starts, len(values))
+        entries = explode(values, starts, None)
+        of_first = entries.rows == first_maps[entries.groups]
+        present, times = _presence(entries), self._times(entries)
+        keep = of_first | ~present | (times >= 0)
+        entries, removes, times = entries.where(keep), ~(of_first | present)[keep], times[keep]
+        time = timeline(entries.groups, codes.equality(entries.items.field(0)), removes)
+        places, latest = time.best([times], newest=False)
+        items = entries.items.take(pa.array(latest))
+        return assemble(values.type, items, entries.groups[places], added(values, starts, None), len(starts))
+
+    def _times(self, entries: Elements) -> np.ndarray:
+        """Returns one number per entry, ordered like the times; -1 for no time."""
+        times = codes.order(entries.items.field(1).field(self.time_field))
+        return np.where(_presence(entries), times, -1)
+
+
+def _presence(entries: Elements) -> np.ndarray:
+    present = segments.valid(entries.items.field(1))
+    return np.ones(len(entries.items), bool) if present is None else present

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Function
-from lsmlake.lsm.aggregate.numbers import check_fits
+from lsmlake.lsm.aggregate.sums import check_fits
 
 _WORD = (1 << 64) - 1
 

@@ -18,18 +18,16 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidOption
 from lsmlake.kernels import segments
-from lsmlake.kernels.gather import joined
 from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.keys import joined
 from lsmlake.kernels.segments import take
 from lsmlake.lsm.aggregate import Function
-from lsmlake.lsm.merge.column_function import LAST_NON_NULL, contests_of, function_for
 from lsmlake.lsm.merge.combine import MakeColumn, Uncombined, check_retracts, combine, replayed, validate
 from lsmlake.lsm.merge.contested import Contest
-from lsmlake.lsm.merge.fold import Fold
-from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
+from lsmlake.lsm.merge.fold import LAST_NON_NULL, Fold, contests_of, function_for
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
-from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
-from lsmlake.options.columns import FUNCTION
+from lsmlake.lsm.merge.sequence import SequenceFields, last_removals, late_rows, newest_places, on_time_rows
+from lsmlake.options.column_options import FUNCTION
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, retractions
 from lsmlake.schema.schema import Schema
 

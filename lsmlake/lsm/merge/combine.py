@@ -20,8 +20,8 @@ import pyarrow as pa
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import segments
-from lsmlake.kernels.gather import by_column, gather, joined
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, by_column, gather
+from lsmlake.kernels.keys import joined
 from lsmlake.lsm.aggregate import Function
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import DELETE, INSERT, NAMES, UPDATE_AFTER, kinds_of, retractions, with_kind

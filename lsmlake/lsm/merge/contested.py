@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.kernels import segments
-from lsmlake.kernels.gather import gather, joined
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather
+from lsmlake.kernels.keys import joined
 from lsmlake.lsm.difference import equal_rows
 from lsmlake.lsm.merge.sequence import SequenceFields
 from lsmlake.schema.rowkind import kinds_of, retractions
@@ -56,27 +56,72 @@ def contested(
 
     Args:
         rows: The rows, with or without `_row_kind`.
-        groups: The rows of each key.
+        groups: The rows of each key, oldest first by `ranks`.
         contests: What the merge rule takes by order; see `MergeRule.contests`.
         ranks: The order that `order_by` gives the rows, greater = newer, equal = none. None: it gives none.
         parts: The part of the batch that each row comes from.
     """
-    count = len(groups.rows)
     if groups.unique or not contests:
         return None
-    of_rows, numbers = parts[groups.rows], segments.numbers(groups.starts, count)
-    differs = of_rows[1:] != of_rows[:-1]
-    differs[groups.starts[1:] - 1] = False
-    if not differs.any():
+    pairs = Neighbours.of(groups)
+    unordered = parts[pairs.before] != parts[pairs.after]
+    if ranks is not None:
+        unordered &= ranks[pairs.before] == ranks[pairs.after]
+    pairs = pairs.of_keys(unordered)
+    if not any(contest.sequence for contest in contests):  # rows with a sequence usually differ
+        pairs = pairs.of_keys(~_alike(rows, pairs, contests))
+    if not len(pairs.before):
         return None
-    several = np.zeros(len(groups.starts), bool)
-    several[numbers[1:][differs]] = True
-    places = np.flatnonzero(several[numbers])
-    numbers, chosen = numbers[places], groups.rows[places]
-    given = np.zeros(len(chosen), np.int64) if ranks is None else ranks[chosen]
-    unordered = _of_unordered_keys(numbers, given, of_rows[places])
-    few = RankedRows(rows, chosen[unordered], numbers[unordered], given[unordered], of_rows[places][unordered])
+    numbers, keys = pairs.rows()
+    given = np.zeros(len(numbers), np.int64) if ranks is None else ranks[numbers]
+    few = RankedRows(rows, numbers, keys, given, parts[numbers])
     return next((pair for contest in contests if (pair := _pair(few, contest)) is not None), None)
+
+
+class Neighbours(NamedTuple):
+    """The pairs of neighbouring rows of each key, by their numbers; pairs of a key follow each other in the order of its rows.
+
+    Attributes:
+        before: the first row of each pair.
+        after: the second one, which is the first one of the next pair of the key.
+        begins: flags the first pair of each key.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    begins: np.ndarray
+
+    @staticmethod
+    def of(groups: Groups) -> Neighbours:
+        first = np.zeros(len(groups.rows), bool)
+        first[groups.starts] = True
+        places = np.flatnonzero(~first)
+        return Neighbours(groups.rows[places - 1], groups.rows[places], first[places - 1])
+
+    def of_keys(self, found: np.ndarray) -> Neighbours:
+        """All pairs of the keys that have one of the pairs `found`."""
+        if found.all():
+            return self
+        keys = self._keys()
+        wanted = np.zeros(keys[-1] + 1, bool)
+        wanted[keys[found]] = True
+        kept = wanted[keys]
+        return Neighbours(*(array[kept] for array in self))
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of all pairs, key by key in their order, and the number of the key of each."""
+        keys, places = self._keys(), np.flatnonzero(self.begins)
+        return np.insert(self.after, places, self.before[places]), np.insert(keys, places, keys[places])
+
+    def _keys(self) -> np.ndarray:
+        return np.cumsum(self.begins) - 1
+
+
+def _alike(rows: pa.Table, pairs: Neighbours, contests: Sequence[Contest]) -> np.ndarray:
+    """Flags the pairs whose rows are equal in all that the contests take. The order of equal rows changes nothing."""
+    taken = dict.fromkeys(name for contest in contests for name in contest.columns)
+    same, kinds = equal_rows(rows.select(list(taken)), pairs.before, pairs.after), kinds_of(rows)
+    return same if kinds is None else same & (kinds[pairs.before] == kinds[pairs.after])
 
 
 class RankedRows(NamedTuple):
@@ -90,14 +135,6 @@ class RankedRows(NamedTuple):
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         return gather(self.table.select(list(names)), self.numbers)
-
-
-def _of_unordered_keys(keys: np.ndarray, ranks: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """The places of the rows of keys in which rows of one rank come from several parts."""
-    order = np.lexsort((ranks, keys))
-    starts = np.flatnonzero(_changes([keys[order], ranks[order]]))
-    of_class = _several(parts[order], starts)
-    return np.flatnonzero(np.isin(keys, keys[order][starts[of_class]]))
 
 
 def _several(parts: np.ndarray, starts: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 Rows are applied one at a time, in order of arrival. A delete removes the sequence together with the row: under `sequence.field`,
 a row that arrives after a delete is a new row, whatever its sequence. (Rows that a retained delete ignores, by
-`sequence.delete-retained`, are removed before: `lsm.merge.retained`.) A sorted run therefore keeps at most two rows of a key:
+`sequence.delete-retained`, are removed before: `lsm.merge.retained_deletes`.) A sorted run therefore keeps at most two rows of a
+key:
 
 1. The row with the greatest sequence. If it is late against an older row, all rows of the run are late. If not, it replaces the
    older row and all rows that arrived before it.
@@ -21,12 +22,10 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.kernels import segments
-from lsmlake.kernels.gather import gather
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather
 from lsmlake.lsm.merge.contested import Contest, Decisive
-from lsmlake.lsm.merge.late import last_removals, late_rows, on_time_rows
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
-from lsmlake.lsm.merge.sequence import SequenceFields, newest_places
+from lsmlake.lsm.merge.sequence import SequenceFields, last_removals, late_rows, newest_places, on_time_rows
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER, kinds_of
 
 

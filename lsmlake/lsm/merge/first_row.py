@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.errors import InvalidData
-from lsmlake.kernels.gather import gather
-from lsmlake.kernels.groups import Groups
+from lsmlake.kernels.groups import Groups, gather
 from lsmlake.lsm.merge.contested import Contest, Decisive
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.sequence import SequenceFields

@@ -14,11 +14,11 @@ from itertools import islice
 import pyarrow as pa
 
 from lsmlake.errors import InvalidData, Wording
-from lsmlake.format.files import Bucket
+from lsmlake.format.data_files import Bucket
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.aggregate.overflow import failing
-from lsmlake.schema.row_text import row_text, values_text
 from lsmlake.schema.schema import ROW_KIND
+from lsmlake.schema.values import row_text, values_text
 
 KEYS_MAX = 100
 _ROWS_SHOWN = 4

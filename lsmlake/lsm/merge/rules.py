@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from lsmlake.errors import InvalidOption, InvalidSchema
 from lsmlake.kernels.keys import check_orderable
-from lsmlake.lsm.aggregate.registry import check_name
+from lsmlake.lsm.aggregate.functions_by_name import check_name
 from lsmlake.lsm.merge.aggregation import Aggregation
 from lsmlake.lsm.merge.deduplicate import Deduplicate
 from lsmlake.lsm.merge.first_row import FirstRow
 from lsmlake.lsm.merge.partial_update import PartialUpdate
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.sequence import SequenceFields
-from lsmlake.options.merge import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
+from lsmlake.options.merge_options import AGGREGATION, FIRST_ROW, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 
 

@@ -1,8 +1,7 @@
 """Picks the next compaction of a bucket. Pure: the modules here do no I/O and read no clock."""
 
-from lsmlake.lsm.pick.compaction import Compaction, last_level_of
-from lsmlake.lsm.pick.full import pick_full
-from lsmlake.lsm.pick.pick import pick
+from lsmlake.lsm.pick.picked import Compaction, last_level_of
+from lsmlake.lsm.pick.strategy import pick, pick_full
 from lsmlake.lsm.pick.task import Rewrite, Steps, Upgrade, drops_deletes, plan_task
 from lsmlake.lsm.pick.tiered import pick_tiered
 from lsmlake.lsm.pick.universal import pick_universal

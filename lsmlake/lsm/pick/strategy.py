@@ -1,15 +1,45 @@
-"""How a table's options become a choice of compactions: options in, a function of `Levels` out."""
+"""Picks the next compaction by the strategy of the table, `tiered` or `universal`, or in full; and how a table's options become a
+choice of compactions: options in, a function of `Levels` out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick import Compaction, last_level_of, pick, pick_full
-from lsmlake.lsm.pick.compaction import stretches
+from lsmlake.lsm.pick.picked import Compaction, last_level_of, stretches, whole_runs
+from lsmlake.lsm.pick.tiered import pick_tiered
+from lsmlake.lsm.pick.universal import pick_universal
 from lsmlake.lsm.row_expiry import RowExpiry
-from lsmlake.options.compaction import CompactionOptions
+from lsmlake.options.compaction_options import TIERED, CompactionOptions
 from lsmlake.schema.schema import Schema
+
+
+def pick(
+    levels: Levels, options: CompactionOptions, *, now_ms: int, hour: int | None = None, empty_picks: int | None = None
+) -> Compaction | None:
+    """Returns the next compaction, None if the bucket needs none.
+
+    Call again with the resulting levels, including new deletion vectors, until the result is None. Only the universal strategy
+    uses `now_ms`, `hour` and `empty_picks`, see `pick_universal`.
+    """
+    if options.strategy == TIERED:
+        return pick_tiered(levels, options)
+    return pick_universal(levels, options, now_ms=now_ms, hour=hour, empty_picks=empty_picks)
+
+
+def pick_full(levels: Levels, options: CompactionOptions) -> Compaction | None:
+    """Picks all runs. If the bucket is already one sorted run at the last level, picks its files with deleted rows; None if there
+    are none."""
+    max_level = last_level_of(options, levels)
+    if not levels.runs:
+        return None
+    if len(levels.runs) > 1 or levels.highest_level < max_level or not levels.runs[0].sorted:
+        return whole_runs(levels.runs, max_level, max_level, "full", dead_share=0.0)
+    if not levels.dead:
+        return None
+    return Compaction(stretches(levels.runs[0].files, levels.dead), max_level, max_level, "full: dead rows")
+
 
 Choice = Callable[[Levels], "Compaction | None"]
 

@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from lsmlake.format.files import DataFile
-from lsmlake.lsm.levels import Levels
-from lsmlake.lsm.pick.compaction import Compaction
-from lsmlake.lsm.sections import Section, sections
+from lsmlake.format.data_files import DataFile
+from lsmlake.lsm.levels import Levels, Section, sections
+from lsmlake.lsm.pick.picked import Compaction
 
 SMALL_PERCENT = 70  # of the target size: a smaller file is merged with its neighbours
 

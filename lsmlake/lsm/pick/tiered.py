@@ -31,8 +31,8 @@ from itertools import accumulate, pairwise
 from math import sqrt
 
 from lsmlake.lsm.levels import Levels, SortedRun
-from lsmlake.lsm.pick.compaction import Compaction, last_level_of, stretches, whole_runs
-from lsmlake.options.compaction import CompactionOptions
+from lsmlake.lsm.pick.picked import Compaction, last_level_of, stretches, whole_runs
+from lsmlake.options.compaction_options import CompactionOptions
 
 
 def pick_tiered(levels: Levels, options: CompactionOptions) -> Compaction | None:

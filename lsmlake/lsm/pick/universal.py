@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lsmlake.lsm.levels import Levels, SortedRun
-from lsmlake.lsm.pick.compaction import Compaction, last_level_of, whole_runs
-from lsmlake.options.compaction import RADICAL, CompactionOptions
+from lsmlake.lsm.pick.picked import Compaction, last_level_of, whole_runs
+from lsmlake.options.compaction_options import RADICAL, CompactionOptions
 
 
 def pick_universal(

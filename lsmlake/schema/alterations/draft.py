@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema.fields import Path, Siblings, edited, field_at, resolve, shown
 from lsmlake.schema.partitioning import PartitionField, Partitioning, PartitionSpec
-from lsmlake.types import types
+from lsmlake.types import column_types
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class FieldPlace:
     @property
     def others(self) -> list[str]:
         """The names of the fields beside this one."""
-        siblings = types.inner_fields(self.parent.type) if self.parent else self.draft.columns
+        siblings = column_types.inner_fields(self.parent.type) if self.parent else self.draft.columns
         return [field.name for number, field in enumerate(siblings) if number != self.positions[-1]]
 
     @property
@@ -76,7 +77,7 @@ class FieldPlace:
         """What makes the column part of the place of every row: "key" or "partition"."""
         name = self.column.name
         fields = (*self.draft.partitioning.fields, *self.draft.fields)
-        if types.field_id(self.column) in {field.source for field in fields}:
+        if column_types.field_id(self.column) in {field.source for field in fields}:
             return "partition"
         return "key" if name in self.draft.primary_key else None
 
@@ -114,3 +115,33 @@ class FieldPlace:
         """Edits the fields around the field: `edit` gets those before it, the field, and those after it."""
         *parent, last = self.positions
         return self.draft.edited(parent, lambda all: edit(all[:last], all[last], all[last + 1 :]))
+
+
+# -- alterations ------------------------------------------------------------------------------------------------------
+
+
+class Alteration(ABC):
+    """One alteration. The functions that users call, such as `add_column`, are in `api.alterations`."""
+
+    @abstractmethod
+    def apply(self, draft: Draft) -> Draft:
+        """Returns the altered draft. Raises InvalidSchema, InvalidOption."""
+
+
+def field_of(name: str, type_: object, where: str) -> pa.Field:
+    """Returns a field of a given type: text in DDL, a type or field of PyArrow, or a type of Spark."""
+    if isinstance(type_, pa.DataType):
+        return pa.field(name, type_)
+    if isinstance(type_, pa.Field):
+        return type_.with_name(name)
+    text = type_ if isinstance(type_, str) else type_.simpleString() if hasattr(type_, "simpleString") else None
+    if text is None:
+        raise InvalidSchema(
+            "not a type", where=where, expected="the text of a type, a pyarrow.DataType or a Spark type", found=repr(type_)
+        )
+    from lsmlake.types import ddl  # loads sqlglot
+
+    found = ddl.parse_columns(f"c {text}")
+    if len(found) != 1:
+        raise InvalidSchema("not one type", where=where, expected=ddl.TYPES, found=repr(text), cure="pass one type")
+    return found.field(0).with_name(name)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from lsmlake.api.following import Following
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidOption
-from lsmlake.options.types import boolean
+from lsmlake.options.option_types import boolean
 from lsmlake.read.travel import Moment
 from lsmlake.schema.schema import Schema
 from lsmlake.write.order import ANY, OrderBy

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from lsmlake.cdc.changes import by_bucket, read_piece
+from lsmlake.cdc.change_reader import by_bucket, read_piece
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.lsm.difference import KIND_FIELD
+from lsmlake.read.arrow_scan import read_split
 from lsmlake.read.plan import Plan
-from lsmlake.read.scan import read_split
+from lsmlake.spark.frame_types import of_tasks
 from lsmlake.spark.ship import Package, WithPackage
-from lsmlake.spark.types import of_tasks
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow

@@ -28,13 +28,13 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark.datasource.options import START, Given
 from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, StreamReader
 from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
+from lsmlake.spark.frame_types import to_arrow, to_spark
 from lsmlake.spark.ship import Package
-from lsmlake.spark.types import to_arrow, to_spark
-from lsmlake.statements.attempts import moment_of
+from lsmlake.storage.env import moment_of
 from lsmlake.tables.version import Version
 from lsmlake.types.widening import widens
 from lsmlake.write.order import commit_columns_in
-from lsmlake.write.request import WriteRequest
+from lsmlake.write.write_request import WriteRequest
 
 Writer = TypeVar("Writer", BatchWriter, StreamWriter)
 

@@ -29,20 +29,19 @@ from pyspark.sql.datasource import (
 )
 
 from lsmlake.api.table import Table
-from lsmlake.commit.identity import Identity
-from lsmlake.format.files import CommitMessage
+from lsmlake.commit.request import Identity
+from lsmlake.format.data_files import CommitMessage
 from lsmlake.schema.schema import Schema
-from lsmlake.spark import write
+from lsmlake.spark import frame_writer
 from lsmlake.spark.caller import QUERY_ID
 from lsmlake.spark.ship import Package, WithPackage
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files, joined
-from lsmlake.write.arrival import PART_BITS, Arrival, Ordered
-from lsmlake.write.order import Order
+from lsmlake.write.order import PART_BITS, Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare
-from lsmlake.write.request import WriteRequest
 from lsmlake.write.write import covers_for, publish
+from lsmlake.write.write_request import WriteRequest
 
 _MESSAGE_BYTES = 1 << 20  # in memory; Spark collects the messages of all tasks on the driver
 _STAGED = "staged-rows"
@@ -71,7 +70,7 @@ class _Writer(WithPackage):
         """`schema`: of the table. Raises InvalidData if the columns do not fit."""
         self.package, self.table, self.schema, self.request = package, table, schema, request
         self.order = Order() if schema.append_only else order_of(columns, schema, request)
-        self.columns = write.columns_for(schema, columns, request, self.order.own)
+        self.columns = frame_writer.columns_for(schema, columns, request, self.order.own)
 
     @property
     def _files(self) -> TableFiles:
@@ -125,7 +124,7 @@ class _Writer(WithPackage):
             if self.schema.append_only:
                 publish(version, joined(_written(sent)), request)
             else:
-                write.write_here(version, self.columns, self._placed(sent), request)
+                frame_writer.write_here(version, self.columns, self._placed(sent), request)
         finally:
             self._remove_staged(sent)
 

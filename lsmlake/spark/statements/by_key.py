@@ -1,4 +1,4 @@
-"""A statement on a table with a primary key: the changes are an upsert of rows with row kinds (`spark.write`)."""
+"""A statement on a table with a primary key: the changes are an upsert of rows with row kinds (`spark.frame_writer`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lsmlake.commit.identity import Identity
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.commit.request import Identity
+from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.schema.rowkind import Source
-from lsmlake.spark import read, write
+from lsmlake.spark import frame_writer, read
 from lsmlake.spark.statements.clauses import Clauses
-from lsmlake.spark.statements.row_edit import column
-from lsmlake.spark.statements.statement import SparkStatement
+from lsmlake.spark.statements.row_edit_tasks import column
+from lsmlake.spark.statements.spark_statement import SparkStatement
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.clause import ACTION, DELETE, INSERT, UPDATE
 from lsmlake.types.type_text import backticked
-from lsmlake.write.arrival import Arrival, Ordered
+from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns
-from lsmlake.write.request import WriteRequest
-from lsmlake.write.write_conflicts import KeysUnchanged
+from lsmlake.write.read_set import KeysUnchanged
+from lsmlake.write.write_request import WriteRequest
 
 _KIND = "_lsmlake_kind"
 
@@ -42,11 +42,11 @@ def run(statement: SparkStatement) -> DmlReport:
         action = found[ACTION].to_numpy()
         changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
         arrival = Arrival(np.arange(found.num_rows), ordered=Ordered.QUERY)  # a join gives the rows
-        snapshot = write.upsert_collected(version, found.drop_columns([ACTION]), request, target.picker, arrival)
+        snapshot = frame_writer.upsert_collected(version, found.drop_columns([ACTION]), request, target.picker, arrival)
         return DmlReport(snapshot, **changed)
     rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
     by_tasks = {version.meta.paths.root}  # the driver was tried
-    snapshot = write.upsert(version, rows.selectExpr(*columns), request, by_tasks)
+    snapshot = frame_writer.upsert(version, rows.selectExpr(*columns), request, by_tasks)
     changed = {name: int(counts.get.get(name) or 0) for name in numbers}
     statement.note(sum(changed.values()), limit)
     return DmlReport(snapshot, **changed)

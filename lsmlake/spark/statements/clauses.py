@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import types as st
 
-from lsmlake.dialect.cast import assign
+from lsmlake.dialect.casts import assign
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.kernels import nested
-from lsmlake.options.merge import PARTIAL_UPDATE
+from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.statements.row_edit import column
-from lsmlake.spark.types import to_arrow, to_spark
+from lsmlake.spark.frame_types import to_arrow, to_spark
+from lsmlake.spark.statements.row_edit_tasks import column
 from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.types import types
+from lsmlake.types import column_types
 from lsmlake.types.type_text import backticked, format_type
 from lsmlake.write.changeable import OLDER
 
@@ -186,7 +186,7 @@ def _by_column(schema: Schema, texts: Mapping[str, str]) -> dict[str, str]:
 def converted(made: st.StructField, field: pa.Field, text: str) -> str:
     """SQL for the values of a column `made`, as values of the table's column `field`; `text`: the expression that made them."""
     try:
-        found = types.plain(to_arrow(st.StructType([made])).field(0).type)
+        found = column_types.plain(to_arrow(st.StructType([made])).field(0).type)
     except InvalidSchema as error:
         raise InvalidQuery(f"the value does not fit column {field.name!r}", where=text, found=error.found) from error
     value = _fitted(made.name, found, field.type)
@@ -227,7 +227,7 @@ def _fitted(value: str, found: pa.DataType, wanted: pa.DataType, depth: int = 0)
 
 
 def _type(field: pa.Field) -> str:
-    return _name(types.plain(field.type))
+    return _name(column_types.plain(field.type))
 
 
 def _name(kind: pa.DataType) -> str:

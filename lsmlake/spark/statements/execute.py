@@ -1,11 +1,13 @@
-"""Executes DELETE, UPDATE and MERGE as Spark plans: Spark evaluates the expressions, in the words of the statement.
+"""Executes DELETE, UPDATE and MERGE as Spark plans, or explains them: Spark evaluates the expressions, in the words of the
+statement.
 
-A DELETE of rows that lsmlake can tell itself runs in the driver if the files are small (`in_driver`), as it does without Spark.
+A DELETE of rows that lsmlake can tell itself runs in the driver if the files are small (`sides`), as it does without Spark.
+EXPLAIN gives the lines of `statements.explained`, then Spark's plan of the changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,32 +15,29 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.runtime import Runtime
-from lsmlake.dialect.drawn import drawn_twice
-from lsmlake.dialect.reading import passed_on
+from lsmlake.dialect.context import drawn_twice
 from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.sql_text import passed_on
 from lsmlake.errors import InvalidData
 from lsmlake.predicate import Predicate
 from lsmlake.predicate.binding import bound, implied
 from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
+from lsmlake.spark import read
 from lsmlake.spark.statements import by_key, by_position
 from lsmlake.spark.statements.clauses import Clauses
-from lsmlake.spark.statements.errors import translated
-from lsmlake.spark.statements.in_driver import decided_by_partitions, is_small
-from lsmlake.spark.statements.merge_source import MergeSource, as_text, few_rows
-from lsmlake.spark.statements.statement import SparkStatement as Executed
-from lsmlake.spark.statements.target import SparkTarget
-from lsmlake.statements.assignments import assigned
+from lsmlake.spark.statements.sides import MergeSource, SparkTarget, as_text, decided_by_partitions, few_rows, is_small
+from lsmlake.spark.statements.spark_errors import translated
+from lsmlake.spark.statements.spark_statement import SparkStatement as Executed
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.statements.bound import check_clauses, equal_columns
+from lsmlake.statements.bound import assigned, check_clauses, equal_columns
+from lsmlake.statements.change import delete
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
-from lsmlake.statements.delete import delete
-from lsmlake.statements.part import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement
-from lsmlake.statements.statement import Statement
+from lsmlake.statements.explained import change_lines, merge_lines
+from lsmlake.statements.statement import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement, Statement
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
-from lsmlake.write.candidates import candidates
-from lsmlake.write.changeable import check_deletable, check_updatable
+from lsmlake.write.changeable import candidates, check_deletable, check_updatable
 
 
 def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlReport]:
@@ -208,3 +207,47 @@ def _run(statement: Executed) -> DmlReport:
             check_deletable(schema, path)
     with translated():
         return by_position.run(statement) if schema.append_only else by_key.run(statement)
+
+
+# -- EXPLAIN ----------------------------------------------------------------------------------------------------------
+
+
+def explained_change(runtime: Runtime, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:
+    """The lines of a DELETE or UPDATE."""
+    pass_on(statement)
+    made, (clause,) = reading_of(runtime, statement, version), statement.clauses
+    by = "Arrow, in the driver" if made.in_driver else "Spark"
+    yield from change_lines(name, made.executed.target.plan(), clause, statement.on, made.values, by, mode)
+    if not made.in_driver:
+        yield from _plan(made.executed, mode)
+
+
+def explained_merge(source: MergeSource, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:
+    """The lines of a MERGE."""
+    check_merge(source, statement)
+    executed = merge_of(source, statement, version, set(), own=False)
+    scope = statement.joined(version.schema.typed_columns, source.columns)[MATCHED]
+    common = equal_columns(statement.on.node, scope, nulls=True)
+    clauses = ((one, assigned(statement, one, version.schema, source.columns, common)) for one in statement.clauses)
+    yield from merge_lines(name, version, statement.on, equal_columns(statement.on.node, scope), clauses, "Spark", mode)
+    yield from _plan(executed, mode)
+
+
+def _plan(executed: Executed, mode: str) -> Iterator[str]:
+    """Spark's plan of the changes. It runs no job."""
+    target = executed.target
+    with translated():
+        rows = executed.acting(read.frame(target.spark, target.plan(), target.ranges, read.AUTO), ())
+        if any(executed.clauses.values):
+            rows = executed.clauses.new_rows(rows, [], deleted=False)
+        yield from lines_of(target.spark, rows, mode, f"lsmlake_{target.version.meta.env.ids()}")
+
+
+def lines_of(spark, rows, mode: str, view: str) -> Iterator[str]:
+    """Spark's plan of a DataFrame. `view`: a name that is free."""
+    rows.createOrReplaceTempView(view)
+    try:
+        found = spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0]
+    finally:
+        spark.catalog.dropTempView(view)
+    yield from (line for line in found.splitlines() if line)

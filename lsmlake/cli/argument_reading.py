@@ -1,0 +1,91 @@
+"""Reads the arguments of commands: the warehouse, a table in it to read from, names and settings.
+
+What is read here loads neither the verbs of a lake nor SQL, which take half a second; `cli.opening` does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import typer
+
+from lsmlake.cli.guard import VARIABLE
+from lsmlake.errors import InvalidOption, InvalidQuery
+from lsmlake.storage.address import FILE, address_of
+from lsmlake.storage.env import Env
+from lsmlake.storage.local import directory_at
+from lsmlake.storage.location import storage_at
+from lsmlake.tables.databases import Databases, metadata_of
+from lsmlake.tables.metadata import Metadata
+
+_PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^/]+)/?")
+
+
+def location_of(ctx: typer.Context, *, create: bool = False) -> str:
+    """The warehouse named after the command, else before it, else by the environment. With `create` it need not exist.
+    Raises InvalidQuery."""
+    location = ctx.obj.warehouse
+    if not location:
+        raise InvalidQuery("no warehouse given", cure=f"add --warehouse DIR or set {VARIABLE}")
+    is_there = is_directory(location)  # raises, if it is no address
+    if not create and not is_there:
+        cure = f"check --warehouse or {VARIABLE}; for a new warehouse make the directory"
+        raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=cure)
+    return location
+
+
+def open_env(ctx: typer.Context) -> Env:
+    """The warehouse to read from, without the verbs of a lake."""
+    return Env(storage_at(location_of(ctx)))
+
+
+def open_metadata(ctx: typer.Context, name: str) -> Metadata:
+    """A table to read from, as `open_env`. Raises as `open_table`."""
+    env = open_env(ctx)
+    databases = Databases(env.storage)
+    check_name(name, databases.names, databases.tables)
+    return metadata_of(env, name)
+
+
+def is_directory(location: str) -> bool:
+    """Whether `location` is a directory, as any warehouse of a file system is; or an address of another store."""
+    address = address_of(location)
+    return address.kind != FILE or directory_at(address.prefix).is_dir()
+
+
+def column_names(text: str | None) -> list[str] | None:
+    """The value of --columns as names; None for all columns. Raises InvalidQuery if a name is empty."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        written = ",".join(filter(None, names))
+        cure = f"write --columns {written}" if written else "leave --columns out for all columns"
+        raise InvalidQuery("a column name is empty", where="--columns", found=repr(text), cure=cure)
+    return names
+
+
+def settings(texts: Sequence[str] | None) -> dict[str, str]:
+    """Parse texts of the form NAME=VALUE. Raises InvalidOption."""
+    return dict(pairs(texts, "NAME=VALUE"))
+
+
+def pairs(texts: Sequence[str] | None, form: str) -> list[tuple[str, str]]:
+    """Parse texts of a form such as OLD=NEW. Raises InvalidOption."""
+    found = []
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidOption(f"{form.partition('=')[2].lower()} is missing", found=repr(text), cure=f"write {form}")
+        found.append((name.strip(), value.strip()))
+    return found
+
+
+def check_name(name: str, databases: Callable[[], list[str]], tables: Callable[[str], list[str]]) -> None:
+    if "/" in name and (path := _PATH.fullmatch(name)):
+        root = f" --warehouse {path['warehouse']}" if path["warehouse"] else ""
+        raise InvalidQuery("a path, not a table name", where=repr(name), cure=f"write {path['database']}.{path['table']}{root}")
+    if "." not in name and (homes := [database for database in databases() if name in tables(database)]):
+        cure = f"did you mean {homes[0]}.{name}?"
+        raise InvalidQuery("the table name lacks its database", where=repr(name), expected="database.table", cure=cure)

@@ -1,0 +1,302 @@
+"""Conversion of data in memory to an Arrow table: Arrow, pandas and Polars tables, a list of dicts, a dict of columns.
+
+Python values are converted column by column with inferred types, so that `schema.conform` applies the same rules as to any other
+data. The type of the table's column is used only if no type can be inferred (mixed numbers, dicts for a MAP).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import time
+from itertools import chain, repeat
+from numbers import Number
+from typing import Any
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidData, RowPlace, Wording
+from lsmlake.kernels import nested
+from lsmlake.types import column_types
+
+ACCEPTED = (
+    "data with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a list of dicts, a dict of columns, an iterator of "
+    "record batches or of dicts, a pyarrow dataset, or the path or glob of Parquet, CSV or JSON files or Excel workbooks"
+)
+_REFUSED = pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError
+_INDEX = re.compile(r"__index_level_\d+__")
+
+
+def as_table(data: object, schema: pa.Schema | None = None) -> pa.Table:
+    """`data` as a table, without a copy if the source is Arrow.
+
+    Args:
+        data: data in memory: Arrow, pandas or Polars tables, a list of dicts, a dict of columns.
+        schema: the columns of the table that the data is for, if it exists.
+
+    Raises:
+        InvalidData: names the column and row of a Python value that has no Arrow type.
+    """
+    if isinstance(data, Mapping):
+        return _from_columns(data, schema)
+    if isinstance(data, (list, tuple)):
+        return _from_rows(data, schema)
+    if is_pandas(data):
+        return _from_pandas(data, schema)
+    if isinstance(data, pa.RecordBatch):
+        return without_index(pa.Table.from_batches([data]), schema)
+    if isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        for name, kind in data.schema.items() if _is_of_polars(data) and hasattr(data, "schema") else ():
+            _refuse_objects(name, kind)
+        try:
+            return without_index(pa.table(data), schema)
+        except _REFUSED as broken:
+            raise InvalidData("the data cannot be read as an Arrow table", found=broken, cure="pass a pyarrow.Table") from broken
+    raise unknown(data)
+
+
+def unknown(data: object) -> InvalidData:
+    """The error for an object that is not data."""
+    if is_spark(data):
+        return InvalidData(
+            "a Spark DataFrame needs Spark attached",
+            found=type(data).__name__,
+            cure=Wording('use lsmlake.connect("...", spark=spark)', command="use a Python program with a Spark session"),
+        )
+    return InvalidData("not data", expected=ACCEPTED, found=type(data).__name__, cure="convert it to a pyarrow.Table")
+
+
+def is_spark(data: object) -> bool:
+    """Whether `data` belongs to Spark, tested without importing PySpark."""
+    return type(data).__module__.startswith("pyspark.")
+
+
+def is_pandas(data: object) -> bool:
+    """Whether `data` is a pandas.DataFrame, tested without importing pandas."""
+    return is_pandas_like(data) and hasattr(data, "columns")
+
+
+def is_pandas_like(data: object) -> bool:
+    """Whether `data` is any object of pandas, such as a DataFrame or a Series."""
+    return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def _is_of_polars(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "polars"
+
+
+def _refuse_objects(name: str, kind: object) -> None:
+    """Refuses a column of Polars that holds Python objects: its Arrow form has their addresses in memory as bytes."""
+    waiting = [kind]
+    while waiting:
+        one = waiting.pop()
+        if str(one) == "Object":
+            raise InvalidData(
+                "a column of Python objects has no values to store",
+                where=f"column {name!r}",
+                found=f"the Polars type {kind}",
+                cure="convert the objects to text, or to another type that Polars has",
+            )
+        fields = getattr(one, "fields", ())
+        waiting += [field.dtype for field in fields] + ([one.inner] if hasattr(one, "inner") else [])
+
+
+def without_index(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
+    """`table` without the columns that pandas adds for an unnamed index, except columns of `schema`."""
+    added = [name for name in table.column_names if _INDEX.fullmatch(name) and b"pandas" in (table.schema.metadata or {})]
+    return table.drop_columns([name for name in added if schema is None or name not in schema.names])
+
+
+def _from_rows(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:
+    """The columns are all keys that occur in any row; a row without a key has a null there."""
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InvalidData(
+                "a row is not a dict",
+                where=RowPlace("", number),
+                expected="a dict",
+                found=type(row).__name__,
+                cure="make every row a dict of column names and values",
+            )
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    if rows and not names:  # Arrow has no rows without columns
+        raise InvalidData("a row has no values", where="row 0", found="{}", cure="fill the dicts, or leave out the empty ones")
+    _check_names(names)
+    arrays = [_built([row.get(name) for row in rows], name, schema) for name in names]
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _from_columns(columns: Mapping[object, object], schema: pa.Schema | None) -> pa.Table:
+    _check_names(columns)
+    arrays = [_column(values, name, schema) for name, values in columns.items()]
+    lengths = {name: len(array) for name, array in zip(columns, arrays, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise InvalidData("the columns have different lengths", found=lengths, cure="give every column one value per row")
+    return pa.table(arrays, names=list(columns))
+
+
+def _column(values: object, name: str, schema: pa.Schema | None) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if hasattr(values, "__arrow_c_stream__") and not is_pandas_like(values):
+        if _is_of_polars(values):
+            _refuse_objects(name, values.dtype)
+        return pa.chunked_array(values)
+    if isinstance(values, (str, bytes, Mapping)) or not (hasattr(values, "__len__") and hasattr(values, "__getitem__")):
+        raise InvalidData(
+            "the values of a column are not a sequence",
+            where=f"column {name!r}",
+            expected="a list, an array or a series",
+            found=f"the single value {values!r}" if not hasattr(values, "__iter__") or isinstance(values, str) else type(values),
+            cure="pass a list of values for each column; pass a single row as a list of one dict",
+        )
+    return _built(values, name, schema)
+
+
+def _from_pandas(frame: Any, schema: pa.Schema | None) -> pa.Table:
+    """A named index becomes a column. An unnamed index is dropped, unless `schema` has a column for it."""
+    labels = list(frame.columns)
+    names, series = list(labels), [frame.iloc[:, number] for number in range(len(labels))]
+    for number, name in enumerate(frame.index.names):
+        name = f"__index_level_{number}__" if name is None else name
+        if name not in labels and (not _INDEX.fullmatch(str(name)) or (schema is not None and name in schema.names)):
+            names.append(name)
+            series.append(frame.index.get_level_values(number))
+    _check_names(names)
+    arrays = [_built(values, name, schema) for name, values in zip(names, series, strict=True)]
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _check_names(names: Iterable[object]) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidData("a column name is not text", found=repr(name), cure="rename the column")
+
+
+def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.Array | pa.ChunkedArray:
+    """The values of one column, with the type inferred from the values or, if they have different types, the type of the table's
+    column."""
+    wanted = nested.nullable(schema.field(name).type) if schema is not None and schema.names.count(name) == 1 else None
+    nan_is_null = is_pandas_like(values)
+    infer: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, from_pandas=nan_is_null)  # noqa: E731
+    typed: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, wanted, from_pandas=nan_is_null)  # noqa: E731
+    try:
+        found = infer(values)
+        _refuse_zones(values, found.type, name)
+        if wanted is None or not (column_types.has_map(wanted) and column_types.has_struct(found.type)):
+            return found
+    except _REFUSED as mixed:
+        if wanted is None:
+            raise _bad_value(values, name, infer, mixed) from mixed
+    try:
+        wanted = _with_given_fields(wanted, values)
+        made = typed(values)
+    except _REFUSED as refused:
+        raise _bad_value(values, name, typed, refused, wanted) from refused
+    _refuse_zones(values, made.type, name)
+    _check_numbers(values, made, name, wanted)
+    return made
+
+
+def _refuse_zones(values: Sequence[object], made: pa.DataType, name: str) -> None:
+    """Raises InvalidData for a time of day with a zone, which PyArrow leaves out without a word."""
+    if not column_types.any_inside(made, pa.types.is_time):
+        return
+    if pa.types.is_time(made) and not any(map(getattr, values, repeat("tzinfo"), repeat(None))):  # a loop in C
+        return
+    if (row := next((number for number, value in enumerate(values) if _has_zone(value)), None)) is not None:
+        raise InvalidData(
+            "a time of day with a time zone",
+            where=f"column {name!r}, row {row}",
+            expected="a datetime.time without tzinfo",
+            found=repr(values.iloc[row] if hasattr(values, "iloc") else values[row]),
+            cure="convert it to the zone that the column has, and remove tzinfo",
+        )
+
+
+def _has_zone(value: object) -> bool:
+    if isinstance(value, time):
+        return value.tzinfo is not None
+    if isinstance(value, Mapping):
+        return any(map(_has_zone, chain(value, value.values())))
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and any(map(_has_zone, value))
+
+
+def _with_given_fields(wanted: pa.DataType, values: Iterable[object]) -> pa.DataType:
+    """Returns `wanted` with the fields in its structs that the dicts in `values` have. PyArrow would make the others null, which
+    may have defaults, and leave unknown ones out without a word."""
+    if not column_types.has_struct(wanted):
+        return wanted
+    there = [value for value in values if isinstance(value, (Mapping, list, tuple))]
+    if pa.types.is_struct(wanted):
+        rows = [row for row in there if isinstance(row, Mapping)]
+        names = list(dict.fromkeys(chain.from_iterable(rows)))
+        if not names:
+            return wanted
+        if nameless := [name for name in names if not isinstance(name, str)]:
+            raise TypeError(f"{nameless[0]!r} is not the name of a field")
+        found = {name: [row[name] for row in rows if name in row] for name in names}
+        known = {field.name: field.type for field in wanted}
+        made = (_with_given_fields(known[name], part) if name in known else pa.array(part).type for name, part in found.items())
+        return pa.struct(list(zip(names, made, strict=True)))
+    if pa.types.is_map(wanted):
+        pairs = list(chain.from_iterable(one.items() if isinstance(one, Mapping) else one for one in there))
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+            return wanted
+        keys, items = [key for key, _ in pairs], [item for _, item in pairs]
+        return pa.map_(_with_given_fields(wanted.key_type, keys), _with_given_fields(wanted.item_type, items))
+    elements = chain.from_iterable(one for one in there if not isinstance(one, Mapping))
+    return pa.list_(_with_given_fields(wanted.value_type, elements))
+
+
+def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: pa.DataType) -> None:
+    """Raises InvalidData for a number that PyArrow has rounded: it truncates fractions when it makes integers of mixed values."""
+    pairs = zip(values, made.to_pylist(), strict=True)
+    row = next((row for row, (given, stored) in enumerate(pairs) if _is_rounded(given, stored)), None)
+    if row is not None:
+        value = values.iloc[row] if hasattr(values, "iloc") else values[row]
+        raise InvalidData(
+            "a number would be rounded",
+            where=RowPlace(f"column {name!r}", row),
+            expected=column_types.type_name(wanted),
+            found=repr(value),
+            cure="correct the value, or round it first",
+        )
+
+
+def _is_rounded(given: object, stored: object) -> bool:
+    """Whether a number anywhere in a value is stored as another number."""
+    if isinstance(given, Number):
+        return isinstance(stored, Number) and given != stored and given == given  # NaN is not
+    if isinstance(given, Mapping):
+        found = dict(stored) if isinstance(stored, list) else stored or {}
+        return any(_is_rounded(value, found.get(key)) for key, value in given.items() if key in found)
+    if isinstance(given, (list, tuple)) and isinstance(stored, list):
+        return any(map(_is_rounded, given, stored))
+    return False
+
+
+def _bad_value(
+    values: Sequence[object],
+    name: str,
+    make: Callable[[Sequence[object]], object],
+    refused: Exception,
+    wanted: pa.DataType | None = None,
+) -> InvalidData:
+    """The error for the first value that `make` refuses in one array with the values before it. Found by bisection."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            make(values[:middle])
+            low = middle
+        except _REFUSED:
+            high = middle
+    value = values.iloc[low] if hasattr(values, "iloc") else values[low]
+    return InvalidData(
+        "a value does not fit",
+        where=RowPlace(f"column {name!r}", low),
+        expected=column_types.type_name(wanted) if wanted is not None else "values of one type",
+        found=f"{value!r}: {refused}",
+        cure="correct the value",
+    )

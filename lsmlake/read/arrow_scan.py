@@ -1,0 +1,226 @@
+"""Reads the rows of a plan as Arrow tables, in this process.
+
+For each split the reader does a compaction in memory: it merges the level-0 rows, looks up their keys in the older files, treats
+the found rows as deleted there and, if the merge rule needs them, merges them with the level-0 rows. Then it reads each file:
+prunes row groups by statistics, masks deleted rows by position, filters and projects. Without deletion vectors it merges
+overlapping files instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_reader import Chunk, DataReader, live_rows
+from lsmlake.files.retained import Retained
+from lsmlake.format.data_files import DataFile
+from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.lsm.levels import recency
+from lsmlake.lsm.merge.merge_errors import located
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
+from lsmlake.lsm.merge.rule import MergeRule, OldRow, distinct, merge_runs
+from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.predicate import ColumnBounds, evaluate, may_match
+from lsmlake.read.plan import Plan, Projection, Split
+from lsmlake.schema.rowkind import with_kinds, without_deletes
+from lsmlake.schema.schema import ROW_KIND
+from lsmlake.storage.concurrency import Once, ahead
+
+_AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
+
+
+def read_plan(plan: Plan) -> Iterator[pa.Table]:
+    """Yields all rows of the plan, columns in its order, with the types and nullability of the schema.
+
+    Reads `Env.workers` files in parallel, and more small ones in an object store. Memory: a few chunks of each, and the level-0
+    rows of as many buckets.
+    """
+    version = plan.version
+    with version.unless_expired():
+        parts = (part for split in plan.splits for part in _parts(BucketFiles.of(version, split.bucket), plan, split))
+        yield from ahead(parts, _files_at_once(plan))
+
+
+def _files_at_once(plan: Plan) -> int:
+    """How many files to read in parallel: where reads wait for a network, more than there are workers."""
+    env = plan.version.meta.env
+    if env.storage.at_once == 1:
+        return env.workers
+    sizes = [file.bytes for split in plan.splits for file in (*split.files, *split.level0, *split.merged)]
+    fitting = _AHEAD_BYTES * len(sizes) // max(1, sum(sizes))
+    return max(env.workers, min(env.storage.at_once, fitting))
+
+
+def read_split(plan: Plan, split: Split, *, backwards: bool = False) -> Iterator[pa.Table]:
+    """Yields the rows of one split, in one thread. Raises SnapshotNotFound if the snapshot has expired meanwhile.
+
+    Args:
+        backwards: the row groups of a file are read from the last to the first.
+    """
+    with plan.version.unless_expired():
+        for part in _parts(BucketFiles.of(plan.version, split.bucket), plan, split, backwards=backwards):
+            yield from part
+
+
+def rows_of_split(files: BucketFiles, plan: Projection, split: Split) -> Iterator[pa.Table]:
+    """`read_split` for a split that was planned elsewhere. `files`: of the bucket of the split."""
+    for part in _parts(files, plan, split):
+        yield from part
+
+
+def _parts(files: BucketFiles, plan: Projection, split: Split, *, backwards: bool = False) -> Iterator[Generator[pa.Table]]:
+    """Yields the parts of a split that can be read in parallel."""
+    if split.merged:
+        yield _merged(files, plan, split)
+        return
+    fresh = Once(partial(freshen, files, plan, split, plan.needed))
+    for file in split.files:
+        yield _raw(files, plan, file, fresh, backwards=backwards)
+    if split.level0:
+        yield _level0_rows(plan, fresh)
+
+
+def _merged(files: BucketFiles, plan: Projection, split: Split) -> Generator[pa.Table]:
+    for table in merge_at_read(files, plan, split, plan.needed):
+        yield finished(filtered(table, plan), plan)
+
+
+def _level0_rows(plan: Projection, fresh: Once[Fresh]) -> Generator[pa.Table]:
+    yield finished(filtered(fresh().rows, plan), plan)
+
+
+def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
+    """Yields the live rows of a section whose files must be merged, one window of the key space at a time."""
+    root = bucket_files.meta.paths.root
+    rule, key = rule_of(plan.schema, root), plan.schema.key
+    wanted = rule.needs({*columns, *key})
+    names = [name for name in plan.schema.columns.names if name in wanted]
+    ordered = sorted(split.merged, key=lambda file: (recency(file), file.min_key), reverse=True)
+    ignored = _ignored_rows(bucket_files, split, rule)
+    runs = []
+    for _, same_run in groupby(ordered, key=recency):
+        files = sorted(same_run, key=lambda file: file.min_key)
+        chunks = chain.from_iterable(_stream(bucket_files, file, names, ignored.get(file.name, EMPTY)) for file in files)
+        repeats = rule.repeats_keys and any(file.delete_rows for file in files)
+        runs.append(RunReader(whole_keys(chunks, key) if repeats else chunks, sum(file.rows for file in files)))
+    with located(root, split.bucket):
+        for table in merge_windows(runs, key, partial(merge_runs, key=key, rule=rule)):
+            yield without_deletes(table)
+
+
+def _ignored_rows(files: BucketFiles, split: Split, rule: MergeRule) -> dict[str, DeletionVector]:
+    """The rows of level-0 files of a section that retained deletes ignore, by file name."""
+    level0 = [file for file in sorted(split.merged, key=recency, reverse=True) if file.level == 0]
+    retained = Retained.of(files, split.retained, rule)
+    found = retained.settlement(level0, lambda file: _read_all(files, file, retained.columns)).ignored
+    return {name: DeletionVector.of(positions) for name, positions in found.items()}
+
+
+def _stream(files: BucketFiles, file: DataFile, names: list[str], ignored: DeletionVector) -> Iterator[pa.Table]:
+    with files.open(file) as reader:
+        for chunk in reader.stream([*names, ROW_KIND] if file.delete_rows else names):
+            yield live_rows(chunk, ignored)
+
+
+class Fresh(NamedTuple):
+    """The level 0 of a split, merged at read. `rows`: the merged rows of all keys at level 0, None without level-0 files. `dead`:
+    for each file to read, its vector and the rows that level 0 supersedes."""
+
+    rows: pa.Table | None
+    dead: dict[str, DeletionVector]
+
+
+def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:
+    """Merges the level-0 rows of a split with each other and with older rows of their keys. Reads the key and the columns that a
+    merge of `columns` needs."""
+    stored = files.meta.vectors.read(split.vectors, (*split.files, *split.lookup_files))
+    dead = {file.name: stored.get(file.name, EMPTY) for file in split.files}
+    if not split.level0:
+        return Fresh(None, dead)
+    rule = rule_of(plan.schema, files.meta.paths.root)
+    wanted = rule.needs({*columns, *plan.schema.key})
+    names = [name for name in plan.schema.columns.names if name in wanted]
+    runs = _level0_runs(files, split, names, rule)
+    keys = distinct([run.select(plan.schema.key) for run in runs])
+    old: dict[int, list[pa.Table]] = {}
+    older_files = sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))
+    older = {file.name: file for file in older_files}
+    for name, hits in files.find(keys, tuple(older.values()), repeats=rule.repeats_keys).items():
+        if rule.old_row is not OldRow.REPLACED:
+            live = hits.positions[stored.get(name, EMPTY).live_mask(hits.positions)]
+            found = files.fetch(older[name], live, names)
+            old.setdefault(older[name].level, []).extend(found)
+        if name in dead:
+            dead[name] = dead[name] | DeletionVector.of(hits.positions)
+    # files are in order of level and key, so the rows of a level form a sorted run; a key is live once at levels >= 1 (I2)
+    old_runs = [pa.concat_tables(tables) for tables in old.values() if tables]
+    with located(files.meta.paths.root, split.bucket):
+        return Fresh(without_deletes(merge_runs([*old_runs, *runs], plan.schema.key, rule)), dead)
+
+
+def _level0_runs(files: BucketFiles, split: Split, names: list[str], rule: MergeRule) -> list[pa.Table]:
+    """Returns the level-0 runs, oldest first, without rows that retained deletes ignore."""
+    ordered = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
+    tables = {file.name: _read_all(files, file, names) for file in ordered}
+    settlement = Retained.of(files, split.retained, rule).settlement(ordered, lambda file: tables[file.name])
+    runs = []
+    for _, same_run in groupby(ordered, key=recency):
+        run = sorted(same_run, key=lambda file: file.min_key)
+        runs.append(pa.concat_tables(with_kinds([settlement.live(file, tables[file.name]) for file in run])))
+    return runs
+
+
+def _read_all(files: BucketFiles, file: DataFile, names: Sequence[str]) -> pa.Table:
+    with files.open(file) as reader:
+        return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
+
+
+def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh], *, backwards: bool) -> Generator[pa.Table]:
+    columns = plan.needed or plan.schema.narrow
+    dead = fresh().dead[file.name]
+    with files.open(file, encoded=columns) as reader:
+        groups = groups_to_read(reader, plan, dead, columns)
+        for chunk in reader.chunks(columns, groups[::-1] if backwards else groups):
+            yield finished(_live(chunk, dead, plan), plan)
+
+
+def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, columns: Collection[str]) -> list[int]:
+    """Returns the row groups whose `columns` must be read. If the plan names keys, their columns are read first: many files may
+    hold a key, but it is live in at most one."""
+    groups, filtered = _matching_groups(reader, plan), plan.predicate.columns if plan.predicate else frozenset()
+    if len(columns) <= len(filtered) or not plan.names_keys:
+        return groups
+    found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
+    return [group for group, rows in found if rows.num_rows]
+
+
+def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
+    return live_rows(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
+
+
+def _matching_groups(reader: DataReader, plan: Projection) -> list[int]:
+    """Returns the row groups whose statistics allow a match. The statistics of the file do, so a single group is kept."""
+    if plan.predicate is None or reader.groups == 1:
+        return list(range(reader.groups))
+    rows = reader.starts[1:] - reader.starts[:-1]
+    bounds = {name: ColumnBounds(*reader.group_bounds(name)) for name in plan.predicate.columns}
+    return may_match(plan.predicate, bounds, rows).nonzero()[0].tolist()
+
+
+def filtered(table: pa.Table, plan: Projection) -> pa.Table:
+    """Returns the rows for which the predicate is true."""
+    return table if plan.predicate is None else table.filter(evaluate(plan.predicate, table))
+
+
+def finished(table: pa.Table, plan: Projection) -> pa.Table:
+    """Returns the columns of the projection, with the nullability of the schema."""
+    return table.select(list(plan.columns)).cast(output_schema(plan))
+
+
+def output_schema(plan: Projection) -> pa.Schema:
+    return pa.schema([plan.schema.plain_columns.field(name) for name in plan.columns])

@@ -1,0 +1,264 @@
+"""Upsert or append of a Spark DataFrame: Spark hashes and shuffles, tasks sort and write in Arrow, the driver commits once.
+
+0. A small batch comes to the driver instead: see `collected`.
+1. Check names and types on the driver; nothing has run yet.
+2. With `cast`, convert the values in tasks (`cast_rows`). Add the bucket (Spark's own `hash` in generated code), the values of
+   `order_by`, and the place of the row in the input, for repeats of a key. From here on the columns go by number: `mapInArrow`
+   takes a dot or a backtick in a name for syntax.
+3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
+   at once; with partitions Spark decides on the number of tasks.
+4. Each task writes its buckets (`write.bucket_writer`) and returns commit messages. Attempts that fail leave only unreferenced
+   files.
+
+An append-only table needs no order of rows: without partitions and bucket key there is no shuffle, and each task writes its rows
+to files of its own (`write.append`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from lsmlake.commit.request import replayed
+from lsmlake.compact.bucket_compaction import Picker
+from lsmlake.errors import InvalidData, InvalidSchema, LakeError
+from lsmlake.format.data_files import CommitMessage
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.lsm.cover import Covers
+from lsmlake.lsm.pick.strategy import as_needed
+from lsmlake.schema.conform import check_types
+from lsmlake.schema.schema import Schema
+from lsmlake.spark import collected, settings, task_divide, tasks
+from lsmlake.spark.bucket_column import with_buckets
+from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
+from lsmlake.spark.first_load import PARALLEL, in_few, in_parallel
+from lsmlake.spark.frame_types import is_connect, to_arrow, to_spark
+from lsmlake.spark.order_by import FrameOrder, shuffled
+from lsmlake.spark.partition_columns import partition_values
+from lsmlake.tables.version import Version
+from lsmlake.types.column_types import CHAR, SizedText, sized_text
+from lsmlake.types.type_text import backticked
+from lsmlake.write.append import append_files, joined
+from lsmlake.write.order import Arrival, Ordered
+from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
+from lsmlake.write.write import Intake, Part, bucket_messages, covers_for, known_partitions, picker, publish, write_parts
+from lsmlake.write.write_request import WriteRequest
+
+_BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
+
+Placed = tuple[pa.Table, pa.ChunkedArray | None, Arrival]
+"""Rows, their bucket numbers, if known, and their order."""
+
+
+@dataclass(frozen=True)
+class _Write:
+    """What every task receives."""
+
+    base: Version
+    covers: Covers
+    columns: Sequence[str]
+    request: WriteRequest
+    compact: bool
+    order: FrameOrder
+    ordered: Ordered
+
+
+def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Snapshot | None:
+    """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
+    the driver; kept up to date."""
+    if df.isStreaming:
+        raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
+    if done := replayed(version, request.identity):  # before the columns are checked: the table may have been altered since
+        return done
+    schema, found = version.schema, _columns_of(df)
+    settings.check_types(df.sparkSession.conf.get, schema.columns)
+    order = FrameOrder.of(found, schema, request)
+    columns = columns_for(schema, found, request, order.own)
+    pick = None if schema.append_only else picker(version, request.compact)
+    limit = collected.row_limit(version, pick, df, uneven)
+    write = _Write(version, covers_for(version, request), columns, request, pick is not None, order, _ordered(df, schema, order))
+    collects = limit and not (order.expressions and request.cast is not None)  # the order is that of the converted values
+    rows = collected.placed_rows(df, [*_values(columns), *_order_values(df, write)], limit) if collects else None
+    if rows is not None:
+        given, arrival = _arrived(rows, write)
+        return upsert_collected(version, given, request, pick, arrival)
+    parallelism = PARALLEL if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
+    covers = in_parallel(version, write.covers, parallelism, replaces=request.replaces is not None)
+    snapshot = _by_tasks(replace(write, covers=covers), df, covers.most if is_connect(df) else parallelism)
+    if limit and snapshot and snapshot.delta_rows <= limit:
+        uneven.add(version.meta.paths.root)
+    return snapshot
+
+
+def _ordered(df, schema: Schema, order: FrameOrder) -> Ordered:
+    if order.any or schema.append_only:
+        return Ordered.ALL
+    return Ordered.NONE if shuffled(df) else Ordered.PARTS
+
+
+def upsert_collected(
+    version: Version, rows: pa.Table, request: WriteRequest, pick: Picker | None, arrival: Arrival | None = None
+) -> Snapshot | None:
+    """Writes rows that are in the driver, in process. `arrival`: their order; None: that of the table."""
+    prepared, kept = prepare(rows, version.schema, request, None)
+    if arrival is not None and kept is not None:
+        arrival = arrival.take(kept)
+    part = Part.of(prepared) if arrival is None else Part(prepared, arrival)
+    return write_parts(version, [part], request, collected.modest(pick, version.meta.env.limits.driver_merge_bytes))
+
+
+def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
+    placed = _placed(df, write, parallelism)
+    sent = replace(write, request=replace(write.request, requires=None))  # only the driver commits
+    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, sent), tasks.RESULT))
+    messages: list[CommitMessage] = [message for result in results for message in result]
+    if errors:
+        write.base.meta.files.discard(messages)
+        raise errors[0]
+    in_tasks = task_divide.run_on(df.sparkSession)
+    if write.covers.first != write.base.options.layout.first_buckets and messages:
+        pick = as_needed(write.base.options.compaction, write.base.meta.env.clock()) if write.compact else None
+        replaces = write.request.replaces is not None
+        messages = in_few(write.base, write.covers, messages, pick, in_tasks, replaces=replaces)
+    return publish(write.base, _one_per_bucket(write.base, messages), write.request, in_tasks)
+
+
+def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:
+    """The messages of all tasks. Several tasks may append to a bucket."""
+    return joined(messages) if base.schema.append_only else messages
+
+
+def columns_for(schema: Schema, found: pa.Schema, request: WriteRequest, own: Collection[str] = ()) -> list[str]:
+    """The columns that a write takes from data with the columns `found`. `own`: those that only the order of the rows reads.
+    Raises InvalidData."""
+    row_kind = request.row_kind and request.row_kind.column
+    if request.deletes:
+        names = list(delete_columns(schema, request))
+        check_sequence(found.names, schema, request)
+    else:
+        optional = optional_columns(found.names, schema)
+        names = [name for name in schema.columns.names if name not in optional]
+    extra = [row_kind] if row_kind and row_kind not in names else []
+    if extra and found.names.count(row_kind) != 1:
+        raise InvalidData(
+            "the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names
+        )
+    given = pa.schema([field for field in found if field.name not in extra and field.name not in own])
+    check_types(given, schema, names, request.cast)
+    return names + extra
+
+
+def _columns_of(df) -> pa.Schema:
+    try:
+        return to_arrow(df.schema)
+    except InvalidSchema as unknown:
+        raise InvalidData(unknown.what, where=unknown.where, found=unknown.found, cure=unknown.cure) from unknown
+
+
+def _values(columns: Sequence[str]) -> list[str]:
+    return [f"{backticked(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
+
+
+def _placed(df, write: _Write, parallelism: int):
+    schema, columns = write.base.schema, write.columns
+    if write.request.cast is None:
+        numbered = df.selectExpr(*_values(columns), *_order_values(df, write))
+    else:
+        numbered = _converted(df, write)
+    numbered = _as_stored(numbered, schema, columns)
+    types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
+    key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
+    partition = partition_values(schema, lambda name: _numbered(columns.index(name)) if name in columns else None)
+    ordered = numbered.selectExpr("*", f"monotonically_increasing_id() as {_ORDER}")
+    placed = with_buckets(ordered, schema, write.covers, key, partition, _BUCKET)
+    if not key and not partition:
+        return placed
+    if not partition:
+        return placed.repartitionById(min(write.covers.most, parallelism), _BUCKET)
+    return placed.repartition(*partition, _BUCKET)
+
+
+def _order_values(df, write: _Write) -> list[str]:
+    """The values of `order_by` as columns of Spark, by number."""
+    write.order.check(df)
+    return [f"{text} as {_BY}{i}" for i, text in enumerate(write.order.expressions)]
+
+
+def _converted(df, write: _Write):
+    """The columns by number, converted, and the values of `order_by` over the converted columns."""
+    schema, columns = write.base.schema, write.columns
+    own = sorted(name for name in write.order.own if name not in columns)
+    taken = [*columns, *own] if write.order.expressions else columns
+    fields = [schema.typed_columns.field(name) if name in schema.columns.names else None for name in taken]
+    made = df.selectExpr(*_values(taken))
+    made = cast_rows(made, made.columns, fields, write.request.cast)
+    if not write.order.expressions:
+        return made
+    named = made.selectExpr(*(f"{_numbered(i)} as {backticked(name)}" for i, name in enumerate(taken)), ERROR)
+    return named.selectExpr(*_values(columns), ERROR, *_order_values(named, write))
+
+
+def _as_stored(rows, schema: Schema, columns: Sequence[str]):
+    """Gives the texts that decide the place of a row the form of their VARCHAR(n) or CHAR(n). The writer refuses longer ones."""
+    placing = {*schema.bucket_key, *(field.column for field in schema.partition_columns)}
+    sized = {name: text for name in placing if name in columns and (text := sized_text(schema.columns.field(name)))}
+    made = {_numbered(columns.index(name)): text for name, text in sized.items()}
+    if not made:
+        return rows
+    return rows.selectExpr(*(f"{_stored_text(one, made[one])} as {one}" if one in made else one for one in rows.columns))
+
+
+def _stored_text(column: str, text: SizedText) -> str:
+    stored = f"rpad({column}, {text.length}, ' ')" if text.name == CHAR else f"substring({column}, 1, {text.length})"
+    return f"if(char_length(rtrim({column})) <= {text.length}, {stored}, {column})"
+
+
+def _numbered(column: int) -> str:
+    return f"c{column}"
+
+
+def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        outcome: object = _messages(write, _unplaced(write, batches))
+    except LakeError as error:
+        outcome = error
+    yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the messages
+
+
+def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Placed]:
+    """What `_placed` made, taken apart."""
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        rows, arrival = _arrived(raise_error(table.drop_columns([_BUCKET])), write)
+        yield rows, table[_BUCKET], arrival
+
+
+def _arrived(rows: pa.Table, write: _Write) -> tuple[pa.Table, Arrival]:
+    """The rows with the names of their columns, and their order."""
+    by = [f"{_BY}{i}" for i in range(len(write.order.expressions))]
+    arrival = Arrival(np.asarray(rows[_ORDER]), rows.select(by) if by else None, write.ordered)
+    return rows.drop_columns([_ORDER, *by]).rename_columns(write.columns), arrival
+
+
+def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], request: WriteRequest) -> Snapshot | None:
+    """Writes rows in this process, without a session, and commits once. If `request.identity` has committed before, `placed` is
+    not read."""
+    if done := replayed(base, request.identity):
+        return done
+    write = _Write(base, covers_for(base, request), columns, request, picker(base, None) is not None, FrameOrder(), Ordered.ALL)
+    return publish(base, _messages(write, placed), request)
+
+
+def _messages(write: _Write, placed: Iterator[Placed]) -> list[CommitMessage]:
+    base = write.base
+    if base.schema.append_only:
+        return append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed), write.covers)
+    pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
+    with Intake(base.schema, write.covers, write.request, known=known_partitions(base, write.request)) as intake:
+        for rows, numbers, arrival in placed:
+            intake.add(rows, arrival, numbers)
+        return bucket_messages(base, intake, pick)

@@ -1,0 +1,128 @@
+"""The order of the rows of a DataFrame: `order_by` as expressions of Spark.
+
+`shuffled` tells whether the rows of a DataFrame have passed a shuffle, after which their order in a task means nothing. This is
+the one module that asks the JVM of a classic session: PySpark tells the plan of a DataFrame to nobody else. Of a Connect
+session the client's own plan is read; what foreachBatch passes there has no plan.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lsmlake.errors import InvalidQuery
+from lsmlake.schema.schema import Schema
+from lsmlake.spark.frame_types import is_connect
+from lsmlake.types.type_text import backticked
+from lsmlake.undo import pass_interruption
+from lsmlake.write.order import OrderBy, check_typed, commit_columns_in, order_in
+from lsmlake.write.prepare import row_kind_source
+from lsmlake.write.write_request import WriteRequest
+
+
+@dataclass(frozen=True)
+class FrameOrder:
+    """The order of the rows of a DataFrame.
+
+    Attributes:
+        expressions: of Spark, the most significant first.
+        own: the columns of the data that only the order reads.
+        any: any order of the rows of a key will do.
+    """
+
+    expressions: tuple[str, ...] = ()
+    own: frozenset[str] = frozenset()
+    any: bool = False
+
+    @staticmethod
+    def of(found: pa.Schema, schema: Schema, request: WriteRequest) -> FrameOrder:
+        """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery, InvalidData."""
+        if request.deletes:
+            return FrameOrder(any=True)  # the deletes of a key are equal
+        commit, order_by = commit_columns_in(found, schema), order_in(request.order_by, found, schema)
+        if order_by is None or order_by.any:
+            return FrameOrder((), frozenset(commit), order_by is not None)
+        source = row_kind_source(schema, request)
+        kept = {name.lower() for name in (*schema.columns.names, *([source.column] if source else []))}
+        read = _read(order_by)
+        own = {name for name in found.names if name.lower() in read and name.lower() not in kept}
+        if request.cast is not None and order_by.names:
+            check_typed([field for field in found if field.name in own])
+        texts = [backticked(text) if order_by.names else text for text in order_by.expressions]
+        return FrameOrder(tuple(texts), frozenset({*own, *commit}))
+
+    def check(self, named) -> None:
+        """Raises InvalidQuery if an expression over these rows is not SQL, or its values have no order."""
+        if not self.expressions:
+            return
+        try:
+            fields = named.selectExpr(*self.expressions).schema.fields
+        except Exception as refused:  # of Spark's analyzer, classic or Connect
+            pass_interruption(refused)
+            raise InvalidQuery(
+                "Spark does not understand order_by",
+                expected=f"expressions over {named.columns}",
+                found=str(refused).partition("\n")[0],
+                cure="correct the expression",
+            ) from refused
+        for text, field in zip(self.expressions, fields, strict=True):
+            if field.dataType.typeName() in ("array", "map", "struct", "variant", "void"):
+                raise InvalidQuery(
+                    "order_by has values without an order",
+                    where=text,
+                    found=field.dataType.simpleString(),
+                    cure="order by a number, a time or a text, such as a field of a struct",
+                )
+
+
+def _read(order_by: OrderBy) -> set[str]:
+    """The columns that the expressions may read, in lower case."""
+    if order_by.names:
+        return {text.lower() for text in order_by.expressions}
+    from lsmlake.dialect.sort_keys import columns_in  # loads sqlglot
+
+    return {name for text in order_by.expressions for name in columns_in(text)}
+
+
+_EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
+_MOVED_RDD = re.compile(r"\b(Shuffled(Row)?|(Local|Reliable)Checkpoint)RDD\b")  # a checkpoint forgets what was before it
+_STEP = re.compile(r"^[^A-Za-z]*(\w+)", re.MULTILINE)
+_STAYING = {
+    *("Relation", "RelationV2", "LocalRelation", "OneRowRelation", "Range", "LogicalRDD", "View", "SubqueryAlias"),
+    *("Project", "Filter", "Union", "Generate", "Sample", "MapInArrow", "MapInPandas"),
+}
+"""The steps of an analyzed plan that leave rows in their tasks. A plan of these alone is not planned once more to look for an
+exchange, which takes as long as the write of a few thousand rows."""
+_ON_CONNECT = {
+    *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
+    *("GroupMap", "CoGroupMap", "SetOperation"),
+}
+"""The steps of a client's plan that move rows."""
+
+
+def shuffled(df) -> bool:
+    """Whether the plan of the DataFrame moves its rows between tasks. False if the plan is not known."""
+    try:
+        if is_connect(df):
+            return _on_connect(df._plan)
+        execution = df._jdf.queryExecution()
+        analyzed = execution.analyzed()
+        steps = set(_STEP.findall(analyzed.toString()))
+        stays = steps <= _STAYING and analyzed.subqueriesAll().isEmpty()  # a subquery may become a join
+        if not stays and _EXCHANGE.search(execution.executedPlan().toString()):
+            return True
+        if stays and "LogicalRDD" not in steps:
+            return False
+        leaves = analyzed.collectLeaves()
+        found = (leaves.apply(number) for number in range(leaves.size()))
+        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in found if leaf.nodeName() == "LogicalRDD")
+    except Exception as unknown:  # an error of the plan, which the write reports
+        pass_interruption(unknown)
+        return False
+
+
+def _on_connect(plan) -> bool:
+    children = (getattr(plan, name, None) for name in ("_child", "left", "right", "_left", "_right"))
+    return type(plan).__name__ in _ON_CONNECT or any(_on_connect(child) for child in children if child is not None)

@@ -1,0 +1,109 @@
+"""A statement as a value: a target, the clauses for its rows and, in a merge, a source. What both kinds of tables need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from lsmlake.options.write_options import SERIALIZABLE
+from lsmlake.spark import collected
+from lsmlake.spark.statements.clauses import IS_SOURCE, IS_TARGET, Clauses
+from lsmlake.spark.statements.sides import Few, SparkTarget
+from lsmlake.spark.statements.spark_errors import REPEATED
+from lsmlake.statements.bound import repeats_allowed
+from lsmlake.statements.clause import ACTION, BY_SOURCE, MATCHED, NOT_MATCHED
+from lsmlake.types.type_text import backticked
+from lsmlake.write.read_set import ReadSet
+
+_PLACE = "_lsmlake_place"
+
+
+@dataclass(frozen=True)
+class SparkStatement:
+    """What becomes of the rows of a target.
+
+    Attributes:
+        source: a DataFrame; None: the statement is no merge. `name`: what the statement calls it.
+        on: the condition of the join.
+        few: the source, if the driver has fetched it.
+    """
+
+    target: SparkTarget
+    clauses: Clauses
+    source: object = None
+    name: str = ""
+    on: str | None = None
+    few: Few | None = None
+
+    def acting(self, rows, once: Sequence[str]):
+        """The rows that clauses are for, and `ACTION`. `rows`: of the target. `once`: the columns by which a row of the target is
+        counted, to find repeats; none: repeats are found later."""
+        source, on, clauses, name = self.source, self.on, self.clauses, self.target.name
+        target = self.target.of(rows).selectExpr("*", f"true as {IS_TARGET}").alias(name)
+        if source is None:
+            return clauses.acting(target, False).where(f"{ACTION} > 0")
+        whens = {clause.when for clause in clauses.clauses}
+        how = {(False, False): "inner", (True, False): "right", (False, True): "left", (True, True): "full"}
+        if self.few:
+            if NOT_MATCHED not in whens:
+                source = F.broadcast(source)
+            else:  # a join that keeps the rows of the source cannot broadcast them, and would shuffle the whole target
+                target = target.join(F.broadcast(source.alias(self.name)), F.expr(on), "left_semi").alias(name)
+                target = F.broadcast(target) if self.few.matches_few else target
+        given = source.selectExpr("*", f"true as {IS_SOURCE}").alias(self.name)
+        both = target.join(given, F.expr(on), how[NOT_MATCHED in whens, BY_SOURCE in whens])
+        acting = clauses.acting(both, True)
+        allowed = repeats_allowed(clauses.clauses)
+        if self.few and self.few.matched_once:
+            return acting.where(f"{ACTION} > 0")
+        if not once or (allowed and MATCHED not in whens):
+            return acting.where(f"{ACTION} > 0" if allowed else f"{ACTION} > 0 or ({IS_TARGET} and {IS_SOURCE})")
+        compared = [field.name for field in source.schema.fields if field.dataType.typeName() != "map"]
+        spread = ", ".join(f"{backticked(self.name)}.{backticked(column)}" for column in compared)
+        by = [*(f"{backticked(name)}.{backticked(column)}" for column in once), f"if({IS_TARGET}, 0L, xxhash64({spread or '0'}))"]
+        place = f"row_number() over (partition by {', '.join(by)} order by {IS_SOURCE}) as {_PLACE}"
+        repeat = f"{IS_TARGET} and {IS_SOURCE} and {_PLACE} > 1"
+        failure = "false" if allowed else f"boolean(raise_error('{REPEATED}'))"
+        return acting.selectExpr("*", place).where(f"if({repeat}, {failure}, {ACTION} > 0)")
+
+    @property
+    def wanted(self) -> ReadSet | None:
+        """The new rows that overtake the statement: those that it would have read. Spark looks at few of them; more count as
+        read."""
+        source, target = self.source, self.target
+        if target.isolation != SERIALIZABLE:
+            return None
+        if target.own:
+            return ReadSet(everything=True)
+        by_source = any(clause.when == BY_SOURCE for clause in self.clauses.clauses)
+        if (source is None and (target.decides or target.where is None)) or (source is not None and by_source):
+            return ReadSet(target.predicate)
+        most = target.version.meta.env.limits.driver_statement_bytes
+
+        def among(rows: pa.Table) -> np.ndarray:
+            if rows.nbytes > most:
+                return np.ones(rows.num_rows, bool)
+            flags = np.zeros(rows.num_rows, bool)
+            numbered = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
+            new = target.of(target.spark.createDataFrame(numbered))
+            found = new if source is None else new.join(source.alias(self.name), F.expr(self.on), "left_semi")
+            flags[found.select(_PLACE).toArrow().column(0).to_numpy()] = True
+            return flags
+
+        return ReadSet(target.predicate, tuple(target.version.schema.columns.names), among)
+
+    def collected(self, rows, columns: Sequence[str]) -> tuple[pa.Table | None, int]:
+        """The changes, if they are so few that the driver writes them, and how many rows it would have taken: 0 if it was not
+        tried, since a join is not done twice."""
+        target, tried = self.target, self.source is None or self.few
+        limit = collected.row_limit(target.version, target.picker, rows, target.uneven) if tried else 0
+        return collected.rows(rows, columns, limit) if limit else None, limit
+
+    def note(self, changes: int, limit: int) -> None:
+        """Notes that so many changes did not fit the driver."""
+        if limit and changes <= limit:
+            self.target.uneven.add(self.target.version.meta.paths.root)

@@ -1,0 +1,57 @@
+"""DEFAULT in SQL: constants that become defaults of columns, and the keyword DEFAULT, which stands for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from sqlglot import exp
+
+from lsmlake.dialect.connection import translated_errors
+from lsmlake.dialect.expression import Translator
+from lsmlake.dialect.macros import spark_connected
+from lsmlake.dialect.row_evaluation import as_schema
+from lsmlake.dialect.scope import Scope
+from lsmlake.dialect.sql_text import Text
+from lsmlake.dialect.sql_types import NULL, STRING, TIMESTAMP
+from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.years import has_outside
+from lsmlake.statements.bound import default_of_column, is_default
+from lsmlake.types.spelling import spelled
+
+
+def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | None = None) -> object:
+    """The value of an expression without columns. Refuses others, with their place. `kind`: the type of its column; text for a
+    TIMESTAMP is local time in `zone`."""
+    translator = Translator(text, Scope(()))
+    made = translator.typed(node)
+    if kind == TIMESTAMP and made.type == STRING:
+        made = made._replace(sql=translator.converted(node, made, TIMESTAMP), type=TIMESTAMP)
+    if made.type == NULL:
+        return None
+    if pa.types.is_nested(made.type):
+        text.refuse(node, "a default is a value without fields or elements", cure="write a literal")
+    query = f"SELECT {made.sql} AS value"
+    with spark_connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
+        found = connection.sql(query).to_arrow_table()
+    value = as_schema(found, pa.schema([("value", made.type)]))["value"]
+    if has_outside(value):
+        text.refuse(node, "a date or time outside the years of tables", expected="years 0001 to 9999", cure="write another value")
+    return value[0].as_py()
+
+
+def with_defaults(nodes: Mapping[str, exp.Expression], columns: pa.Schema) -> dict[str, exp.Expression]:
+    """Column -> value, with the default of the column where the value is the keyword DEFAULT."""
+    by_lower = {field.name.lower(): field for field in columns}
+    return {
+        name: default_of_column(by_lower[name.lower()]) if is_default(node) and name.lower() in by_lower else node
+        for name, node in nodes.items()
+    }
+
+
+def described(columns: pa.Schema) -> Iterator[tuple[pa.Field, str]]:
+    """The columns that have a default, each with its SQL. A decimal is written as a number: the column says its type."""
+    for field in columns:
+        if (value := default_of(field, WRITE)) is not None:
+            decimal = pa.types.is_decimal(field.type)
+            yield field, f"{value.as_py():f}" if decimal else spelled(default_of_column(field))

@@ -1,0 +1,113 @@
+"""Executes a statement whose rows are read batch by batch, while DuckDB finds the next ones: memory does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+import pyarrow as pa
+
+from lsmlake.api.lake import Lake
+from lsmlake.beside import Threads, Work
+from lsmlake.border import public, through
+from lsmlake.dialect.row_evaluation import as_schema
+from lsmlake.extras import need
+from lsmlake.sql.execution import Args, execute
+from lsmlake.sql.run_query import Prepared, opened
+
+_BATCH_ROWS = 16_384
+_INTERRUPT_EVERY_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """The rows of a statement. They can be read once; closing `batches` ends the query.
+
+    Attributes:
+        count: the number of rows, if it is known before they are read.
+    """
+
+    schema: pa.Schema
+    batches: Generator[pa.RecordBatch]
+    count: int | None = None
+
+
+@public
+def sql(lake: Lake, text: str, args: Args = None, *, query_for: str = "") -> Streamed:
+    """Executes a statement as `Lake.sql` does in process. The error of a query may come with any batch.
+
+    Args:
+        query_for: what takes only rows of a query: other statements are refused in its name.
+    """
+    found = execute(lake, text, args, {}, evaluate=_streamed, query_for=query_for)
+    if isinstance(found, Streamed):
+        return Streamed(found.schema, through(found.batches, "sql"))
+    return Streamed(found.schema, (batch for batch in found.to_batches()), found.num_rows)
+
+
+def _streamed(prepared: Prepared) -> Streamed:
+    query = _StreamQuery(prepared)
+    return Streamed(prepared.query.schema, _in_thread(query))
+
+
+class _StreamConnection(Protocol):
+    def interrupt(self) -> None: ...
+
+
+class _StreamQuery:
+    """A query of DuckDB, whose batches one thread reads until another one ends it."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._connection: _StreamConnection | None = None
+        self.batches = self._executed(prepared)
+
+    def end(self, step: Work[pa.RecordBatch | None]) -> None:
+        """Ends the query and the last step of reading it, which another thread may be in. An interruption meanwhile is raised
+        when it has ended."""
+        step.give_up()
+        try:
+            self._stop(step)
+        except BaseException:
+            self._stop(step)
+            raise
+
+    def _stop(self, step: Work[pa.RecordBatch | None]) -> None:
+        duckdb: ModuleType = need("duckdb", "SQL")
+        while not step.ended.given:
+            if self._connection is not None:  # a connection that does not execute anything yet ignores an interruption
+                with suppress(duckdb.ConnectionException):  # it has been closed meanwhile
+                    self._connection.interrupt()
+            step.ended.wait(_INTERRUPT_EVERY_SECONDS)
+        self.batches.close()
+
+    def _executed(self, prepared: Prepared) -> Generator[pa.RecordBatch]:
+        with opened(prepared) as (self._connection, rows):
+            open_reader = getattr(rows, "to_arrow_reader", None) or rows.fetch_record_batch  # the name in DuckDB before 1.5
+            with closing(open_reader(_BATCH_ROWS)) as reader:
+                for batch in _read(reader):
+                    yield from as_schema(pa.Table.from_batches([batch]), prepared.query.schema).to_batches()
+
+
+def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of DuckDB. Arrow passes on no more than the text of DuckDB's errors: raises the errors that they were."""
+    try:
+        yield from reader
+    except (OSError, pa.ArrowException) as error:
+        duckdb: ModuleType = need("duckdb", "SQL")
+        kinds = {"IO Error": duckdb.IOException, "Out of Memory Error": duckdb.OutOfMemoryException}
+        raise kinds.get(str(error).partition(":")[0], duckdb.Error)(str(error)) from error
+
+
+def _in_thread(query: _StreamQuery) -> Generator[pa.RecordBatch]:
+    """The batches of a query, which another thread reads, one ahead."""
+    with Threads(1) as threads:
+        step = threads.submit(next, query.batches, None)
+        try:
+            while (batch := step.result()) is not None:
+                step = threads.submit(next, query.batches, None)
+                yield batch
+        finally:
+            query.end(step)
