@@ -321,7 +321,9 @@ class Scan(Readable):
             rows = relation(owner, _wide(plan, verify), dataset)
         except need("duckdb", "to_duckdb()").PermissionException:
             return owner.from_arrow(dataset(self._stream()))
-        rows = (rows if where is None else rows.filter(where)).project(", ".join(map(quoted, plan.columns)))
+        rows = rows if where is None else rows.filter(where)
+        if plan.columns != plan.needed:  # each step costs DuckDB a millisecond
+            rows = rows.project(", ".join(map(quoted, plan.columns)))
         limit = self._limit_of(plan)
         return rows if limit is None else rows.limit(limit)
 
