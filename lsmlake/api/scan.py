@@ -267,8 +267,9 @@ class Scan(Readable):
     def to_polars(self, *, verify: bool = False) -> PolarsLazyFrame:
         """A polars.LazyFrame over the rows of the snapshot that is the latest one now, unless the scan names another.
 
-        Polars reads the Parquet files itself, leaves out the dead rows, and pushes projections and filters into the files. The
-        rows at level 0 are merged now and held in memory. A query fails if the snapshot has expired and its files are deleted.
+        Polars reads the Parquet files itself, leaves out the dead rows, and pushes projections and filters into the files. Which
+        rows level 0 supersedes is found now; under `sequence.field` and merge engines other than deduplicate its rows are merged
+        now and held in memory. A query fails if the snapshot has expired and its files are deleted.
         `polars.DataFrame(scan)` is eager.
 
         Arrow reads as a stream: tables in object stores, sections that must be merged (tables without deletion vectors), and
@@ -319,7 +320,9 @@ class Scan(Readable):
             rows = relation(owner, _wide(plan, verify), dataset)
         except need("duckdb", "to_duckdb()").PermissionException:
             return owner.from_arrow(dataset(self._stream()))
-        rows = (rows if where is None else rows.filter(where)).project(", ".join(map(quoted, plan.columns)))
+        rows = rows if where is None else rows.filter(where)
+        if plan.columns != plan.needed:  # each step costs DuckDB a millisecond
+            rows = rows.project(", ".join(map(quoted, plan.columns)))
         limit = self._limit_of(plan)
         return rows if limit is None else rows.limit(limit)
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "adopt": CommandEntry("lsmlake.cli.load", "Make a table of an Iceberg or Delta table, or Parquet files."),
     "truncate": CommandEntry("lsmlake.cli.upkeep_commands", "Remove all rows of a table, as one commit."),
     "head": CommandEntry("lsmlake.cli.row_commands", "Show some rows of a table."),
+    "get": CommandEntry("lsmlake.cli.get", "Print the row of a key."),
     "export": CommandEntry("lsmlake.cli.sql_commands", "Write the rows of a table to a file or to standard output."),
     "changes": CommandEntry("lsmlake.cli.row_commands", "List the changes between two snapshots of a table."),
     "compact": CommandEntry("lsmlake.cli.upkeep_commands", "Merge the sorted runs of a table."),

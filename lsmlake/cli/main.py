@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -26,8 +27,13 @@ class _WithoutPandas:
         return None
 
 
+_OBJECTS = 50_000
+"""Collections while modules load find nothing, and take a tenth of the start of a command."""
+
+
 def run() -> None:
     try:
+        gc.set_threshold(_OBJECTS)
         from lsmlake.cli.app import app
 
         if not ON_SPARK.intersection(sys.argv):

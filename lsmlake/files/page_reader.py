@@ -21,7 +21,7 @@ from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.ranges import ByteRange, RangedFile
 from lsmlake.tables.live import Cache
-from lsmlake.types.type_table import is_time, of_integers
+from lsmlake.types.type_table import is_time
 
 _INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
 _CHUNK_BYTES = 512  # of objects for a column chunk
@@ -255,7 +255,7 @@ def _from_physical(values: Sequence[int | float | bytes | None], type_: pa.DataT
     if t.is_boolean(type_):
         return pa.array(values, pa.int8()).cast(type_)
     if is_time(type_):
-        return of_integers(pa.array(values, pa.int64()), type_)
+        return pa.array(values, pa.int32() if type_.bit_width == 32 else pa.int64()).view(type_)
     if t.is_decimal128(type_):
         numbers = [int.from_bytes(v, "big", signed=True) if isinstance(v, bytes) else v for v in values]
         halves = [None if v is None else v.to_bytes(16, "little", signed=True) for v in numbers]

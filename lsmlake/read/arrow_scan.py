@@ -1,14 +1,15 @@
 """Reads the rows of a plan as Arrow tables, in this process.
 
-For each split the reader does a compaction in memory: it merges the level-0 rows, looks up their keys in the older files, treats
-the found rows as deleted there and, if the merge rule needs them, merges them with the level-0 rows. Then it reads each file:
-prunes row groups by statistics, masks deleted rows by position, filters and projects. Without deletion vectors it merges
-overlapping files instead.
+For each split the reader does a compaction in memory: it looks up the keys of the level-0 rows in the older files, and treats
+the found rows as deleted there. Where a new row replaces the old one as a whole, the level-0 files are then read as all others,
+without their own superseded rows (`read.superseded`). Under other merge rules the level-0 rows are merged, with the found rows
+if the rule needs them. Then it reads each file: prunes row groups by statistics, masks deleted rows by position, filters and
+projects. Without deletion vectors it merges overlapping files instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from lsmlake.lsm.merge.rule import MergeRule, OldRow, distinct, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import ColumnBounds, evaluate, may_match
 from lsmlake.read.plan import Plan, Projection, Split
+from lsmlake.read.superseded import dead_rows, reads_level0_as_it_is
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.concurrency import Once, ahead
@@ -78,10 +80,13 @@ def _parts(files: BucketFiles, plan: Projection, split: Split, *, backwards: boo
     if split.merged:
         yield _merged(files, plan, split)
         return
-    fresh = Once(partial(freshen, files, plan, split, plan.needed))
+    fresh = Once(partial(freshen_for_scan, files, plan, split))
     for file in split.files:
         yield _raw(files, plan, file, fresh, backwards=backwards)
-    if split.level0:
+    if reads_level0_as_it_is(split, rule_of(plan.schema)):
+        for file in split.level0:
+            yield _raw(files, plan, file, fresh, backwards=backwards)
+    elif split.level0:
         yield _level0_rows(plan, fresh)
 
 
@@ -128,11 +133,19 @@ def _stream(files: BucketFiles, file: DataFile, names: list[str], ignored: Delet
 
 
 class Fresh(NamedTuple):
-    """The level 0 of a split, merged at read. `rows`: the merged rows of all keys at level 0, None without level-0 files. `dead`:
-    for each file to read, its vector and the rows that level 0 supersedes."""
+    """The level 0 of a split, merged at read. `rows`: the merged rows of all keys at level 0, None without level-0 files or if
+    they are files to read. `dead`: for each file to read, its vector and the rows that level 0 supersedes."""
 
     rows: pa.Table | None
-    dead: dict[str, DeletionVector]
+    dead: Mapping[str, DeletionVector]
+
+
+def freshen_for_scan(files: BucketFiles, plan: Projection, split: Split) -> Fresh:
+    """The level 0 of a split for a scan, whose files to read are those of level 0 too where nothing must be merged."""
+    rule = rule_of(plan.schema, files.meta.paths.root)
+    if reads_level0_as_it_is(split, rule):
+        return Fresh(None, dead_rows(files, split, rule))
+    return freshen(files, plan, split, plan.needed)
 
 
 def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:

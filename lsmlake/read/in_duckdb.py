@@ -129,7 +129,7 @@ def _scans(connection, source: NativeSource, stored: Stored, files: Sequence[Dir
         row_bytes = sum(file.rows for file in masked) / 8 / sum(file.dead.cardinality for file in masked)
         bitmaps = source.kept(("bitmaps", stored), partial(_bitmaps, masked), row_bytes)
         mark = "#" * max(map(len, columns))  # begins the name of no column that is longer
-        dead = connection.from_arrow(bitmaps).aggregate(f'list(CAST(dead AS BIT) ORDER BY file) AS "{mark}dead"')
+        dead = connection.from_arrow(bitmaps).project(f'CAST(dead AS BIT[]) AS "{mark}dead"')
         rows = connection.sql(
             f'SELECT {select}, file_index AS "{mark}file", file_row_number AS "{mark}row" FROM {_parquet(masked)}'
         )
@@ -143,7 +143,8 @@ def _parquet(files: Sequence[Direct]) -> str:
 
 
 def _bitmaps(files: Sequence[Direct]) -> pa.Table:
-    return pa.table({"file": pa.array(range(len(files)), pa.int64()), "dead": pa.array(map(_bitmap, files), pa.binary())})
+    """One row with the bitmaps of the files, in their order."""
+    return pa.table({"dead": pa.array([list(map(_bitmap, files))], pa.list_(pa.binary()))})
 
 
 def _bitmap(file: Direct) -> bytes:

@@ -1,7 +1,8 @@
 """How an engine in this process reads the rows of a plan: which Parquet files it reads itself, and which rows it is given.
 
-1. The level-0 rows of each bucket are merged in memory (`read.arrow_scan.freshen`). They are an Arrow table; the older rows that
-   they supersede join the vectors of their files.
+1. The older rows that level 0 supersedes join the vectors of their files. Where a new row replaces the old one as a whole, so do
+   the superseded rows of level-0 files, which are files as all others (`read.superseded`). Under other merge rules the level-0
+   rows of each bucket are merged in memory (`read.arrow_scan.freshen`): they are an Arrow table.
 2. The engine reads the other files and leaves out their dead rows. Columns are found by field id, under the names and with the
    types of the file's schema. `read.in_duckdb` and `read.in_polars` say how.
 3. Files with other nested columns, sections that must be merged and storages that are not local are read by `read.arrow_scan` as
@@ -32,8 +33,10 @@ from lsmlake.files.data_reader import reading
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.interruption import as_stream
-from lsmlake.read.arrow_scan import Fresh, finished, freshen, output_schema, read_plan
+from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.read.arrow_scan import Fresh, finished, freshen_for_scan, output_schema, read_plan
 from lsmlake.read.plan import Plan, Split
+from lsmlake.read.superseded import reads_level0_as_it_is
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
@@ -91,7 +94,7 @@ class NativeSource:
     def check(self) -> None:
         """Checks the checksums of the files that the engine reads. Raises Corrupt."""
         plan = self.plan
-        buckets = {file.name: split.bucket for split in plan.splits for file in split.files}
+        buckets = {file.name: split.bucket for split in plan.splits for file in (*split.files, *split.level0)}
         check_whole(plan.version, buckets, [file.of for file in self.direct], plan.columns)
 
     def describe(self, engine: str) -> list[str]:
@@ -159,7 +162,7 @@ def _found(plan: Plan, key: Hashable) -> NativeSource:
     level0: list[pa.Table] = []
     streamed: list[Split] = []
     with version.unless_expired():
-        schemas = {file.schema_id for split in plan.splits for file in split.files}
+        schemas = {file.schema_id for split in plan.splits for file in (*split.files, *split.level0)}
         fields = {number: _fields(version.meta.schemas.get(number), plan.schema, plan.columns) for number in schemas}
         chosen = {number: _readable(plan, split, fields) for number, split in enumerate(plan.splits)}
         taken = (_freshened(plan, number) for number, files in chosen.items() if files is not None)
@@ -178,7 +181,7 @@ def _found(plan: Plan, key: Hashable) -> NativeSource:
         ]
         if fresh.rows is not None and fresh.rows.num_rows:
             level0.append(finished(fresh.rows, plan))
-        if len(files) < len(split.files):
+        if not split.level0 and len(files) < len(split.files):
             names = {file.name for file in files}
             streamed.append(replace(split, files=tuple(file for file in split.files if file.name not in names)))
     check_footers(version, [file.of for file in direct])
@@ -196,7 +199,7 @@ def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | 
 
 def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
     split = plan.splits[number]
-    yield number, freshen(BucketFiles.of(plan.version, split.bucket), plan, split, plan.needed)
+    yield number, freshen_for_scan(BucketFiles.of(plan.version, split.bucket), plan, split)
 
 
 def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> tuple[DataFile, ...] | None:
@@ -205,14 +208,15 @@ def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> 
     if split.merged or not isinstance(meta.env.storage, LocalStorage):
         return None
     root = set(meta.env.storage.root + meta.paths.root)
+    wanted = (*split.files, *split.level0) if reads_level0_as_it_is(split, rule_of(plan.schema)) else split.files
     found = tuple(
         file
-        for file in split.files
+        for file in wanted
         if fields[file.schema_id] is not None
-        and not file.delete_rows
+        and (not file.delete_rows or plan.version.options.layout.deletion_vectors)
         and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
     )
-    return None if split.level0 and len(found) < len(split.files) else found  # the stream would merge level 0 once more
+    return None if split.level0 and len(found) < len(wanted) else found  # the stream would read level 0 once more
 
 
 _KNOWN_BYTES = 64

@@ -26,8 +26,6 @@ from lsmlake.types.type_table import BY_NAME, DECIMAL_DIGITS_MAX, TABLE
 
 _TEXT_SHOWN_MAX = 200
 _Type = exp.DataType.Type
-KEYWORDS = frozenset(sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS)
-"""Keywords: a column with such a name is written in backquotes."""
 _PLAIN = {_Type[token]: row for row in TABLE for token in row.ddl}
 _SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")

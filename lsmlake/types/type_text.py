@@ -9,6 +9,7 @@ import pyarrow as pa
 from lsmlake.types import column_types
 from lsmlake.types.column_types import sized_text
 from lsmlake.types.intervals import interval_of
+from lsmlake.types.keywords import KEYWORDS
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """A name that needs no quotes, unless it is a keyword."""
@@ -41,7 +42,7 @@ def format_columns(schema: pa.Schema) -> str:
 
 
 def _format_field(field: pa.Field, colon: str) -> str:
-    plain = PLAIN_NAME.fullmatch(field.name) and not _is_keyword(field.name)
+    plain = PLAIN_NAME.fullmatch(field.name) and field.name.upper() not in KEYWORDS
     name = field.name if plain else backticked(field.name)
     comment = (field.metadata or {}).get(column_types.COMMENT)
     words = [f"{name}{colon}{format_type_of(field)}"]
@@ -50,9 +51,3 @@ def _format_field(field: pa.Field, colon: str) -> str:
     if comment is not None:
         words.append("COMMENT '" + comment.decode().replace("\\", "\\\\").replace("'", "\\'") + "'")
     return " ".join(words)
-
-
-def _is_keyword(name: str) -> bool:
-    from lsmlake.types.ddl import KEYWORDS  # loads sqlglot
-
-    return name.upper() in KEYWORDS

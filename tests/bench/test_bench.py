@@ -21,6 +21,7 @@ from bench import (
     contention,
     embedded_upsert,
     engines,
+    fresh_reads,
     growth,
     iceberg_readers,
     imports,
@@ -294,6 +295,11 @@ def _needs_tpch() -> None:
 def test_interop_reads(tmp_path: Path):
     report = interop_reads.run(tmp_path, rows=5_000, rounds=1)
     assert len(report.measures) == 20 and "500 rows" in report.sizes["dead"]
+
+
+def test_fresh_reads(tmp_path: Path):
+    report = fresh_reads.run(tmp_path, rows=5_000, rounds=1)
+    assert report.checksum == "5,000 rows" and len(report.measures) == 96
 
 
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lsmlake.errors import InvalidSchema
 from lsmlake.types.ddl import columns_of, parse_columns, requoted
-from lsmlake.types.type_text import format_columns, format_type
+from lsmlake.types.keywords import KEYWORDS
+from lsmlake.types.type_text import PLAIN_NAME, format_columns, format_type
 
 WORDS = [
     ("BOOLEAN", pa.bool_()),
@@ -183,3 +184,9 @@ kinds = st.recursive(
 def test_any_schema_is_read_back_as_it_was_written(columns):
     schema = pa.schema(columns)
     assert parse_columns(format_columns(schema)).equals(schema, check_metadata=True)
+
+
+def test_the_words_that_sqlglot_reads_as_its_own_are_keywords():
+    words = {word for word in sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS if PLAIN_NAME.fullmatch(word)}
+    assert words <= KEYWORDS
+    assert format_columns(pa.schema([("table", pa.int32()), ("tables", pa.int32())])) == "`table` INT, tables INT"
