@@ -80,10 +80,10 @@ def _parts(files: BucketFiles, plan: Projection, split: Split, *, backwards: boo
     if split.merged:
         yield _merged(files, plan, split)
         return
-    fresh = Once(partial(freshen_for_scan, files, plan, split))
+    fresh = Once(partial(freshen_for_scan if split.level0 else freshen, files, plan, split, plan.needed))
     for file in split.files:
         yield _raw(files, plan, file, fresh, backwards=backwards)
-    if reads_level0_as_it_is(split, rule_of(plan.schema)):
+    if split.level0 and reads_level0_as_it_is(split, rule_of(plan.schema)):
         for file in split.level0:
             yield _raw(files, plan, file, fresh, backwards=backwards)
     elif split.level0:
@@ -140,12 +140,12 @@ class Fresh(NamedTuple):
     dead: Mapping[str, DeletionVector]
 
 
-def freshen_for_scan(files: BucketFiles, plan: Projection, split: Split) -> Fresh:
+def freshen_for_scan(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:
     """The level 0 of a split for a scan, whose files to read are those of level 0 too where nothing must be merged."""
     rule = rule_of(plan.schema, files.meta.paths.root)
     if reads_level0_as_it_is(split, rule):
         return Fresh(None, dead_rows(files, split, rule))
-    return freshen(files, plan, split, plan.needed)
+    return freshen(files, plan, split, columns)
 
 
 def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:

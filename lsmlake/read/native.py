@@ -199,7 +199,7 @@ def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | 
 
 def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
     split = plan.splits[number]
-    yield number, freshen_for_scan(BucketFiles.of(plan.version, split.bucket), plan, split)
+    yield number, freshen_for_scan(BucketFiles.of(plan.version, split.bucket), plan, split, plan.needed)
 
 
 def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> tuple[DataFile, ...] | None:
