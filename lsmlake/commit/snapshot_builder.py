@@ -34,8 +34,8 @@ _Written = TypeVar("_Written", NamedFile, ManifestMeta)
 
 
 class SnapshotBuilder:
-    """Builds one snapshot per attempt to commit `request`, whose messages were written for `schema`. Statistics of the snapshot
-    before stay if the request has none."""
+    """Builds one snapshot per attempt to commit `request`, whose messages were written for `schema`. If the request has no
+    statistics, those of the preceding snapshot stay."""
 
     def __init__(self, meta: Metadata, schema: Schema, request: Request) -> None:
         self.meta, self.schema, self.request = meta, schema, request
@@ -51,7 +51,7 @@ class SnapshotBuilder:
         self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
         """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
-        one in effect from now on, which can be newer than that of the messages."""
+        schema in effect from this snapshot on, which can be newer than that of the messages."""
         number = self._number(latest)
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
         base = self.stored.metas(latest) if latest else ()
@@ -92,7 +92,7 @@ class SnapshotBuilder:
 
     def restore(self, latest: Snapshot, schema_id: int, target: Snapshot) -> Snapshot:
         """The snapshot after `latest` with the files and vectors of `target`, not yet published. Writes two manifest lists. The
-        commits of writers stay known: their batches are not applied again."""
+        new snapshot still knows the last commit of each writer, so that no batch is applied again."""
         base_list = self._tracked(self.stored.put_list(self.stored.metas(target)))
         delta_list = self._tracked(self.stored.put_list(()))
         self.files.write_gathered()
