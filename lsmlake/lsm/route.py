@@ -29,12 +29,10 @@ class Route(NamedTuple):
 
 
 def route(rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None) -> Route:
-    """The bucket of each row.
-
-    Args:
-        rows: with the columns of the bucket key and those of the partitions.
-        covers: of the partitions of the table.
-        numbers: the bucket number of each row, if known.
+    """Returns the bucket of each row. Args:
+    rows: with the columns of the bucket key and those of the partitions.
+    covers: the covers of the partitions of the table.
+    numbers: the bucket number of each row, if known.
     """
     places, partitions = partition_codes(rows, schema)
     if numbers is None:
@@ -55,7 +53,7 @@ def bucket_numbers(
 
 
 def partition_codes(rows: pa.Table, schema: Schema) -> tuple[np.ndarray | None, list[tuple]]:
-    """Returns a number of the partition of each row, None if the table has no partitions; and the values of each partition."""
+    """Returns the number of the partition of each row (None if the table has no partitions), and the values of each partition."""
     if not schema.partition_columns:
         return None, [()]
     columns = [field.values(rows) for field in schema.partition_columns]
