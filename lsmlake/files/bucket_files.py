@@ -69,7 +69,8 @@ class BucketFiles:
         return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded, partial(self._identified, file))
 
     def _identified(self, file: DataFile, stored: pa.Schema) -> pa.Schema:
-        """The columns of a file with field ids. If it has none, the columns have the names of the schema that it belongs to."""
+        """The columns of a file, with field ids. A file without field ids has the column names of the schema that it belongs
+        to."""
         if not lacks_ids(stored):
             return stored
         schema = self.schema if file.schema_id == self.schema.id else self.meta.schemas.get(file.schema_id)
@@ -100,7 +101,7 @@ class BucketFiles:
         self.meta.files.delete_quietly(self.paths(files))
 
     def find(self, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
-        """Look up keys. Returns file name -> hits, without files that have none.
+        """Looks up keys. Returns file name -> hits, without files that have no hit.
 
         `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
         key, as one that is not sorted always can. Reads only key columns, and only in row groups that can hold one of the keys.
@@ -187,7 +188,7 @@ class BucketFiles:
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
-        """The file, opened by the first call: one read of the footer for what is not cached."""
+        """A function that returns the file, opened by the first call. This reads the footer if it is not cached."""
         with ExitStack() as closing:
             yield Once(lambda: closing.enter_context(self.open(file)))
 

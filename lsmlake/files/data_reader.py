@@ -166,7 +166,8 @@ class DataReader:
         return [ByteRange(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
 
     def _loaded(self, runs: Sequence[Sequence[int]], leaves: Sequence[int]) -> Iterator[Sequence[int]]:
-        """The runs of row groups, each when its column chunks are at hand; those of the next runs are fetched meanwhile."""
+        """Yields the runs of row groups, each when its column chunks are fetched; the column chunks of the next runs are fetched
+        meanwhile."""
         batches: list[list[Sequence[int]]] = []
         room = 0
         for run in runs:
@@ -217,7 +218,7 @@ class DataReader:
 
     @property
     def _narrow(self) -> _StoredColumn:
-        """A column that the file has, of the key if there is one."""
+        """A column that the file has, of the key if possible."""
         return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
     def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -316,7 +317,7 @@ class DataReader:
 
 
 def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa.ChunkedArray:
-    """The row kinds of a data file. Raises Corrupt if a value is none."""
+    """The row kinds of a data file. Raises Corrupt if a value is not a row kind."""
     found = pc.is_in(kinds, value_set=pa.array(STORED, pa.int8()))
     if not pc.all(found).as_py() and len(kinds):
         value = kinds[pc.index(found, False).as_py()].as_py()

@@ -320,8 +320,8 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
 
 
 class IndexWriter:
-    """Holds 8 bytes for each distinct value of a column with a Bloom filter; of one with a value index, each distinct value of a
-    row group, and 4 bytes for each row."""
+    """Collects the index of a file. Memory: 8 bytes for each distinct value of a column with a Bloom filter; for a column with a
+    value index, each distinct value of a row group, and 4 bytes for each row."""
 
     def __init__(self, schema: Schema, *, indexed: bool) -> None:
         """`indexed`: False for files without an index, whatever the options say."""
@@ -339,7 +339,7 @@ class IndexWriter:
             parts.append(encoded(rows[name]))
 
     def index(self) -> FileIndex:
-        """The index of all rows; without columns if none is indexed."""
+        """The index of all rows; it has no columns if no column is indexed."""
         ids, rate = self.schema.field_ids(), self.schema.parsed_options.index.bloom_rate
         types = {name: family(self.schema.columns.field(name).type) for name in self.hashes.keys() | self.encoded.keys()}
         filters = {
