@@ -5,7 +5,7 @@
 2. Copy the snapshots of the branch, in order, each if absent. So a crash leaves the table at a snapshot of the branch, and
    forwarding again completes it; a writer of the table that comes first ends it. The numbers of snapshots that have expired on
    the branch are taken by the marks that a cut leaves, so older snapshots of the table stay. Copy the tags last: the table must
-   not have tags of snapshots that are not its own.
+   not have tags of snapshots that it does not have.
 3. The files belong to the table from now on: the branch begins at the last snapshot copied, and forgets the older ones.
 
 The expiry of a branch that has begun before step 1 first replaces snapshots by marks, then asks `Branches.owned`, then deletes
@@ -76,7 +76,7 @@ def fast_forward(meta: Metadata, name: str) -> Snapshot | None:
 
 
 def _check_line(meta: Metadata, on: Metadata, base: Snapshot | None, latest: Snapshot | None) -> None:
-    """Raises CommitConflict unless the latest snapshot of the table is that which the branch begins at, or one of the branch."""
+    """Raises CommitConflict unless the branch begins at the latest snapshot of the table, or has this snapshot."""
     if latest == base:
         return
     if latest is not None:
@@ -103,8 +103,8 @@ def _check_consumers(meta: Metadata, on: Metadata, latest: Snapshot | None, goal
 
 
 def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:
-    """Raises InvalidQuery if the table has a tag of another snapshot under the name of a tag of the branch. Of automatic tags of
-    one period that of the table stays."""
+    """Raises InvalidQuery if the table has a tag of another snapshot under the name of a tag of the branch. If both have an
+    automatic tag of one period, the table's tag stays."""
     there = {tag.name: tag.snapshot for tag in meta.tags.readable()}
     options = on.schemas.of(goal).parsed_options.tags
     automatic = TagCalendar.of(options).automatic(list(there)) if options.creation != NONE else ()
@@ -120,7 +120,7 @@ def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:
 
 
 def _copy_snapshots(meta: Metadata, on: Metadata, state: BranchState) -> None:
-    """Step 2, without the tags. Raises CommitConflict."""
+    """Does step 2, without the tags. Raises CommitConflict."""
     for number in range(1 if state.base is None else state.base.id + 1, state.forward.id + 1):
         if not _copy(meta, on, number):
             raise _diverged(meta, on, state.base, number)
@@ -160,7 +160,7 @@ def _has(meta: Metadata, snapshot: Snapshot) -> bool:
 
 
 def _last_common(meta: Metadata, on: Metadata, state: BranchState) -> Snapshot | None:
-    """The last snapshot of the branch that the table has."""
+    """The last snapshot that the branch and the table have in common."""
     if _has(meta, state.forward):
         return state.forward
     first = 1 if state.base is None else state.base.id + 1
@@ -191,7 +191,7 @@ def _diverged(meta: Metadata, on: Metadata, base: Snapshot | None, first: int) -
 
 
 def _finish(meta: Metadata, on: Metadata, info: BranchInfo, state: BranchState, reached: Snapshot | None) -> None:
-    """The end of step 2, and step 3: the branch begins at `reached`, the last of its snapshots that the table has."""
+    """Ends step 2 and does step 3: the branch begins at `reached`, the last of its snapshots that the table has."""
     if reached is not None:
         for tag in on.tags.all():
             if tag.snapshot.id <= reached.id:
@@ -201,7 +201,7 @@ def _finish(meta: Metadata, on: Metadata, info: BranchInfo, state: BranchState, 
 
 
 def _forget(on: Metadata, goal: Snapshot) -> None:
-    """Remove what the branch has up to `goal`, which belongs to the table now, without any other file."""
+    """Removes the metadata of the branch up to snapshot `goal`, which belongs to the table now, and no other file."""
     for tag in on.tags.all():
         if tag.snapshot.id <= goal.id:
             on.tags.remove(tag.name)

@@ -1,4 +1,4 @@
-"""Creates, replaces, renames and deletes tags; and the names and times of automatic ones.
+"""Creates, replaces, renames and deletes tags; computes the names and times of automatic tags.
 
 1. Pin the snapshot (`refs.pinned`), which proves that it is retained or tagged.
 2. Write the tag. Unpin the snapshot.
@@ -150,7 +150,7 @@ def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False
 
 
 def _put(meta: Metadata, tag: Tag, *, replacing: bool = False) -> None:
-    """Steps 1 and 2."""
+    """Does steps 1 and 2."""
 
     def undo() -> None:
         if meta.tags.read(tag.name) == tag:  # otherwise another program has replaced it
@@ -195,7 +195,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class TagCalendar:
-    """Times are milliseconds since the epoch.
+    """The names and times of automatic tags. Times are milliseconds since the epoch.
 
     Attributes:
         period_ms: the length of a period.
@@ -217,7 +217,7 @@ class TagCalendar:
         return TagCalendar(PERIODS_MS[options.period], form, options.delay_ms, options.completion)
 
     def name(self, start_ms: int) -> str:
-        """The name of the tag of the period that starts then."""
+        """The name of the tag of the period that starts at this time."""
         return (_EPOCH + start_ms * _MILLISECOND).strftime(self.form)
 
     def start(self, name: str) -> int | None:
@@ -247,7 +247,7 @@ class TagCalendar:
         return self.name(last + self.period_ms if self.completes and last is not None else previous)
 
     def next_due_ms(self, names: Iterable[str]) -> int:
-        """Commits before this time create no tag."""
+        """The time before which commits create no tag."""
         last = self._last(names)
         return 0 if last is None else self._next_due(last)
 

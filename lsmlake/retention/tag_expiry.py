@@ -1,4 +1,4 @@
-"""Creates automatic tags, and deletes tags whose time is over. `refs.tagging` deletes each with the files that only it needs."""
+"""Creates automatic tags, and deletes expired tags. `refs.tagging` deletes each tag with the files that only it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 50  # tags that one commit deletes
 def expire_tags(
     meta: Metadata, older_than_ms: int | None = None, *, limit: int | None = None, dry_run: bool = False
 ) -> TagReport:
-    """Delete the tags that have been kept as long as they should be.
+    """Deletes the tags whose retention time is over.
 
     Args:
         meta: the table.
