@@ -52,7 +52,8 @@ _ATTEMPTS = 20
 
 
 class Published(NamedTuple):
-    """`metadata_file`: the URI of the newest metadata file. `content`: of it. `snapshots`: how many this publication added."""
+    """The result of a publication. `metadata_file`: the URI of the newest metadata file. `content`: its content. `snapshots`: how
+    many snapshots this publication added."""
 
     metadata_file: str
     content: table_metadata.Metadata
@@ -66,9 +67,9 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
 
     Args:
         meta: the table.
-        whole: whether the newest snapshot must be there; False: it may be left out, too.
-        asked: whether a user has asked for it: the catalog may take longer then, and is asked even if it failed lately.
-        anew: make all metadata anew, as if a file that is read was damaged.
+        whole: whether the newest snapshot must be published; False: it may be left out, too.
+        asked: whether a user made the call; if so, the catalog may take longer, and is asked even if it failed lately.
+        anew: make all metadata anew, as if it was damaged.
 
     Raises:
         InvalidOption: the table has no deletion vectors.
@@ -107,7 +108,7 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
 
 
 def bring_up_to_date(meta: Metadata) -> None:
-    """Publish, if the table was ever published; otherwise one request. To be called after snapshots or tags are gone and before
+    """Publish, if the table was ever published; otherwise one request. Call this after snapshots or tags are removed and before
     their data files are deleted, so that no reader finds a file missing. Raises as `publish`."""
     if published.is_published(meta):
         publish(meta.on(None), whole=False)
@@ -121,7 +122,8 @@ def name_in_catalog(meta: Metadata, options: IcebergOptions) -> str:
 @dataclass
 class _Attempt:
     """One attempt to publish; `whole` and `anew` as in `publish`. `before`: the newest metadata file. `written`: the paths of the
-    files that it wrote. `gone`: of those that the newest metadata does not need any more. `options`: of the table."""
+    files that it wrote. `gone`: the paths of files that the newest metadata no longer needs. `options`: the options of the
+    table."""
 
     meta: Metadata
     whole: bool
@@ -207,7 +209,7 @@ class _Attempt:
             sink.write(str(number).encode())
 
     def _unnamed(self, before: table_metadata.Metadata, after: table_metadata.Metadata) -> list[str]:
-        """The paths of the files of snapshots that are not named any more, and which no other snapshot needs."""
+        """The paths of the files that only snapshots no longer in the metadata need."""
         stay = {one["manifest-list"] for one in after["snapshots"]}
         gone = [one for one in table_metadata.ours(before) if one["manifest-list"] not in stay]
         if not gone:

@@ -137,7 +137,7 @@ def _mapping(names: Mapping[int, dict]) -> list[dict]:
 
 
 def identity_of(snapshot: Snapshot) -> str:
-    """Tells a snapshot among all that had its number."""
+    """A value that distinguishes a snapshot from others that had its number."""
     return snapshot.delta_manifest_list.name
 
 
@@ -147,12 +147,12 @@ def published(metadata: Metadata) -> dict[int, str]:
 
 
 def ours(metadata: Metadata) -> list[Mapping]:
-    """The snapshots that lsmlake published: not those that other programs have committed."""
+    """The snapshots that lsmlake published, without those that other programs have committed."""
     return [one for one in metadata["snapshots"] if COMMIT in one["summary"]]
 
 
 def is_ours(metadata: Metadata) -> bool:
-    """Whether no other program has committed a snapshot."""
+    """Whether lsmlake published all snapshots: no other program has committed one."""
     return len(ours(metadata)) == len(metadata["snapshots"])
 
 
@@ -184,7 +184,8 @@ def with_snapshots(
 
 
 def _place(snapshot: Mapping) -> tuple[bool, int]:
-    """Snapshots of the table by number, then those of branches in the order in which they were added."""
+    """The sort key of a snapshot: snapshots of the table by number, then those of branches in the order in which they were
+    added."""
     of_branch = snapshot["snapshot-id"] >= OF_BRANCHES
     return of_branch, snapshot["sequence-number" if of_branch else "snapshot-id"]
 

@@ -215,7 +215,7 @@ def _rows_of(key: pa.Table, pieces: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def _bad_rows_of_key(bucket: _ExaminedBucket, rows: Sequence[pa.Table]) -> list[BadRow]:
-    """Of the rows of one key, oldest first, those that cannot be merged with the rows before them, as repaired."""
+    """The rows of one key, oldest first, that cannot be merged with the (repaired) rows before them."""
     kept, bad = [], []
     for row in rows:
         plain = row.drop_columns(PLACE)
@@ -307,7 +307,7 @@ def _key(key: Mapping[str, object], schema: Schema, name: str) -> pa.Table:
 
 
 def _among(rows: list[BadRow], keys: list[pa.Table] | None, schema: Schema) -> list[BadRow]:
-    """Those of `rows` that have one of `keys`; None: all rows."""
+    """The `rows` that have one of `keys`; None: all rows."""
     if keys is None:
         return rows
     own = [row.row.select(schema.primary_key) for row in rows]
