@@ -71,8 +71,8 @@ def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:
 
 @dataclass
 class _Side:
-    """`files` by name; `dead`: the rows of each file that are deleted or superseded; `merged`: rows merged at read, by the names
-    of the merged files, so equal keys on both sides mean equal rows."""
+    """`files` by name; `dead`: the rows of each file that are deleted or superseded; `merged`: rows merged at read; if a key is
+    on both sides, its rows are equal, since it is the names of the merged files."""
 
     files: dict[str, DataFile] = field(default_factory=dict)
     dead: dict[str, DeletionVector] = field(default_factory=dict)

@@ -150,7 +150,7 @@ def _first_of(plan: Plan, split: Split, limit: int, order: KeyOrder) -> Iterator
 
 
 def _units(plan: Plan, order: KeyOrder, decided: Collection[str] | None) -> Iterator[_ReadUnit]:
-    """The read units of a plan. `decided`: the files whose rows all match the predicate; None: all files."""
+    """Yields the read units of a plan. `decided`: the files whose rows all match the predicate; None: all files."""
     for split in plan.splits:
         if split.level0 or split.merged:  # how many rows a merge leaves is not known
             files = (*split.files, *split.level0, *split.merged)
