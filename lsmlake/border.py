@@ -171,7 +171,8 @@ def _same(value: object) -> object:
 
 
 class Type(NamedTuple):
-    """What a parameter accepts: in words, and as a test of a value. `made` converts an accepted value for the function."""
+    """The values that a parameter accepts: in words, and as a test of a value. `made` converts an accepted value for the
+    function."""
 
     words: str
     fits: Callable[[object], bool]

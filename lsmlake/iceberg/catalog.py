@@ -284,9 +284,8 @@ class _Registration(NamedTuple):
 
     def _delete_unnamed(self, before: Any, after: Any) -> None:
         """Deletes metadata files that the catalog named before, or that attempts wrote, and that it no longer names. The catalog
-        may have deleted them itself, and an attempt may have succeeded although it seemed to fail. Publications delete their own metadata
-        files.
-        """
+        may have deleted them itself, and an attempt may have succeeded although it seemed to fail. Publications delete their own
+        metadata files."""
         for file in {*_logged(before), *self.written} - {after.metadata_location, *_logged(after)}:
             if not _PUBLISHED.search(file):
                 with suppress(OSError):

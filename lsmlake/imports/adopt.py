@@ -63,7 +63,7 @@ _ELSEWHERE = "rows of other files may have its keys"
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         table: the name of the table.
@@ -101,7 +101,7 @@ def adopt(
         root: the folder of the table.
         name: the name of the table.
         outside: reaches the files.
-        table: what was found.
+        table: the foreign table.
         options: of the table to be made.
         comment: of the table to be made; None: that of `table`.
         primary_key: of the table to be made; empty: it is append-only.
@@ -155,7 +155,7 @@ class _Adoption:
     written: list[str] = field(default_factory=list)
 
     def give_up(self) -> None:
-        """Deletes what was written, unless the table is there."""
+        """Deletes the written files, unless the table exists."""
         there = Metadata.opened(self.env, self.meta.paths.root)
         if there is None or there.paths.table_uuid != self.meta.paths.table_uuid:
             self.meta.files.delete_quietly(self.written)
@@ -205,7 +205,7 @@ class _Adoption:
         return self.schema.has_spec(one.of.spec) and trusted
 
     def _key_ranges(self, looked: Sequence[Adopted | RewrittenFile], dead: Mapping[str, DeletionVector]) -> dict[str, KeyRange]:
-        """The range of keys of each file, without those with a dead row that has no key."""
+        """The key range of each file, without files with a dead row that has no key."""
         partitions: dict[tuple, list[KeyedFile]] = {}
         for one in looked:
             file = KeyedFile(one.of.name, partial(self._chunks, one, self.schema.key), dead.get(one.of.name, EMPTY))
@@ -355,7 +355,7 @@ class _Adoption:
 
 
 def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None) -> None:
-    """Step 4. After an error, what was written stays only if the table may be there."""
+    """Does step 4. After an error, the written files stay only if the table may exist."""
     meta, paths = work.meta, work.meta.paths
     first, *later = schemas
     work.written += [paths.schema(schema.id) for schema in later]

@@ -1,6 +1,4 @@
-"""A table of another format at one snapshot, as values: what its reader found, before anything is done with it; and its files,
-opened as files of lsmlake are.
-"""
+"""A table of another format at one snapshot, as its reader returns it; and its files, opened as files of lsmlake are."""
 
 from __future__ import annotations
 

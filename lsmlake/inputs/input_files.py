@@ -58,7 +58,7 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
 
     As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them, and those of "~$", by
     which Excel marks open workbooks. Raises InvalidData if no file matches, or if one has an unknown format or belongs to a
-    table. `expected`: what could match, for the message.
+    table. `expected`: the possible matches, for the message.
     """
     path = local_path(name)
     found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)

@@ -44,7 +44,7 @@ def merged(wanted: Sequence[ByteRange]) -> list[ByteRange]:
 
 
 def cut(wanted: Sequence[ByteRange], pieces: Sequence[ByteRange], data: Sequence[memoryview]) -> list[memoryview]:
-    """The bytes of `wanted`, from those of `merged(wanted)`."""
+    """The bytes of `wanted`, cut from the bytes of `merged(wanted)`."""
     found, number = [], 0
     for one in wanted:
         while one.stop > pieces[number].stop:
@@ -55,8 +55,8 @@ def cut(wanted: Sequence[ByteRange], pieces: Sequence[ByteRange], data: Sequence
 
 
 class Ranges:
-    """What `pa.PythonFile` needs of a file of `size` bytes. Holds the bytes at its end, if they are given, and those of the last
-    request. One reader at a time."""
+    """A file of `size` bytes for `pa.PythonFile`, read by ranges. Holds the bytes at its end, if they are given, and those of the
+    last request. One reader at a time."""
 
     closed, mode = False, "rb"
 
@@ -73,7 +73,7 @@ class Ranges:
             self._coming = missing, begin(partial(self._fetch, missing))
 
     def load(self, wanted: Sequence[ByteRange]) -> None:
-        """Fetch these ranges, unless they are at hand; forget those of the last request."""
+        """Fetches these ranges, unless they are in memory; forgets the ranges of the last request."""
         missing = self._missing(wanted)
         if not missing:
             return
