@@ -49,7 +49,7 @@ _log = logging.getLogger("lsmlake")
 
 
 def commit(version: Version, request: Request) -> Committed:
-    """Publish a request as one snapshot, and delete the files of its messages that the snapshot does not use.
+    """Publishes a request as one snapshot, and deletes the files of its messages that the snapshot does not use.
 
     Args:
         version: the version that the request was computed from; its schema is that of the messages.
@@ -225,7 +225,7 @@ class Attempts:
         return found
 
     def _look_up(self) -> Committed | Conflict | None:
-        """Find the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the
+        """Finds the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the
         snapshot with the attempt's number has expired; StorageFailed, Corrupt, TableNotFound."""
         meta, number = self.meta, self.tried[0].id
         try:

@@ -118,7 +118,7 @@ class Rebased:
 
 
 def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> Rebased:
-    """Choose one edit per message.
+    """Chooses one edit per message.
 
     Args:
         latest: the state, as of the snapshot to build on, of every bucket that a message compacts; absent: the bucket is empty.
@@ -215,7 +215,7 @@ def violations(state: BucketState) -> list[str]:
 
 
 def check_edits(edits: Sequence[tuple[BucketEdit, BucketState | None]], where: str) -> None:
-    """Check each edit applied to the current state of its bucket. None as a state: the bucket is empty, or the edit only adds
+    """Checks each edit applied to the current state of its bucket. None as a state: the bucket is empty, or the edit only adds
     files, which are checked against each other. Raises Corrupt."""
     counts = Counter(edit.bucket for edit, _ in edits)
     found = [f"I5: two edits of {bucket}" for bucket, count in counts.items() if count > 1]

@@ -50,7 +50,7 @@ class SnapshotBuilder:
     def build(
         self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
-        """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
+        """Writes all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
         schema in effect from this snapshot on, which can be newer than that of the messages."""
         number = self._number(latest)
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
@@ -151,7 +151,7 @@ class SnapshotBuilder:
         return self.manifests[key]
 
     def _merged(self, metas: Sequence[ManifestMeta], schema: Schema, number: int) -> Sequence[ManifestMeta]:
-        """Merge manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
+        """Merges manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
         options, manifests = schema.parsed_options.commit, self.stored
         groups = [list(group) for _, group in groupby(metas, key=lambda meta: meta.sequence)]  # one commit or merge wrote each
         sizes = [sum(meta.added + meta.deleted for meta in group) for group in groups]
@@ -174,7 +174,7 @@ class SnapshotBuilder:
         return (*kept, *(self._tracked(manifests.put(part, schema, number)) for part in parts))
 
     def _index(self, latest: Snapshot | None, edits: Sequence[BucketEdit]) -> NamedFile | None:
-        """Write the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
+        """Writes the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
         manifests, before = self.stored, latest.index_manifest if latest else None
         if not any(edit.vectors or edit.removed for edit in edits):
             return before
@@ -199,7 +199,7 @@ class SnapshotBuilder:
         return file
 
     def withdraw(self) -> None:
-        """Give up the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
+        """Gives up the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
         unwritten, path = set(self.files.gathered), self.meta.paths.manifest
         self.files.gathered.clear()
         self.manifests = {key: meta for key, meta in self.manifests.items() if path(meta.name) not in unwritten}

@@ -65,7 +65,7 @@ class BucketFiles:
         return BucketFiles(version.meta, version.schema, bucket)
 
     def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
-        """Open a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
+        """Opens a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
         return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded, partial(self._identified, file))
 
     def _identified(self, file: DataFile, stored: pa.Schema) -> pa.Schema:
@@ -79,7 +79,7 @@ class BucketFiles:
     def write(
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA
     ) -> tuple[DataFile, ...]:
-        """Write one sorted run; see `write_run`."""
+        """Writes one sorted run; see `write_run`."""
         return write_run(self.meta.env, self.meta.paths, self.schema, self.directory, tables, origin, nan_columns, prefix)
 
     def run_writer(self, origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA) -> RunWriter:
@@ -97,7 +97,7 @@ class BucketFiles:
         return tuple(path for file in files for path in self.meta.paths.with_index(file))
 
     def delete(self, files: Iterable[DataFile]) -> None:
-        """Delete files that no snapshot references; storage errors are ignored."""
+        """Deletes files that no snapshot references; storage errors are ignored."""
         self.meta.files.delete_quietly(self.paths(files))
 
     def find(self, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
@@ -119,7 +119,7 @@ class BucketFiles:
         return {name: found[name] for name in reached if len(found[name].positions)}
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
+        """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
         if not len(positions):
             return
         with self.open(file) as reader:
@@ -209,7 +209,7 @@ class BucketFiles:
         return self.meta.files.cache.get(key, read, lambda keys: keys.bytes)
 
     def remember(self, file: DataFile, keys: pa.Table) -> None:
-        """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
+        """Caches the key columns of a file just written, if it is small, so that lookups need not read them."""
         if self._is_small(file):
             self.meta.files.cache.put(self._cache_key(file), keys)
 

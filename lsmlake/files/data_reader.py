@@ -156,7 +156,7 @@ class DataReader:
         return table
 
     def _load(self, groups: Sequence[int], leaves: Sequence[int], ahead: Sequence[ByteRange]) -> None:
-        """Fetch the column chunks that are read next, if the storage reads by requests."""
+        """Fetches the column chunks that are read next, if the storage reads by requests."""
         if isinstance(self.source, RangedFile):
             self.source.ranges.load([*self._ranges(groups, leaves), *ahead])
 
@@ -264,7 +264,7 @@ class DataReader:
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if column in self.encoded else field
 
     def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """Yield all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
+        """Yields all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
         if self.file.bytes <= self.limits.stream_buffer_bytes:  # buffers for the columns would exceed the whole file
             yield from self.chunks(columns)
             return
@@ -295,7 +295,7 @@ class DataReader:
             return None if batch is None else self._plain(pa.Table.from_batches([batch]), columns)
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 16) -> Iterator[Chunk]:
-        """Yield chunks of whole consecutive row groups, about `rows` rows each, in file order."""
+        """Yields chunks of whole consecutive row groups, about `rows` rows each, in file order."""
         wanted, rows = list(range(self.groups) if groups is None else groups), min(rows, self.limits.chunk_rows)
         runs: Iterable[Sequence[int]] = self._runs(wanted, rows)
         if columns and isinstance(self.source, RangedFile):

@@ -112,7 +112,7 @@ class PageReader:
         return [_range(*self.chunks[one].index) for one in self._unknown(group)]
 
     def keep_indexes(self, source: pa.NativeFile, group: int, cache: Cache) -> None:
-        """Decode the page indexes of a row group, which `source` has fetched. Does this only in a storage that reads by requests:
+        """Decodes the page indexes of a row group which `source` has fetched. Does this only in a storage that reads by requests:
         in others, indexes are read when they are needed."""
         if isinstance(source, RangedFile):
             with reading(self.path):
@@ -137,7 +137,7 @@ class PageReader:
             return [self._array(file, self.columns[name], places) for name in names]
 
     def _load(self, file: _PageSource, source: RangedFile, places: Sequence[RowOfGroup], leaves: Sequence[int | None]) -> None:
-        """Fetch the page indexes of the columns together, then the pages."""
+        """Fetches the page indexes of the columns together, then the pages."""
         stored = [leaf for leaf in leaves if leaf is not None]
         groups = {place.group for place in places}
         unknown = [(group, leaf) for group in groups for leaf in stored if (group, leaf) not in self.pages]

@@ -49,7 +49,7 @@ _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 def register(
     metadata_file: str, content: Metadata, catalog: Mapping[str, str] | str, name: str, seconds: float = ASKED_SECONDS
 ) -> None:
-    """Register the published table as the table `name` of a catalog. Does nothing if the catalog has this publication, or a newer
+    """Registers the published table as table `name` of a catalog. Does nothing if the catalog has this publication, or a newer
     one.
 
     Args:
@@ -104,7 +104,7 @@ def metadata_file(catalog: str, name: str) -> str | None:
 
 
 def remove(catalog: str, name: str, seconds: float) -> None:
-    """Remove the table `name` from a catalog; files stay. Raises as `register`."""
+    """Removes the table `name` from a catalog; files stay. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
     def run(found: Any) -> None:
@@ -301,7 +301,7 @@ class TooLate(Exception):
 
 
 def _within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Wait for a call in another thread, which goes on after an interruption. Raises TooLate."""
+    """Waits for a call in another thread, which goes on after an interruption. Raises TooLate."""
     work = begin(call)
     if not work.ended.wait(seconds):
         raise TooLate

@@ -36,7 +36,7 @@ _CURES = {
 
 
 def adapt(catalog: Any, seconds: float) -> None:
-    """Change how PyIceberg works with a catalog, by its kind. `seconds`: how long the catalog may take."""
+    """Changes how PyIceberg works with a catalog, by its kind. `seconds`: how long the catalog may take."""
     if hasattr(catalog, "glue"):
         catalog.glue.meta.events.register("provide-client-params.glue", _shorten_comments)
     if type(catalog).__name__ == "HiveCatalog":

@@ -186,7 +186,7 @@ class _Attempt:
     def _put(
         self, before: table_metadata.Metadata | None, number: int, content: table_metadata.Metadata
     ) -> table_metadata.Metadata | None:
-        """Create a metadata file after `before`; returns its content. None: another publisher came first."""
+        """Creates a metadata file after `before`; returns its content. None: another publisher came first."""
         meta = self.meta
         last = "" if before is None else uri_of(meta, meta.paths.iceberg(name_of(number - 1)))
         last_ms = 0 if before is None else before["last-updated-ms"]
@@ -231,7 +231,7 @@ class _Attempt:
         return [path_of(self.meta, uri) for uri in (*(one["manifest-list"] for one in gone), *lost, *vectors)]
 
     def put(self, name: str, data: bytes) -> str:
-        """Write a file of the metadata; returns its URI."""
+        """Writes a file of the metadata; returns its URI."""
         path = self.meta.paths.iceberg(name)
         self.written.append(path)
         self.meta.files.write(path, data)

@@ -79,7 +79,7 @@ def content(meta: TableMetadata, number: int) -> Metadata:
 
 
 def delete_unreadable(meta: TableMetadata) -> None:
-    """Delete the metadata files that cannot be read."""
+    """Deletes the metadata files that cannot be read."""
     for number in numbers(meta):
         try:
             content(meta, number)

@@ -38,7 +38,7 @@ class Additions:
     made: list[dict] = field(default_factory=list)
 
     def add(self, lines: Sequence[Line]) -> None:
-        """Add the snapshots that the metadata lacks. Snapshots that Iceberg cannot express and damaged snapshots are left out.
+        """Adds the snapshots that the metadata lacks. Snapshots that Iceberg cannot express and damaged snapshots are left out.
 
         Raises:
             InvalidSchema: with `whole`, the newest snapshot of the table has files of a type that Iceberg does not widen.
@@ -208,7 +208,7 @@ class Step(NamedTuple):
         return EntryChange(added, removed), next_row - self.next_row
 
     def _vectors(self, files: list[Touched]) -> list[tuple[Touched, VectorPlace]]:
-        """Write the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
+        """Writes the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
         found = []
         vectors = self.view.vectors([(one.bucket, one.after) for one in files], self.view.version.vector_refs())
         for one in files:

@@ -94,7 +94,7 @@ def adopt(
     *,
     link: bool = True,
 ) -> ImportReport:
-    """Make the table `name` in the folder `root`, which holds no table.
+    """Makes the table `name` in the folder `root`, which holds no table.
 
     Args:
         env: that of the warehouse.
@@ -268,7 +268,7 @@ class _Adoption:
         return one.of, file
 
     def _write(self, files: Sequence[RewrittenFile], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
-        """Write the live rows of files anew."""
+        """Writes the live rows of files anew."""
         if not files:
             return []
         version, names = Version(self.meta, None, self.schema), self.schema.columns.names
@@ -380,7 +380,7 @@ def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | Non
 
 
 def _is_created(meta: Metadata, first: Schema) -> bool:
-    """Create schema 0; return whether this process has done so. Raises StorageFailed if it certainly has not, and CommitUnknown
+    """Creates schema 0; returns whether this process has done so. Raises StorageFailed if it certainly has not, and CommitUnknown
     if the store does not tell."""
     try:
         return meta.schemas.put(first)

@@ -153,7 +153,7 @@ class Sources(NamedTuple):
 
     @contextmanager
     def open(self, uri: str, size: int, rows: int, columns: pa.Schema) -> Iterator[DataReader]:
-        """Open a Parquet file of the table, whose columns are found by field id, or by the names of the table.
+        """Opens a Parquet file of the table, whose columns are found by field id, or by the names of the table.
 
         Raises Corrupt, and InvalidData if a value is read that `columns` cannot hold."""
         place = self.outside.place(uri)

@@ -202,7 +202,7 @@ def opened(path: str, options: FileOptions) -> InputFile:
 
 
 def read(file: InputFile, schema: pa.Schema | None) -> Iterator[pa.Table]:
-    """Yield the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
+    """Yields the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
     with _readable(file.path):
         if isinstance(file, CsvFile):
             yield from file.tables(schema)

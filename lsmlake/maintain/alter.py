@@ -270,7 +270,7 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
 def replace_table(
     meta: Metadata, name: str, wanted: Callable[[int, str], Schema], tables: Sequence[pa.Table], ordered: Ordered = Ordered.ALL
 ) -> Snapshot:
-    """Replace a table.
+    """Replaces a table.
 
     Args:
         meta: the table.
@@ -316,8 +316,8 @@ def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
 
 
 def succeed(version: Version, request: Request) -> Snapshot | None:
-    """Store the schema of a request and publish it. Returns None if another commit or alteration came first; the files of its
-    messages are then deleted."""
+    """Stores the schema of a request and publishes the request. Returns None if another commit or alteration came first; the
+    files of its messages are then deleted."""
     meta, stored = version.meta, False
     try:
         stored = meta.schemas.put(request.schema)

@@ -66,7 +66,7 @@ def _column(number: int, column: ColumnMeasure, rows: int) -> ColumnStatistics:
 
 
 def put_statistics(meta: Metadata, statistics: TableStatistics) -> NamedFile:
-    """Store statistics, which no snapshot names yet."""
+    """Stores statistics, which no snapshot names yet."""
     return meta.files.write_new("statistics", statistics.encode())
 
 

@@ -78,7 +78,7 @@ def copy(
     new_name: str | None = None,
     progress: Callable[[int, str], None] = lambda files, path: None,
 ) -> CopyReport:
-    """Copy a table at one snapshot into the warehouse in `storage`; see `Table.copy`.
+    """Copies a table at one snapshot into the warehouse in `storage`; see `Table.copy`.
 
     Args:
         meta: the table, or a branch of it.
@@ -230,8 +230,8 @@ class Outcome(NamedTuple):
 
 
 def copy_file(source: Storage, target: Storage, file: CopiedFile, there: int | None) -> Outcome:
-    """Copy a file unless the target has it with the same size and checksum, and read back what was written. `there`: the size of
-    the file in the target; None: it has none. Raises Corrupt, which names the file of the source, and StorageFailed."""
+    """Copies a file unless the target has it with the same size and checksum, and reads the written file back. `there`: the size
+    of the file in the target; None: it has none. Raises Corrupt, which names the file of the source, and StorageFailed."""
     expected = file.sum or _sum_of_source(source, file)
     if there == expected.bytes and _sum_at(target, file.target) == expected:
         return Outcome(expected.bytes, True)

@@ -36,7 +36,7 @@ class _Listed(NamedTuple):
 
 
 def _listed(meta: Metadata, names: Iterable[str | int], read: Callable[[str | int], object]) -> Iterator[_Listed]:
-    """Read files. Those that are deleted meanwhile, for which `read` returns None or raises SnapshotNotFound, are left out."""
+    """Reads files. Those that are deleted meanwhile, for which `read` returns None or raises SnapshotNotFound, are left out."""
 
     def one(name: str | int) -> Generator[_Listed]:
         with suppress(SnapshotNotFound):

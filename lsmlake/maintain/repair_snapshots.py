@@ -127,7 +127,7 @@ def _check_consent(
 
 
 def _publish_again(meta: Metadata, number: int, newest: int, states: dict[int, str]) -> Snapshot:
-    """Publish snapshot `number` again, after the unreadable snapshot `newest`."""
+    """Publishes snapshot `number` again, after the unreadable snapshot `newest`."""
     target = meta.snapshots.get(number)
     readable = [meta.snapshots.get(one) for one, state in states.items() if state != UNREADABLE]
     last = max((one.newest_rollback for one in readable if one.newest_rollback is not None), default=None)

@@ -111,7 +111,7 @@ class DistinctSketch:
         self._limit = _HASHES
 
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
-        """Add values, of a type that has an order; nulls do not count."""
+        """Adds values, of a type that has an order; nulls do not count."""
         values = values.drop_null()
         if not len(values):
             return

@@ -56,7 +56,7 @@ class BranchReport(Shown):
 
 
 def create_branch(meta: Metadata, name: str, snapshot: Snapshot | None, tag: str | None) -> BranchInfo:
-    """Create a branch.
+    """Creates a branch.
 
     Args:
         meta: the table.
@@ -110,7 +110,7 @@ def _clear(on: Metadata) -> None:
 
 
 def rename_branch(meta: Metadata, name: str, to: str) -> None:
-    """Give a branch another name. Handles with the old name fail. Works on any storage: no file is moved.
+    """Gives a branch another name. Handles with the old name fail. Works on any storage: no file is moved.
 
     Raises:
         InvalidQuery: the new name is not valid, or it is taken.
@@ -134,7 +134,7 @@ def rename_branch(meta: Metadata, name: str, to: str) -> None:
 def delete_branch(
     meta: Metadata, name: str, *, dry_run: bool = False, progress: Callable[[str], None] = lambda what: None
 ) -> BranchReport:
-    """Delete a branch, and the files that only it needs. Writers on the branch fail.
+    """Deletes a branch, and the files that only it needs. Writers on the branch fail.
 
     If the file of the branch is damaged, it is not known which files only the branch needs: they stay as orphans.
 
@@ -170,7 +170,7 @@ def delete_branch(
 
 
 def _give_up(meta: Metadata, name: str, *, dry_run: bool) -> BranchReport:
-    """Delete a branch whose file or state is damaged: that file, then the rest of its folder, without the directories of other
+    """Deletes a branch whose file or state is damaged: that file, then the rest of its folder, without the directories of other
     branches that were created there. The state of the branch need not be known: no other program can read it either."""
     folder, file = meta.paths.branch_folder(name), meta.paths.branch_file(name)
     listed = [entry.path for entry in meta.env.storage.list(folder)]  # before a branch of that name can be created again

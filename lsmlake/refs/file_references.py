@@ -182,7 +182,7 @@ def indexes_of(meta: Metadata, entries: pa.Table) -> dict[str, str]:
 
 
 def delete(meta: Metadata, paths: Iterable[str]) -> int:
-    """Delete files, up to `Env.workers` groups of them at once; returns the number of paths, whether the files existed or not.
+    """Deletes files, up to `Env.workers` groups of them at once; returns the number of paths, whether the files existed or not.
     Calls the followers of the table first: Iceberg metadata is brought up to date, so that no reader of it finds a file missing.
     If one fails, no file is deleted: `remove_orphan_files` deletes them later."""
     distinct = list(dict.fromkeys(paths))

@@ -142,7 +142,7 @@ def _copy_schemas(meta: Metadata, on: Metadata, after: int, last: int) -> None:
 
 
 def _copy(meta: Metadata, on: Metadata, number: int) -> bool:
-    """Copy a snapshot, or leave a mark for one that has expired or was removed. Returns False if another commit has taken the
+    """Copies a snapshot, or leaves a mark for one that has expired or was removed. Returns False if another commit has taken the
     number. Raises TableNotFound: the branch was deleted."""
     try:
         snapshot = on.snapshots.get(number)

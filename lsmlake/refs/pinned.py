@@ -77,7 +77,7 @@ def check_named(meta: Metadata, snapshot: Snapshot) -> None:
 
 
 def release(meta: Metadata, snapshot: Snapshot) -> int:
-    """Delete the files of a snapshot that nothing needs any more; returns how many."""
+    """Deletes the files of a snapshot that nothing needs any more; returns how many."""
     if meta.snapshots.is_kept(snapshot.id):
         return 0
     try:
@@ -94,7 +94,7 @@ def old_pins(meta: Metadata) -> list[Entry]:
 
 
 def remove_old_pins(meta: Metadata) -> int:
-    """Delete the pins of dead processes, and the files that only they need; returns how many files were deleted."""
+    """Deletes the pins of dead processes, and the files that only they need; returns how many files were deleted."""
     files = 0
     for entry in old_pins(meta):
         try:

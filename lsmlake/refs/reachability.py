@@ -54,7 +54,7 @@ class Reachable:
         self._references = references(self.meta) if meta.paths.branch is None else []
 
     def look(self) -> int:
-        """Read everything that is new; returns how many snapshots, changelogs and tags that was.
+        """Reads everything that is new; returns how many snapshots, changelogs and tags that was.
 
         Raises:
             Corrupt: metadata is damaged or missing, so nobody can tell which files are needed.

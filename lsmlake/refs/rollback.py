@@ -81,7 +81,7 @@ def rollback(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> tuple[Snapshot, RollbackReport]:
-    """Roll the table back to `moment`; see `Table.rollback`. Returns the newest snapshot, and the report of the rollback.
+    """Rolls the table back to `moment`; see `Table.rollback`. Returns the newest snapshot, and the report of the rollback.
 
     Args:
         meta: the table.

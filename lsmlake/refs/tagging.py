@@ -54,7 +54,7 @@ class TagReport(Shown):
 def create_tag(
     meta: Metadata, name: str, moment: Moment, zone: str, retain: str | datetime.timedelta | None, *, replacing: bool
 ) -> Tag:
-    """Give the snapshot of a moment a name.
+    """Gives the snapshot of a moment a name.
 
     Args:
         meta: the table.
@@ -79,7 +79,7 @@ def create_tag(
 
 
 def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, *, replacing: bool = False) -> Tag:
-    """Give a snapshot a name.
+    """Gives a snapshot a name.
 
     Args:
         meta: the table.
@@ -102,7 +102,7 @@ def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int |
 
 
 def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
-    """Give a tag another name.
+    """Gives a tag another name.
 
     Raises:
         InvalidQuery: the new name is not valid, or it is taken.
@@ -117,7 +117,7 @@ def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
 
 
 def delete_tag(meta: Metadata, name: str, *, dry_run: bool = False) -> TagReport:
-    """Delete a tag, and the files that only it needs. Raises SnapshotNotFound if there is no tag of that name."""
+    """Deletes a tag, and the files that only it needs. Raises SnapshotNotFound if there is no tag of that name."""
     if not meta.tags.exists(name):
         meta.files.first_schema()
         raise meta.tags.missing(name)
@@ -125,7 +125,7 @@ def delete_tag(meta: Metadata, name: str, *, dry_run: bool = False) -> TagReport
 
 
 def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False) -> TagReport:
-    """Delete tags one after the other, and the files that only they need. A tag that does not exist is skipped."""
+    """Deletes tags one after the other, and the files that only they need. A tag that does not exist is skipped."""
     deleted, files, left = [], 0, {}
     for name in names:
         try:

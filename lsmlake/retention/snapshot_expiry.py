@@ -66,7 +66,7 @@ def expire(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> ExpireReport:
-    """Remove pins of dead processes, expired snapshots, then expired changelogs, and consumers without recent progress.
+    """Removes pins of dead processes, expired snapshots, then expired changelogs, and consumers without recent progress.
 
     All metadata of a batch is read before the first of its files is deleted. `explain` fills `held`, which reads more snapshots.
     `dry_run` reads the same and changes nothing. Calls `progress` with a snapshot of each batch.
@@ -120,13 +120,13 @@ def _time(meta: Metadata, number: int, numbers: Sequence[int], known: dict[int, 
 
 
 def _know(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None:
-    """Add a snapshot to `known` unless it has expired."""
+    """Adds a snapshot to `known` unless it has expired."""
     with suppress(SnapshotNotFound):
         known[number] = meta.snapshots.get(number)
 
 
 def _read_ahead(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None:
-    """Read a snapshot, and its metadata into the cache. Ignores errors: the later reader of the snapshot raises them."""
+    """Reads a snapshot, and its metadata into the cache. Ignores errors: the later reader of the snapshot raises them."""
     with suppress(LakeError):
         if number not in known:
             known[number] = meta.snapshots.get(number)
@@ -136,14 +136,14 @@ def _read_ahead(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None
 
 
 def _delete(meta: Metadata, paths: Iterable[str], *, dry_run: bool) -> int:
-    """Delete files; returns how many."""
+    """Deletes files; returns how many."""
     return len(set(paths)) if dry_run else delete(meta, paths)
 
 
 def _expire(
     meta: Metadata, numbers: Sequence[int], known: dict[int, Snapshot], mark: int | None, *, record: bool, dry_run: bool
 ) -> tuple[int, int]:
-    """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
+    """Expires all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
     read. `mark`: the number of an existing mark."""
     if meta.env.storage.at_once > 1:
         side_by_side([partial(_read_ahead, meta, number, known) for number in numbers], meta.env.storage.at_once)
@@ -262,7 +262,7 @@ def _expire_changelogs(
     *,
     dry_run: bool,
 ) -> tuple[int, int]:
-    """Expire recorded changelogs; returns how many (changelogs, files) were removed. `kept`: the retained snapshots. Without a
+    """Expires recorded changelogs; returns how many (changelogs, files) were removed. `kept`: the retained snapshots. Without a
     retention of its own, a changelog expires with its snapshot."""
     recorded = meta.snapshots.recorded_ids()
     if not recorded:

@@ -38,7 +38,7 @@ def expire_tags(
 
 
 def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> Tag | None:
-    """Create the automatic tag that is due at the commit of `snapshot`, and delete the oldest ones if there are too many.
+    """Creates the automatic tag that is due at the commit of `snapshot`, and deletes the oldest ones if there are too many.
 
     One listing for each handle and period, and otherwise no call of the storage.
 
@@ -67,7 +67,7 @@ def _created(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | Non
 
 
 def _delete_surplus(meta: Metadata, automatic: list[str], most: int | None) -> None:
-    """Delete the oldest automatic tags, a bounded number, so that at most `most` are left in the end."""
+    """Deletes the oldest automatic tags, a bounded number, so that at most `most` are left in the end."""
     if most is not None:
         delete_tags(meta, automatic[:-most][:_AT_ONCE])
 

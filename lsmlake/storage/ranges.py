@@ -67,7 +67,7 @@ class Ranges:
         self._coming: tuple[list[ByteRange], Work[Sequence[memoryview]]] | None = None
 
     def expect(self, wanted: Sequence[ByteRange]) -> None:
-        """Begin to fetch ranges, in another thread, that a later `load` will ask for."""
+        """Begins to fetch ranges, in another thread, that a later `load` will ask for."""
         missing = self._missing(wanted)
         if missing:
             self._coming = missing, begin(partial(self._fetch, missing))
@@ -134,6 +134,6 @@ class RangedFile(pa.PythonFile):
 
 
 def load(file: pa.NativeFile, wanted: Sequence[ByteRange]) -> None:
-    """Fetch ranges of an open file that the caller is about to read. Does nothing if the file is not read by requests."""
+    """Fetches ranges of an open file that the caller is about to read. Does nothing if the file is not read by requests."""
     if isinstance(file, RangedFile):
         file.ranges.load(wanted)

@@ -89,7 +89,7 @@ class Branches:
         return self.get(name).named(name)
 
     def put(self, name: str, info: BranchInfo) -> bool:
-        """Create a branch; returns False if its name is taken."""
+        """Creates a branch; returns False if its name is taken."""
         return self.files.env.storage.put_if_absent(self.files.paths.branch_file(name), info.encode())
 
     def remove(self, name: str) -> None:
@@ -110,11 +110,11 @@ class Branches:
                 return BranchState(ended, last.snapshot if last else info.base, work)
 
     def begin(self, info: BranchInfo, state: BranchState, work: BranchWork) -> bool:
-        """Begin work that excludes other work; returns whether no other program came first."""
+        """Begins work that excludes other work; returns whether no other program came first."""
         return self.files.env.storage.put_if_absent(self._paths(info).begun(state.ended + 1), work.encode())
 
     def end(self, info: BranchInfo, state: BranchState, base: Snapshot | None) -> None:
-        """End the work under way. `base`: where the branch begins from now on."""
+        """Ends the work under way. `base`: where the branch begins from now on."""
         paths, number = self._paths(info), state.ended + 1
         self.files.env.storage.put_if_absent(paths.ended(number), BranchWork(state.work.work, base).encode())
         old = [paths.begun(number), *([paths.ended(state.ended)] if state.ended else [])]

@@ -63,7 +63,7 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
 
 
 def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
-    """Create a consumer or replace its progress. Raises TableNotFound."""
+    """Creates a consumer or replaces its progress. Raises TableNotFound."""
     path = meta.paths.consumer(name)
     meta.files.first_schema()
     with meta.env.storage.write(path) as sink:
@@ -76,6 +76,6 @@ def is_consumer(meta: Metadata, name: str) -> bool:
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:
-    """Remove a consumer if it exists. Raises TableNotFound."""
+    """Removes a consumer if it exists. Raises TableNotFound."""
     meta.files.first_schema()
     meta.env.storage.delete(meta.paths.consumer(name))

@@ -111,7 +111,7 @@ class Manifests:
         return live.files if selection is None else live.select(selection, schema)
 
     def load(self, snapshot: Snapshot) -> None:
-        """Read the manifest lists and the index of vectors at once; both are cached."""
+        """Reads the manifest lists and the index of vectors at once; both are cached."""
         index = [] if snapshot.index_manifest is None else [partial(self.index, snapshot.index_manifest)]
         side_by_side([partial(self.metas, snapshot), *index], self.files.env.storage.at_once)
 
@@ -175,7 +175,7 @@ class Manifests:
         )
 
     def put(self, table: pa.Table, schema: Schema, sequence: int) -> ManifestMeta:
-        """Write a manifest. `table`: its entries, with the columns of `schema`."""
+        """Writes a manifest. `table`: its entries, with the columns of `schema`."""
         data = encode(table)
         name = self.files.write_new("manifest", data).name
         self.files.cache.put(self._key(name, schema), table)

@@ -112,7 +112,7 @@ class Schemas:
         return self.files.cache.known(self._key(number))
 
     def keep(self, schema: Schema) -> None:
-        """Cache a schema that was read from the table."""
+        """Caches a schema that was read from the table."""
         self.files.cache.put(self._key(schema.id), schema)
 
     def _key(self, number: int) -> tuple[str, str]:
@@ -139,7 +139,7 @@ class Schemas:
         return created
 
     def put(self, schema: Schema) -> bool:
-        """Store a schema; returns False if its number is taken. The schema stays if the public call fails: another call may have
+        """Stores a schema; returns False if its number is taken. The schema stays if the public call fails: another call may have
         found it and may name it in a snapshot."""
         return self.files.env.storage.put_if_absent(self.files.paths.schema(schema.id), schema.encode())
 
@@ -171,7 +171,7 @@ class Vectors:
     files: TableFiles
 
     def get(self, ref: VectorRef, file: DataFile) -> DeletionVector:
-        """Read the vector of `file`, in one ranged read. Raises Corrupt if it is damaged or marks a row that does not exist."""
+        """Reads the vector of `file`, in one ranged read. Raises Corrupt if it is damaged or marks a row that does not exist."""
         return self._decoded(self._read(ref.puffin, ref.offset, ref.offset + ref.length), ref, file)
 
     def read_together(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
@@ -219,7 +219,7 @@ class Vectors:
         return {file.name: self.get(refs[file.name], file) for file in files if file.name in refs}
 
     def put(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:
-        """Write `vectors` to one new Puffin file; writes nothing if there are none."""
+        """Writes `vectors` to one new Puffin file; writes nothing if there are none."""
         if not vectors:
             return {}
         name = f"dv-{self.files.env.ids()}.puffin"

@@ -49,7 +49,7 @@ class Snapshots:
     manifests: Manifests
 
     def get(self, number: int) -> Snapshot:
-        """Read a snapshot. Raises SnapshotNotFound; TableNotFound if the table no longer exists."""
+        """Reads a snapshot. Raises SnapshotNotFound; TableNotFound if the table no longer exists."""
         stored = self._stored(number)
         if stored is None:
             self.files.first_schema()
@@ -143,7 +143,7 @@ class Snapshots:
         return next((entry.modified_ms for entry in listed if entry.path == path), None)
 
     def retire(self, numbers: Sequence[int], mark: int | None) -> None:
-        """Replace snapshots by marks. The last mark is written last, which makes all marks durable. `mark`: the number of an
+        """Replaces snapshots by marks. The last mark is written last, which makes all marks durable. `mark`: the number of an
         existing mark to copy."""
         for number in numbers:
             path = self.files.paths.snapshot(number)
@@ -156,7 +156,7 @@ class Snapshots:
             mark = number
 
     def cut(self, numbers: Sequence[int]) -> None:
-        """Replace snapshots by the marks of a rollback, in the order given. The last mark is written last, which makes all marks
+        """Replaces snapshots by the marks of a rollback, in the order given. The last mark is written last, which makes all marks
         durable."""
         for number in numbers:
             path = self.files.paths.snapshot(number)
@@ -167,7 +167,7 @@ class Snapshots:
                 self.files.env.storage.copy(self.files.paths.snapshot(numbers[0]), path)
 
     def put_cut(self, number: int) -> bool:
-        """Store the mark of a snapshot that a rollback removed; returns False if its number is taken."""
+        """Stores the mark of a snapshot that a rollback removed; returns False if its number is taken."""
         return self.files.env.storage.put_if_absent(self.files.paths.snapshot(number), _CUT)
 
     def recorded(self, number: int) -> Snapshot:
@@ -181,7 +181,8 @@ class Snapshots:
             return self.files.own(Snapshot.decode(self.files.read(path, None), path), number, path)
 
     def record(self, snapshots: Sequence[Snapshot]) -> None:
-        """Copy snapshots so that their changelogs outlive them. The last copy is written last, which makes all copies durable."""
+        """Copies snapshots so that their changelogs outlive them. The last copy is written last, which makes all copies
+        durable."""
         for snapshot in snapshots:
             path = self.files.paths.changelog(snapshot.id)
             if snapshot is snapshots[-1]:
@@ -282,7 +283,7 @@ class Snapshots:
         return side_by_side([*files, *others], self.files.env.storage.at_once)
 
     def read_hint(self) -> None:
-        """Read the hint for the first search for the newest snapshot."""
+        """Reads the hint for the first search for the newest snapshot."""
         self.files.cache.hint = self._hint()
 
     def _hint_once(self) -> int | None:
@@ -297,7 +298,7 @@ class Snapshots:
                 self.load(self._decoded(stored))
 
     def load(self, snapshot: Snapshot) -> None:
-        """Read the manifest lists of a snapshot ahead, unless it expires meanwhile."""
+        """Reads the manifest lists of a snapshot ahead, unless it expires meanwhile."""
         with suppress(LakeError):
             self.manifests.load(snapshot)
 
@@ -325,7 +326,7 @@ class Snapshots:
         return files.cache.get((path, stored.data), lambda: files.own(Snapshot.decode(stored.data, path), stored.number, path))
 
     def put(self, snapshot: Snapshot) -> bool:
-        """Publish a snapshot; returns False if its number is taken. After an error, it may be published."""
+        """Publishes a snapshot; returns False if its number is taken. After an error, it may be published."""
         held = undo.hold()
         created = self.files.env.storage.put_if_absent(self.files.paths.snapshot(snapshot.id), snapshot.encode())
         if not created:
@@ -333,7 +334,7 @@ class Snapshots:
         return created
 
     def note_latest(self, snapshot: Snapshot) -> None:
-        """Cache a snapshot just published; the next search for the newest one starts there."""
+        """Caches a snapshot just published; the next search for the newest one starts there."""
         self.files.cache.latest = stored = StoredSnapshot(snapshot.id, snapshot.encode())
         self.files.cache.put((self.files.paths.snapshot(snapshot.id), stored.data), snapshot)
 

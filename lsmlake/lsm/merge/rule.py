@@ -68,7 +68,7 @@ class MergeRule(ABC):
 
     @abstractmethod
     def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
-        """Merge the rows of each key.
+        """Merges the rows of each key.
 
         Args:
             rows: the key and any columns that are closed under `needs`, with or without `_row_kind`.
@@ -96,7 +96,7 @@ class MergeRule(ABC):
         """The columns that are required to merge `columns`, including `columns`."""
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        """Refuse rows that the rule could never merge: a value that no merge accepts, such as bytes that are not a sketch, or a
+        """Refuses rows that the rule could never merge: a value that no merge accepts, such as bytes that are not a sketch, or a
         kind that does not fit the columns. Called before rows are written.
 
         Args:
