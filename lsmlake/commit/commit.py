@@ -166,11 +166,11 @@ class Attempts:
         """The outcome of an attempt whose number a snapshot or a mark has taken. Raises TableNotFound, StorageFailed."""
         self.builder.taken = 0
         try:
-            there = self.meta.snapshots.get(number)
+            stored = self.meta.snapshots.get(number)
         except SnapshotNotFound:
             self.builder.taken = self.meta.snapshots.last_cut(number)
             return Conflict()
-        return self._outcome_given(there)
+        return self._outcome_given(stored)
 
     def _confirm(self) -> Committed | Conflict:
         """Checks, after the snapshot was created, that it counts (step 6). Raises TableNotFound, StorageFailed, CommitUnknown."""

@@ -69,11 +69,11 @@ class Reshape:
         if now.schema.id != self.base.schema.id or not all(map(cover.has, sources)):
             raise Overtaken
         targets = [share for step in self.steps for share in step.targets]
-        there = now.states([self._bucket(share) for share in {*sources, *targets}])
+        states = now.states([self._bucket(share) for share in {*sources, *targets}])
         made = list(self.made)
         try:
             for step in self.steps:
-                made += self._divided_later(step, there)
+                made += self._divided_later(step, states)
         except BaseException:
             for some in self.later.values():
                 discard(self.base.meta, some)
@@ -85,7 +85,7 @@ class Reshape:
         edits = []
         for bucket in dict.fromkeys([*map(self._bucket, sources), *added]):
             new = added.get(bucket)
-            before = there.get(bucket)
+            before = states.get(bucket)
             if before is None and (new is None or not new.added):
                 continue
             total = new.total if new is not None else before.total_buckets
@@ -95,12 +95,12 @@ class Reshape:
         paths = tuple(path for message in written for path in message.written)
         return [CommitMessage(edit.bucket, compact=edit, written=paths if edit is edits[0] else ()) for edit in edits]
 
-    def _divided_later(self, step: Reshaping, there: Mapping[Bucket, BucketState]) -> list[NewBucket]:
+    def _divided_later(self, step: Reshaping, states: Mapping[Bucket, BucketState]) -> list[NewBucket]:
         """The level-0 files that other commits added to the old buckets after `base`, divided. Raises Overtaken."""
         given = []
         for share in step.sources:
             base = self.states.get(share) or BucketState(self._bucket(share), share.total)
-            now = there.get(base.bucket) or BucketState(base.bucket, share.total)
+            now = states.get(base.bucket) or BucketState(base.bucket, share.total)
             if not BucketAsRead(base, alone=False).met(now):
                 raise Overtaken
             known = {file.name for file in base.files}

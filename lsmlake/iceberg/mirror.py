@@ -143,8 +143,8 @@ class _Attempt:
 
     def is_newest(self) -> bool:
         """Whether the metadata that this attempt has found is still the newest."""
-        there = published.newest(self.meta)
-        return there is not None and self.before is not None and there.number == self.before.number
+        newest = published.newest(self.meta)
+        return newest is not None and self.before is not None and newest.number == self.before.number
 
     def _run(self, before: table_metadata.Metadata | None) -> Published | None:
         meta, old = self.meta, before
@@ -163,15 +163,15 @@ class _Attempt:
         added.add(lines)
         content, made = added.content, added.made
         kept = {line.id_of(number) for line in lines for number in line.kept}
-        there = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
-        if self.whole or version.number in there:
+        ids = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
+        if self.whole or version.number in ids:
             content, _ = table_metadata.with_schema(content, version.schema)
         if named := list(takewhile(lambda schema: schema.by_name, map(meta.schemas.get, range(version.schema.id + 1)))):
             content = table_metadata.with_names(content, named)
-        current_id = max((number for number in there if number <= version.number), default=None)
-        content = table_metadata.with_snapshots(content, made, there, current_id, added.next_row)
-        tags = {name: id for line in lines for name, number in line.tags.items() if (id := line.id_of(number)) in there}
-        content = table_metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
+        current_id = max((number for number in ids if number <= version.number), default=None)
+        content = table_metadata.with_snapshots(content, made, ids, current_id, added.next_row)
+        tags = {name: id for line in lines for name, number in line.tags.items() if (id := line.id_of(number)) in ids}
+        content = table_metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, ids))})
         if self.before is not None and content == before:
             if self.before.hint != self.before.number:
                 self._write_hint(self.before.number)
@@ -238,7 +238,7 @@ class _Attempt:
         return uri_of(self.meta, path)
 
 
-def _newest(line: Line, there: Collection[int]) -> int | None:
+def _newest(line: Line, ids: Collection[int]) -> int | None:
     """The id of the newest snapshot of a branch in the metadata; None: it has none there."""
-    numbers = [number for number in line.kept if line.id_of(number) in there]
-    return line.id_of(max(numbers)) if numbers else line.begins if line.begins in there else None
+    numbers = [number for number in line.kept if line.id_of(number) in ids]
+    return line.id_of(max(numbers)) if numbers else line.begins if line.begins in ids else None

@@ -156,8 +156,8 @@ class _Adoption:
 
     def give_up(self) -> None:
         """Deletes the written files, unless the table exists."""
-        there = Metadata.opened(self.env, self.meta.paths.root)
-        if there is None or there.paths.table_uuid != self.meta.paths.table_uuid:
+        stored = Metadata.opened(self.env, self.meta.paths.root)
+        if stored is None or stored.paths.table_uuid != self.meta.paths.table_uuid:
             self.meta.files.delete_quietly(self.written)
 
     @property
@@ -386,7 +386,7 @@ def _is_created(meta: Metadata, first: Schema) -> bool:
         return meta.schemas.put(first)
     except StorageFailed as failed:
         try:
-            there = Metadata.opened(meta.env, meta.paths.root)
+            stored = Metadata.opened(meta.env, meta.paths.root)
         except LakeError as unknown:
             raise CommitUnknown(
                 "the store failed while the table was created",
@@ -394,6 +394,6 @@ def _is_created(meta: Metadata, first: Schema) -> bool:
                 found=failed,
                 cure="look whether the table is there; if not, import it again",
             ) from unknown
-        if there is None:
+        if stored is None:
             raise
-        return there.paths.table_uuid == meta.paths.table_uuid
+        return stored.paths.table_uuid == meta.paths.table_uuid

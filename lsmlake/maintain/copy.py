@@ -157,10 +157,10 @@ def _copy_files(
         return []
     source, storage = meta.env.storage, target.env.storage
     files = list(_files(meta, target, snapshot))
-    there = {entry.path: entry.size for entry in storage.list(target.paths.root)}
+    sizes = {entry.path: entry.size for entry in storage.list(target.paths.root)}
 
     def one(file: CopiedFile) -> Outcome:
-        outcome = copy_file(source, storage, file, there.get(file.target))
+        outcome = copy_file(source, storage, file, sizes.get(file.target))
         progress(len(files), file.source)
         return outcome
 
@@ -229,11 +229,11 @@ class Outcome(NamedTuple):
     reused: bool
 
 
-def copy_file(source: Storage, target: Storage, file: CopiedFile, there: int | None) -> Outcome:
-    """Copies a file unless the target has it with the same size and checksum, and reads the written file back. `there`: the size
+def copy_file(source: Storage, target: Storage, file: CopiedFile, size: int | None) -> Outcome:
+    """Copies a file unless the target has it with the same size and checksum, and reads the written file back. `size`: the size
     of the file in the target; None: it has none. Raises Corrupt, which names the file of the source, and StorageFailed."""
     expected = file.sum or _sum_of_source(source, file)
-    if there == expected.bytes and _sum_at(target, file.target) == expected:
+    if size == expected.bytes and _sum_at(target, file.target) == expected:
         return Outcome(expected.bytes, True)
     with reading(file.source), source.read(file.source) as content, target.write(file.target) as sink:
         found = FileSum(0, 0)

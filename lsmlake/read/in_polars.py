@@ -133,8 +133,8 @@ def _items(source: NativeSource, stored: Stored) -> list[object]:
         if old is None:
             item = pl.lit(one.item(), one.dtype)
         else:
-            there = by_name(old.name).as_expr()
-            item = there.cast(one.dtype) if is_evolved(old.type, field.type) else there
+            stored_column = by_name(old.name).as_expr()
+            item = stored_column.cast(one.dtype) if is_evolved(old.type, field.type) else stored_column
         if old is None or old.name != field.name or is_evolved(old.type, field.type):
             made.append(item.alias(field.name))
     return made

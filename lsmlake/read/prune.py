@@ -113,8 +113,8 @@ def _sources(table: pa.Table, schema: Schema, field: PartitionColumn) -> ColumnB
     field."""
     values = table[f"p:{field.number}"].combine_chunks()
     bounds = sources_of(values, table["rows"].to_numpy(), field)
-    there = _has(table, schema, field)
-    return ColumnBounds(*(pc.if_else(pa.array(there), side, pa.scalar(None, side.type)) for side in bounds))
+    has_field = _has(table, schema, field)
+    return ColumnBounds(*(pc.if_else(pa.array(has_field), side, pa.scalar(None, side.type)) for side in bounds))
 
 
 def sources_of(values: pa.Array, rows: np.ndarray, field: PartitionColumn) -> ColumnBounds:

@@ -90,8 +90,8 @@ def _check_line(meta: Metadata, on: Metadata, base: Snapshot | None, latest: Sna
 
 def _check_consumers(meta: Metadata, on: Metadata, latest: Snapshot | None, goal: Snapshot) -> None:
     """Raises InvalidQuery if a consumer of the table would need the changes of a snapshot that has expired on the branch."""
-    first, there = 1 if latest is None else latest.id + 1, {*on.snapshots.ids(), *on.snapshots.cut_ids()}
-    missing = [number for number in range(first, goal.id + 1) if number not in there]
+    first, known = 1 if latest is None else latest.id + 1, {*on.snapshots.ids(), *on.snapshots.cut_ids()}
+    missing = [number for number in range(first, goal.id + 1) if number not in known]
     for consumer in consumers(meta) if missing else ():
         raise InvalidQuery(
             f"consumer {consumer.name!r} of the table could not read all changes of the branch",
@@ -105,16 +105,16 @@ def _check_consumers(meta: Metadata, on: Metadata, latest: Snapshot | None, goal
 def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:
     """Raises InvalidQuery if the table has a tag of another snapshot under the name of a tag of the branch. If both have an
     automatic tag of one period, the table's tag stays."""
-    there = {tag.name: tag.snapshot for tag in meta.tags.readable()}
+    tagged = {tag.name: tag.snapshot for tag in meta.tags.readable()}
     options = on.schemas.of(goal).parsed_options.tags
-    automatic = TagCalendar.of(options).automatic(list(there)) if options.creation != NONE else ()
+    automatic = TagCalendar.of(options).automatic(list(tagged)) if options.creation != NONE else ()
     for tag in on.tags.all():
-        if tag.name not in automatic and tag.snapshot.id <= goal.id and there.get(tag.name, tag.snapshot) != tag.snapshot:
+        if tag.name not in automatic and tag.snapshot.id <= goal.id and tagged.get(tag.name, tag.snapshot) != tag.snapshot:
             raise InvalidQuery(
                 f"the table has another tag {tag.name!r} than the branch",
                 where=meta.paths.root,
                 expected=f"snapshot {tag.snapshot.id}, as on the branch",
-                found=f"snapshot {there[tag.name].id}",
+                found=f"snapshot {tagged[tag.name].id}",
                 cure="rename or delete one of the two tags",
             )
 

@@ -63,11 +63,11 @@ class Replacement:
             )
         return Replacement(where=partition_predicate(schema, where, zone, now))
 
-    def chosen(self, schema: Schema, messages: Sequence[CommitMessage], there: Collection[Bucket]) -> list[Bucket]:
+    def chosen(self, schema: Schema, messages: Sequence[CommitMessage], buckets: Collection[Bucket]) -> list[Bucket]:
         """Returns the buckets that the overwrite replaces. `messages`: the messages of the new rows."""
         if self.everything:
-            return list(there)
-        partitions = {bucket.partition_key: bucket for bucket in there}
+            return list(buckets)
+        partitions = {bucket.partition_key: bucket for bucket in buckets}
         if not all(schema.has_spec(spec) for spec, _ in partitions):
             cure = "run it again"
             raise CommitConflict(
@@ -79,7 +79,7 @@ class Replacement:
         else:
             found = partitions_match(self.where, schema, list(partitions.values()))
             chosen = {key for (key, bucket), one in zip(partitions.items(), found, strict=True) if _decided(one, bucket, schema)}
-        return [bucket for bucket in there if bucket.partition_key in chosen]
+        return [bucket for bucket in buckets if bucket.partition_key in chosen]
 
     def check(self, rows: pa.Table, schema: Schema, kept: np.ndarray | None, first_row: int | None) -> None:
         """Raises InvalidData for a row outside the replaced partitions. `kept`: the numbers of the rows in the data, as `prepare`
@@ -120,8 +120,8 @@ class Overwrite:
         return Overwrite(messages, partial(replaces.chosen, schema, messages))
 
     def restate(self, now: Version) -> Sequence[CommitMessage]:
-        there = now.states(statistics=False)
-        states = {bucket: there[bucket] for bucket in self.choose(there) if bucket in there}
+        live = now.states(statistics=False)
+        states = {bucket: live[bucket] for bucket in self.choose(live) if bucket in live}
         if self._planned is None or self._planned[0] != states:  # otherwise the manifest of the last attempt still fits
             self._planned = states, replacing(self.messages, states)
         return self._planned[1]
