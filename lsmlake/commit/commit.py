@@ -67,13 +67,13 @@ def commit(version: Version, request: Request) -> Committed:
     """
     meta, options = version.meta, version.options.commit
     tried = Attempts(version, request)
-    undo.on_failure(tried.give_up)  # lest the one below is interrupted
+    undo.on_failure(tried.give_up)  # in case the call below is interrupted
     failed, cure = "other commits came first on every attempt", "run it again; with many writers raise commit.max-retries"
     waits = Waits(meta.env, options.wait_min_ms, options.wait_max_ms)
     try:
         for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
             outcome = tried.on(Version.latest(meta) if number else version)
-            if not number and isinstance(outcome, Conflict):  # out of date: whether others commit now is not known, so no wait
+            if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of other writers now, so no wait
                 tried.builder.withdraw()
                 outcome = tried.on(Version.latest(meta))
             if isinstance(outcome, Committed):
@@ -188,7 +188,7 @@ class Attempts:
             self.publishing = False
             meta.files.delete_quietly([meta.paths.snapshot(snapshot.id)])
             with suppress(LakeError):
-                before_deletion(meta)  # it may name the snapshot, whose files may be deleted in the end
+                before_deletion(meta)  # Iceberg metadata may name the snapshot, whose files are deleted
             return Conflict()
         return Committed(snapshot, rebased.edits, rebased.overtaken)
 

@@ -41,7 +41,7 @@ class Fitter:
             return Fitting(messages)
         covers = now.covers()
         unfit = [message for message in messages if not covers.has(message.bucket, _total(message))]
-        if unfit:  # a partition without files has the buckets that it is given first
+        if unfit:  # the first commit to a partition without files chooses its buckets
             known = now.partitions()
             unfit = [message for message in unfit if message.bucket.partition_key in known]
         if not unfit:

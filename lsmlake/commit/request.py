@@ -120,7 +120,7 @@ def replayed(version: Version, identity: Identity) -> Snapshot | None:
         try:
             snapshot = meta.snapshots.get(number)
         except SnapshotNotFound:
-            if meta.snapshots.is_cut(number):  # a rollback removed it; older ones may be there
+            if meta.snapshots.is_cut(number):  # a rollback removed this snapshot; older ones may exist
                 number -= 1
                 continue
             break

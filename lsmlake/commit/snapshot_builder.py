@@ -28,7 +28,7 @@ from lsmlake.tables.manifests import Manifests
 from lsmlake.tables.metadata import Metadata
 
 _CLOCKS_DIFFER_MS = 60_000
-_DEAD_MIN = 1_000  # entries of files that left: so many are merged with the others
+_DEAD_MIN = 1_000  # from this many entries of removed files on, all manifests are merged
 
 _Written = TypeVar("_Written", NamedFile, ManifestMeta)
 
@@ -42,7 +42,7 @@ class SnapshotBuilder:
         self.files = meta.files.gathering()
         self.stored = Manifests(self.files)
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
-        self.edits: list[tuple[BucketEdit, ...]] = []  # of `manifests`: while they live, no other has their identity
+        self.edits: list[tuple[BucketEdit, ...]] = []  # of `manifests`: kept alive, so that their `id` stays unique
         self.written: list[str] = []  # metadata of the current attempt
         self.withdrawn: list[str] = []  # metadata of the attempts before, to be deleted at the end
         self.taken = 0  # the last number that is known to be taken without a snapshot

@@ -119,7 +119,7 @@ def _groups(files: Sequence[Direct]) -> Iterator[list[Direct]]:
 
 def _parquet(files: Sequence[Direct], **settings: object):
     pl = need("polars", "to_polars()")
-    paths = [file.path for file in files]  # they may differ in columns that the plan does not name
+    paths = [file.path for file in files]  # the files may differ in columns that the plan does not name
     others = {"missing_columns": "insert", "extra_columns": "ignore"}
     return pl.scan_parquet(paths, hive_partitioning=False, glob=False, **others, **settings)
 

@@ -44,7 +44,7 @@ from lsmlake.types.column_types import field_id
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 
-_FILE_BYTES = 2048  # estimate for what is known of a file
+_FILE_BYTES = 2048  # estimated memory for the facts about a file
 
 Item = TypeVar("Item")
 Stored = tuple[pa.Field | None, ...]
@@ -77,7 +77,7 @@ class NativeSource:
     def kept(self, what: Hashable, make: Callable[[], Item], dead_row_bytes: float) -> Item:
         """The result of `make` for this source, cached in the table handle. `dead_row_bytes`: the memory that it takes per dead
         row."""
-        if self.streamed.splits:  # they are filtered as they are read
+        if self.streamed.splits:  # streamed rows are filtered while they are read
             return make()
         files, dead = len(self.direct), sum(file.dead.cardinality for file in self.direct)
         size = _FILE_BYTES * (1 + files) + int(dead * dead_row_bytes) + sum(table.nbytes for table in self.level0)

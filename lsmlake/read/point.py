@@ -124,7 +124,7 @@ def _codes(keys: pa.Table, found: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 # -- lookups -----------------------------------------------------------------------------------------------------------
 
-_CELL_BYTES = 400  # of objects for a value of a table with one row
+_CELL_BYTES = 400  # of Python objects for one value of a one-row table
 
 
 class Lookup(NamedTuple):
@@ -223,7 +223,7 @@ class _Finder:
     def _hits(self, key: Key, rule: MergeRule) -> list[_PointHits]:
         """The places of the rows of a key from which its current row is made, newest file first."""
         reached = [file for file in self.ordered if file.min_key <= key.values <= file.max_key]
-        if self.files.meta.env.storage.at_once > 1:  # what the search needs is cached, also of files that it may not need
+        if self.files.meta.env.storage.at_once > 1:  # caches the data of all files that the search may need
             side_by_side([partial(self._open, key, file) for file in reached], self.files.meta.env.storage.at_once)
         if not self.vectors:
             found = (_PointHits(file, self.files.positions(key, file)) for file in reached)

@@ -124,7 +124,7 @@ class Databases:
         if self.is_table(root):
             return
         remains = [path for path in found if foreign or is_of_a_table(path, root)]
-        for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first what names other files
+        for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first the files that name other files
             self.storage.delete_all(sorted((path for path in remains if path.startswith(folder)), key=_newest_last))
             remains = [path for path in remains if not path.startswith(folder)]
         if found or foreign:

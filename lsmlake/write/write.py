@@ -246,7 +246,7 @@ def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage])
 
 _FINER, _FINER_PARTITIONS = 64, 8
 """Parts that the rows of a new partition are spilled in; of a table with partitions fewer, as there may be many partitions."""
-_EXPANSION = 4  # of a Parquet file in memory
+_EXPANSION = 4  # bytes in memory per byte of a Parquet file
 Numbers = "pa.ChunkedArray | np.ndarray"
 
 

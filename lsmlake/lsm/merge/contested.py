@@ -157,7 +157,7 @@ def _pair(rows: RankedRows, contest: Contest) -> tuple[int, int] | None:
         return _differing(rows, np.flatnonzero(taken), tiers, contest, of_key=bool(contest.sequence))
     tiers = [contest.sequence.ranks(sequenced, every=True), rows.ranks] if contest.sequence else [rows.ranks]
     of_tier = _decisive(rows.keys, np.flatnonzero(counted if contest.sequence else taken), tiers, contest.decisive)
-    if contest.sequence and not taken[of_tier].all():  # a null of the newest rows gives way to one of the others, by arrival
+    if contest.sequence and not taken[of_tier].all():  # a null in the newest rows: an older row decides, by arrival
         undecided = np.isin(rows.keys, rows.keys[of_tier[~taken[of_tier]]])
         if pair := _differing(rows, np.flatnonzero(taken & undecided), [], contest, of_key=True):
             return pair
