@@ -54,7 +54,7 @@ def taken(queue: SimpleQueue[Item]) -> Item:
 
 
 class GivenUp(Exception):
-    """The work has not come to an end."""
+    """The work did not end within its time limit."""
 
 
 class Work(Generic[Result]):

@@ -70,7 +70,7 @@ def short(value: object) -> str:
 
 
 def public(thing: Thing) -> Thing:
-    """Guard a function, or all public methods and properties of a class."""
+    """Guards a function, or all public methods and properties of a class."""
     return _of_class(thing, thing.__name__) if isinstance(thing, type) else _guarded(thing, thing.__qualname__)
 
 
@@ -171,7 +171,8 @@ def _same(value: object) -> object:
 
 
 class Type(NamedTuple):
-    """What a parameter accepts: in words, and as a test of a value. `made` converts an accepted value for the function."""
+    """The values that a parameter accepts: in words, and as a test of a value. `made` converts an accepted value for the
+    function."""
 
     words: str
     fits: Callable[[object], bool]
@@ -179,7 +180,7 @@ class Type(NamedTuple):
 
 
 def _check(function: Callable[..., object], given: inspect.BoundArguments) -> None:
-    """Refuse arguments of a wrong type, and convert numbers of other libraries to Python's."""
+    """Refuses arguments of a wrong type, and converts numbers of other libraries to Python's."""
     for name, value in list(given.arguments.items()):
         wanted = _types(function).get(name)
         if wanted is None:

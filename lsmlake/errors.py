@@ -215,7 +215,7 @@ _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit): .
 
 
 def foreign(error: Exception, where: str) -> LakeError:
-    """Convert an exception of another module to an error of this one. No other function does this.
+    """Converts an exception of another module to an error of this one. No other function does this.
 
     Raise the result `from error`.
 

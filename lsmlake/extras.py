@@ -24,7 +24,7 @@ EXTRA_OF = {
 
 
 def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
-    """Import an optional package.
+    """Imports an optional package.
 
     Args:
         package: the package to import, or a module of it.
@@ -46,7 +46,7 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
 
 
 def need_spark(what: str, *, extra: str = "spark") -> None:
-    """Import PySpark, and pandas, which the Arrow functions of PySpark import. Arguments as for `need`.
+    """Imports PySpark, and pandas, which the Arrow functions of PySpark import. Arguments as for `need`.
 
     Raises:
         MissingDependency: one of them is not installed.

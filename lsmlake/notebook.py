@@ -1,4 +1,4 @@
-"""What notebooks and shells show: small tables of HTML with all text escaped, and the names that they complete. Pure."""
+"""The output of notebooks and shells: small tables of HTML with all text escaped, and the names for completion. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a public call has made that nothing names yet. If the call fails or is interrupted, it is removed.
+"""Files that a public call has created and nothing references yet. If the call fails or is interrupted, they are removed.
 
 An interruption, such as KeyboardInterrupt, can come between any two steps of Python, so handlers beside each step have gaps. Here
-what will be made is noted before it is made, and `border` removes what is still noted when a public call has failed, wherever
-that was:
+a file is noted before it is created, and `border` removes the files still noted when a public call has failed, wherever that was:
 
     made(remove, paths)      # now `remove(paths)` follows a failure
     kept(remove, paths)      # it is named by something that was published, or it is gone
@@ -64,7 +63,8 @@ class Call:
         return result
 
     def failed(self, error: BaseException) -> None:
-        """Removes what the call has made, after an error in a step. Raises the interruption that the error has replaced."""
+        """Removes the files that the call has created, after an error in a step. Raises the interruption that the error has
+        replaced."""
         self._undo()
         interruption = self.interruption or behind(error, self.handled)
         if interruption is not None and interruption is not error:

@@ -1,1 +1,1 @@
-"""What users hold: `Lake`, `Table`, `Scan`, `Changes`."""
+"""The public classes: `Lake`, `Table`, `Scan`, `Changes`."""

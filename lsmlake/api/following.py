@@ -24,7 +24,7 @@ from lsmlake.tables.version import Metadata, Version
 
 @dataclass(frozen=True)
 class Following:
-    """Where to start, what to read and how much per step; see `Table.read_stream`. `follower` checks the values."""
+    """The start, the content and the step size of a stream; see `Table.read_stream`. `follower` checks the values."""
 
     start: StartMode | None = None
     snapshot: int | None = None

@@ -56,7 +56,7 @@ class Merging:
     evolves: bool = False
 
     def read(self, version: Version, source: object) -> Callable[[], DmlReport]:
-        """Reads the statement on a version, and returns what carries it out. `source`: data, a scan, `SourceRows` or
+        """Reads the statement on a version, and returns a function that carries it out. `source`: data, a scan, `SourceRows` or
         `OwnRows`."""
         if not isinstance(source, OwnRows):
             return self._action(version, self._opened(version, source))
@@ -68,7 +68,7 @@ class Merging:
         return lambda: evaluated(version, lambda now: (first if now is version else action(now))())
 
     def explained(self, version: Version, source: object, mode: str) -> Iterator[str]:
-        """What EXPLAIN says of the statement and its target. Reads no rows of a source that is a query."""
+        """The lines of EXPLAIN for the statement and its target. Reads no rows of a source that is a query."""
         given = self._opened(version, source.at(version) if isinstance(source, OwnRows) else source)
         read_on, columns = self._read_on(version, given)
         statement, zone = self.statement, self.runtime.zone
@@ -110,8 +110,8 @@ class Merging:
         return Input(typed(given, fields, Cast(self.runtime.zone)))
 
     def _action(self, version: Version, source: SourceRows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
-        """Reads the statement on a version; returns what carries it out. `own`: the source is made of rows of this version, and
-        the caller evaluates the statement again."""
+        """Reads the statement on a version; returns a function that carries it out. `own`: the source is read from rows of this
+        version, and the caller evaluates the statement again."""
         read_on, columns = self._read_on(version, source)
         evaluation = self._evaluation(read_on, source)
 

@@ -77,7 +77,7 @@ class Runtime:
         return CheckedChange.of(statement, version, self.zone).on
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
-        """What EXPLAIN says of a DELETE or UPDATE of the table `name`."""
+        """The lines of EXPLAIN for a DELETE or UPDATE of the table `name`."""
         from lsmlake.statements.change import explained  # loads sqlglot
 
         return explained(statement, version, self.zone, name, mode)

@@ -90,7 +90,8 @@ class Binlog(Readable):
 
 
 class Asked(NamedTuple):
-    """What a system table is asked of. `start`: the snapshot before the first change. `commit_columns`: see `Changes`."""
+    """The table and the arguments for a system table. `start`: the snapshot before the first change. `commit_columns`: see
+    `Changes`."""
 
     meta: Metadata
     runtime: Runtime

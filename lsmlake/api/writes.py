@@ -1,4 +1,4 @@
-"""Writes rows to a version of a table: what the verbs that write and INSERT have in common."""
+"""Writes rows to a version of a table, for INSERT and the verbs that write."""
 
 from __future__ import annotations
 

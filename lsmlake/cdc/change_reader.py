@@ -66,7 +66,7 @@ class Inserts:
 class Piece:
     """The changes of `bucket`, in order. A step compares two states (`Pair`), reads change files, or reads all rows of a split as
     inserts (`Inserts`). `commits`: the commit of each step. `snapshots`: the ids of the snapshots whose files are read.
-    `upserts`: report changes as +I and -D only. `total`: of the bucket."""
+    `upserts`: report changes as +I and -D only. `total`: the total of the bucket."""
 
     bucket: Bucket
     total: int
@@ -174,13 +174,13 @@ def _pieces(before: Plan, after: Plan) -> list[Piece]:
 def _alone(
     steps: Iterable[tuple[Placed, Pair | ChangeFiles | Inserts]], snapshot: Snapshot, numbers: frozenset[int]
 ) -> list[Piece]:
-    """Pieces of one step each, all of the commit of `snapshot`."""
+    """Returns pieces of one step each, which all belong to the commit of `snapshot`."""
     numbered = enumerate(steps)
     return [Piece(*placed, (step,), (Commit.of(snapshot, number),), numbers) for number, (placed, step) in numbered]
 
 
 def insert_pieces(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: str) -> list[Piece]:
-    """Returns all rows visible at `snapshot`, as inserts. Changes of `mode` after `snapshot` continue from them."""
+    """Returns all rows visible at `snapshot`, as inserts. The changes of `mode` after `snapshot` continue from these rows."""
     schema = meta.schemas.of(snapshot)
     _check_columns(schema, like, meta.paths.root)
     splits = _plan(meta, like, snapshot, view_of(schema, mode)).splits
@@ -311,7 +311,8 @@ def _written_files(meta: Metadata, schema: Schema, snapshot: Snapshot) -> pa.Tab
 
 
 def _file_pieces(entries: pa.Table, seen: Schema, like: Feed, snapshot: Snapshot) -> list[Piece]:
-    """`entries`: of the snapshot, whose schema is `seen` through the columns of `like`."""
+    """Returns the pieces of change files. `entries`: the entries of these files. `seen`: the schema of the snapshot, with the
+    columns of `like`."""
     if like.predicate is not None and entries.num_rows:
         entries = prune_by_key(entries, seen, like.predicate)
     found: dict[Placed, list[DataFile]] = {}

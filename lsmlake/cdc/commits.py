@@ -46,13 +46,14 @@ class Commit(NamedTuple):
 
 @dataclass(frozen=True)
 class Feed(Projection):
-    """What a reader of changes asks for. `commits`: the commit columns, too."""
+    """The rows and columns that a reader of changes asks for. `commits`: whether it also asks for the commit columns."""
 
     commits: bool = False
 
     @staticmethod
     def asked(schema: Schema, predicate: Predicate | None, columns: Sequence[str] | None, commits: bool, where: str) -> Feed:
-        """Raises InvalidQuery for names that are no columns, and if the table has a column of these names."""
+        """The feed with these columns. Raises InvalidQuery for names that are not columns, and for commit columns if the table
+        has columns of the same names."""
         found = Projection.of(schema, predicate, columns)
         if commits and (taken := [name for name in COMMIT_COLUMNS if name in (one.lower() for one in schema.columns.names)]):
             raise InvalidQuery(

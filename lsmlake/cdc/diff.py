@@ -32,8 +32,8 @@ from lsmlake.tables.version import Metadata
 
 
 class Pair(NamedTuple):
-    """The splits of a bucket before and after, and the ids of the schemas in effect. If it was split or merged meanwhile, of all
-    buckets with its keys. `total`: of the bucket."""
+    """The splits of a bucket before and after, and the ids of the schemas in effect. If the bucket was split or merged meanwhile,
+    the splits of all buckets with its keys. `total`: the total of the bucket."""
 
     bucket: Bucket
     before: tuple[Split, ...]
@@ -71,8 +71,8 @@ def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:
 
 @dataclass
 class _Side:
-    """`files` by name; `dead`: the rows of each file that are deleted or superseded; `merged`: rows merged at read, by a key that
-    is equal on both sides if the rows are: the names of the merged files."""
+    """`files` by name; `dead`: the rows of each file that are deleted or superseded; `merged`: rows merged at read; if a key is
+    on both sides, its rows are equal, since it is the names of the merged files."""
 
     files: dict[str, DataFile] = field(default_factory=dict)
     dead: dict[str, DeletionVector] = field(default_factory=dict)

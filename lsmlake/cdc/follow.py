@@ -68,8 +68,8 @@ FULL_THEN_CHANGES = Start()
 
 @dataclass(frozen=True)
 class Follower:
-    """`like`: columns and predicate; `mode`: see `cdc.change_reader`. `consumer`: continue after the recorded progress of this
-    name."""
+    """Follows a table. `like`: columns and predicate; `mode`: see `cdc.change_reader`. `consumer`: continue from the recorded
+    progress of this consumer."""
 
     meta: Metadata
     like: Feed

@@ -207,7 +207,7 @@ def _adopted(
 
 
 def _format_of(source: str) -> str:
-    """What is in a place."""
+    """The format of the data in a place."""
     outside = Outside()
     if ".metadata.json" in source or any(".metadata.json" in one.path for one in outside.list(joined(source, "metadata"))):
         return _ICEBERG

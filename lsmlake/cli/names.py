@@ -1,4 +1,4 @@
-"""The commands of what has a name in a table: tags, branches and consumers."""
+"""The commands for named objects of a table: tags, branches and consumers."""
 
 from __future__ import annotations
 

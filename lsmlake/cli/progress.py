@@ -32,7 +32,7 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def waiting(work: Callable[[], Result]) -> Result:
-    """What `work` returns, after a spinner."""
+    """The result of `work`; shows a spinner meanwhile."""
     with busy("running"):
         return work()
 

@@ -51,7 +51,7 @@ _GROUP_ROWS, _GROUP_BYTES = 122_880, 64 << 20
 
 
 class RowSink(Protocol):
-    """Where bytes go."""
+    """The destination of encoded rows."""
 
     def write(self, data: memoryview | bytes, /) -> object: ...
 
@@ -197,7 +197,7 @@ _CURE = "--format csv prints all"
 
 
 class Output(NamedTuple):
-    """What the options of these commands say about rows. `file`: None is standard output."""
+    """The options of these commands for rows. `file`: None is standard output."""
 
     format: str
     file: Path | None

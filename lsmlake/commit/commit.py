@@ -48,14 +48,14 @@ _log = logging.getLogger("lsmlake")
 
 
 def commit(version: Version, request: Request) -> Committed:
-    """Publish a request as one snapshot, and delete the files of its messages that the snapshot does not use.
+    """Publishes a request as one snapshot, and deletes the files of its messages that the snapshot does not use.
 
     Args:
-        version: the version that the request was computed from; its messages follow the schema of it.
+        version: the version that the request was computed from; its schema is that of the messages.
         request: what to publish.
 
     Returns:
-        The outcome; without a snapshot if there was nothing to publish, or every message was overtaken.
+        The outcome; it has no snapshot if there was nothing to publish, or every message was overtaken.
 
     Raises:
         CommitConflict: after `commit.max-retries`, or if a requirement is not met. The table is unchanged.
@@ -66,13 +66,13 @@ def commit(version: Version, request: Request) -> Committed:
     """
     meta, options = version.meta, version.options.commit
     tried = Attempts(version, request)
-    undo.on_failure(tried.give_up)  # lest the one below is interrupted
+    undo.on_failure(tried.give_up)  # in case the call below is interrupted
     failed, cure = "other commits came first on every attempt", "run it again; with many writers raise commit.max-retries"
     waits = Waits(meta.env, options.wait_min_ms, options.wait_max_ms)
     try:
         for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
             outcome = tried.on(Version.latest(meta) if number else version)
-            if not number and isinstance(outcome, Conflict):  # out of date: whether others commit now is not known, so no wait
+            if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of other writers now, so no wait
                 tried.builder.withdraw()
                 outcome = tried.on(Version.latest(meta))
             if isinstance(outcome, Committed):
@@ -90,11 +90,11 @@ def commit(version: Version, request: Request) -> Committed:
 
 
 class Conflict:
-    """Certainly not published: another commit took the number."""
+    """The attempt was certainly not published: another commit took the snapshot number."""
 
 
 class Unknown(NamedTuple):
-    """The store failed while publishing."""
+    """The store failed during the attempt, which may have been published."""
 
     cause: LakeError
 
@@ -113,7 +113,7 @@ class Attempts:
         self.publishing = False  # the store was asked to publish `tried` and has not refused
 
     def on(self, version: Version) -> Committed | Conflict:
-        """One attempt to follow `version`. Raises CommitUnknown, or the error of the store if nothing was published."""
+        """Makes one attempt to follow `version`. Raises CommitUnknown, or the error of the store if nothing was published."""
         self.publishing = False
         if done := replayed(version, self.request.identity):
             return Committed(done)
@@ -167,17 +167,17 @@ class Attempts:
         return outcome
 
     def _refused(self, number: int) -> Committed | Conflict:
-        """The outcome of an attempt whose number is taken: by a snapshot, or by a mark. Raises TableNotFound, StorageFailed."""
+        """The outcome of an attempt whose number a snapshot or a mark has taken. Raises TableNotFound, StorageFailed."""
         self.builder.taken = 0
         try:
-            there = self.meta.snapshots.get(number)
+            stored = self.meta.snapshots.get(number)
         except SnapshotNotFound:
             self.builder.taken = self.meta.snapshots.last_cut(number)
             return Conflict()
-        return self._outcome_given(there)
+        return self._outcome_given(stored)
 
     def _confirm(self) -> Committed | Conflict:
-        """Step 6, after the snapshot was created. Raises TableNotFound, StorageFailed, CommitUnknown."""
+        """Checks, after the snapshot was created, that it counts (step 6). Raises TableNotFound, StorageFailed, CommitUnknown."""
         meta, (snapshot, rebased) = self.meta, self.tried
         try:
             # The schema last: renaming the table between the two checks moves all its snapshots. Storages whose calls are made
@@ -192,12 +192,12 @@ class Attempts:
             self.publishing = False
             meta.files.delete_quietly([meta.paths.snapshot(snapshot.id)])
             with suppress(LakeError):
-                before_deletion(meta)  # it may name the snapshot, whose files may be deleted in the end
+                before_deletion(meta)  # Iceberg metadata may name the snapshot, whose files are deleted
             return Conflict()
         return Committed(snapshot, rebased.edits, rebased.overtaken)
 
     def _unpublish(self, missing: TableNotFound) -> None:
-        """Delete the snapshot, because the table no longer exists. Raises CommitUnknown if the snapshot is missing too: it may
+        """Deletes the snapshot, because the table no longer exists. Raises CommitUnknown if the snapshot is missing, too: it may
         have been published and then renamed with the table."""
         meta, path = self.meta, self.meta.paths.snapshot(self.tried[0].id)
         if meta.env.storage.size(path) is None:
@@ -229,8 +229,8 @@ class Attempts:
         return found
 
     def _look_up(self) -> Committed | Conflict | None:
-        """Find the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the
-        snapshot of that number, ours or another, has expired; StorageFailed, Corrupt, TableNotFound."""
+        """Finds the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the
+        snapshot with the attempt's number has expired; StorageFailed, Corrupt, TableNotFound."""
         meta, number = self.meta, self.tried[0].id
         try:
             return self._outcome_given(meta.snapshots.get(number))
@@ -240,8 +240,8 @@ class Attempts:
             return None
 
     def _outcome_given(self, stored: Snapshot) -> Committed | Conflict:
-        """The outcome, given the snapshot stored under the number. It can be our own although the create was refused: a store
-        that repeats a request by itself refuses the repetition."""
+        """The outcome, given the snapshot stored under the number. This can be the attempt's own snapshot although its creation
+        was refused: a store that repeats a request by itself refuses the repetition."""
         return self._confirm() if stored == self.tried[0] else Conflict()
 
     def give_up(self) -> None:
@@ -260,7 +260,7 @@ class Attempts:
             self.meta.files.delete_quietly([self.meta.paths.manifest(self.request.statistics.name)])
 
     def clean(self, used: Sequence[BucketEdit]) -> None:
-        """Deletes the files that were written and that no published edit, which are `used`, references."""
+        """Deletes the written files that no published edit references. `used`: the published edits."""
         paths = self.meta.paths
         kept = {path for edit in used for file in (*edit.added, *edit.changelog) for path in paths.with_index(file)}
         kept |= {paths.puffin(ref.puffin) for edit in used for ref in edit.vectors.values()}
@@ -281,7 +281,7 @@ class Attempts:
 
 
 def after_commit(version: Version, snapshot: Snapshot) -> None:
-    """A verb that began with `version` has published `snapshot`. Errors are logged, never raised."""
+    """Calls the followers after a verb that began with `version` has published `snapshot`. Errors are logged, never raised."""
     meta = version.meta
     for follower in meta.env.followers:
         try:
@@ -292,7 +292,7 @@ def after_commit(version: Version, snapshot: Snapshot) -> None:
 
 
 def after_names(meta: Metadata) -> None:
-    """Tags or branches changed, or snapshots without a commit. Errors are logged."""
+    """Calls the followers after tags or branches changed, or snapshots changed without a commit. Errors are logged."""
     for follower in meta.env.followers:
         try:
             follower.after_names(meta)
@@ -302,11 +302,11 @@ def after_names(meta: Metadata) -> None:
 
 
 def before_deletion(meta: Metadata) -> None:
-    """Files of the table are about to be deleted. An error is raised, and nothing may be deleted."""
+    """Calls the followers before files of the table are deleted. If a follower raises an error, nothing may be deleted."""
     for follower in meta.env.followers:
         follower.before_deletion(meta)
 
 
 def references(meta: Metadata) -> list[Callable[[], Iterable[str]]]:
-    """Functions that return what followers name and no snapshot does."""
+    """Functions that return the files that followers reference and no snapshot does."""
     return [named for follower in meta.env.followers if (named := follower.references(meta)) is not None]

@@ -2,7 +2,7 @@
 
 A writer gives rows to the buckets of the version that it has read. If a bucket was split or merged meanwhile, its files are
 divided among the buckets that have its keys now (`files.divide`), so a writer never fails because of that. A compaction of such a
-bucket is dropped, as one that was overtaken.
+bucket is dropped, like one that another compaction overtook.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lsmlake.tables.version import Version
 
 
 class Fitting(NamedTuple):
-    """`messages`: for buckets that there are. `dropped`: the buckets of compactions that are dropped."""
+    """Messages that fit a version. `messages`: for its buckets. `dropped`: the buckets whose compaction is dropped."""
 
     messages: Sequence[CommitMessage]
     dropped: tuple[Bucket, ...] = ()
@@ -27,8 +27,8 @@ class Fitting(NamedTuple):
 
 @dataclass
 class Fitter:
-    """Fits the messages of `request`, which were written for the buckets of `version`. Remembers what it has divided, for further
-    attempts; `written` has all of it."""
+    """Fits the messages of `request`, which were written for the buckets of `version`. Keeps the files that it has divided for
+    further attempts; `written` holds all of them."""
 
     version: Version
     request: Request
@@ -39,7 +39,7 @@ class Fitter:
         """The messages, for the buckets of a later version."""
         messages, covers = self.request.messages, now.covers()
         unfit = [message for message in messages if not covers.has(message.bucket, _total(message))]
-        if unfit:  # a partition without files has the buckets that it is given first
+        if unfit:  # the first commit to a partition without files chooses its buckets
             known = now.partitions()
             unfit = [message for message in unfit if message.bucket.partition_key in known]
         if not unfit:
@@ -72,7 +72,7 @@ class Fitter:
         ]
 
     def paths(self) -> list[str]:
-        """Of all files that were written."""
+        """The paths of all files that were written."""
         paths = self.version.meta.paths
         return [path for one in self.written for file in one.files for path in paths.with_index(file)]
 

@@ -1,6 +1,6 @@
-"""What a verb wants published, and what became of it: one value each way between the verb and the snapshot.
+"""`Request`, which says what a verb wants to publish, and `Committed`, which says what was published.
 
-A request has an identity, by which a commit that was applied already is found: a (writer_id, commit_id) is applied once (I7).
+The identity of a request finds a commit that was applied before: each (writer_id, commit_id) is applied once (I7).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Request:
         messages: what was written; at most one message per bucket. If the commit fails, their files are deleted.
         requires: what must hold at the version to follow, checked in each attempt. None: the messages fit the schema in effect
             (`Fits`).
-        restate: makes the messages of each attempt from the version to follow: of an overwrite, which replaces what its buckets
-            hold then, and of a statement that marks rows. None: `messages` are rebased.
-        remade: visible rows may change or go without a newer row of their key.
-        properties: of the snapshot.
+        restate: makes the messages of each attempt from the version to follow; for an overwrite, which replaces the content of
+            its buckets at that version, and for a statement that marks rows. None: `messages` are rebased.
+        remade: visible rows may change or disappear without a newer row of their key.
+        properties: the properties of the snapshot.
         schema: the schema to put into effect; None: the one in effect stays.
         restores: an older snapshot whose files become live again, and no others.
         statistics: the statistics file that the snapshot and later ones name.
@@ -58,8 +58,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Committed:
-    """Published. `snapshot`: None if there was nothing to publish. `edits`: the published edits. `overtaken`: buckets whose
-    compaction was dropped."""
+    """The result of a commit. `snapshot`: the published one; None if there was nothing to publish. `edits`: the published edits.
+    `overtaken`: buckets whose compaction was dropped."""
 
     snapshot: Snapshot | None
     edits: tuple[BucketEdit, ...] = ()
@@ -119,7 +119,7 @@ def replayed(version: Version, identity: Identity) -> Snapshot | None:
         try:
             snapshot = meta.snapshots.get(number)
         except SnapshotNotFound:
-            if meta.snapshots.is_cut(number):  # a rollback removed it; older ones may be there
+            if meta.snapshots.is_cut(number):  # a rollback removed this snapshot; older ones may exist
                 number -= 1
                 continue
             break
@@ -138,7 +138,8 @@ def replayed(version: Version, identity: Identity) -> Snapshot | None:
 
 
 def _takes_over(meta: Metadata, identity: Identity, latest: Snapshot) -> bool:
-    """Whether the commit transfers a known writer_id to another query, whose batches are then new whatever their numbers.
+    """Whether the commit transfers a known writer_id to another query. All batches of that query are then new, whatever their
+    numbers.
 
     Raises InvalidData if another job or query owns the writer_id and `identity.replaces` does not name that query.
     """

@@ -1,15 +1,15 @@
-"""What must hold at a commit: its requirements on the version it follows, and the invariants of the buckets it edits.
+"""The conditions of a commit: its requirements on the version it follows, and the invariants of the buckets it edits.
 
-A requirement is a value that every attempt can check again. One of the whole commit (`Requirement`) raises if it is not met:
-CommitConflict if no retry can meet it, Overtaken if the statement must be evaluated again. One of an edit (`BucketAsRead`,
-`FilesAsRead`) decides in `rebase`, which chooses the edits, computed from one snapshot, that can be published on top of another:
-a compaction whose requirement is not met falls back to the append of the same message, or is dropped. An append never conflicts,
-nor does an overwrite: it replaces the buckets as they are when it is published (`replacing`).
+A requirement is a value that every attempt can check again. A requirement of the whole commit (`Requirement`) raises if it is not
+met: CommitConflict if no retry can meet it, Overtaken if the statement must be evaluated again. A requirement of an edit
+(`BucketAsRead`, `FilesAsRead`) decides in `rebase`, which chooses the edits, computed from one snapshot, that can be published on
+top of another: a compaction whose requirement is not met falls back to the append of the same message, or is dropped. An append
+never conflicts, nor does an overwrite: it replaces the content that the buckets have when it is published (`replacing`).
 
-The invariants are those that one bucket's metadata can prove, as named predicates. They are checked on every publish, including
-appends, and by `verify`. I1: key ranges within a run are disjoint. I3: a vector belongs to a live file and marks at most its
-rows. I5: a commit adds at most one run to level 0 of a bucket. I6: a file is live once. I9: a bucket changes its total only when
-all of its files go.
+The invariants are named predicates on the metadata of one bucket. They are checked on every publish, including appends, and by
+`verify`. I1: key ranges within a run are disjoint. I3: a vector belongs to a live file and marks at most its rows. I5: a commit
+adds at most one run to level 0 of a bucket. I6: a file is live once. I9: a bucket changes its total only when all of its files
+go.
 
 Checked elsewhere: `maintain.verify` reads rows for I2 (at deeper levels a key is live in one file only) and snapshots for I4
 (contiguous numbers) and I8 (no missing files); `commit.request` ensures I7 (a commit is applied once).
@@ -31,7 +31,7 @@ from lsmlake.tables.version import Version
 
 
 class Overtaken(Exception):
-    """A commit came between that a statement depends on: the statement must be evaluated again. Never leaves the library."""
+    """Another commit changed what a statement depends on: the statement must be evaluated again. Never leaves the library."""
 
 
 class Requirement(ABC):
@@ -39,8 +39,8 @@ class Requirement(ABC):
 
     @abstractmethod
     def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
-        """Raises CommitConflict or Overtaken if `now`, the version to follow, does not meet the requirement. `messages`: those of
-        the commit."""
+        """Raises CommitConflict or Overtaken if `now`, the version to follow, does not meet the requirement. `messages`: the
+        messages of the commit."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Rebased:
 
 
 def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> Rebased:
-    """Choose one edit per message.
+    """Chooses one edit per message.
 
     Args:
         latest: the state, as of the snapshot to build on, of every bucket that a message compacts; absent: the bucket is empty.
@@ -134,7 +134,7 @@ def rebase(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketStat
 
 
 def replacing(messages: Sequence[CommitMessage], latest: Mapping[Bucket, BucketState]) -> tuple[CommitMessage, ...]:
-    """The messages of an overwrite: the content of every bucket of `latest` is replaced by what `messages` wrote to it.
+    """The messages of an overwrite: they replace the content of every bucket of `latest` by the files of `messages`.
 
     Args:
         messages: one per bucket with new rows; written as if the bucket was empty.
@@ -215,7 +215,7 @@ def violations(state: BucketState) -> list[str]:
 
 
 def check_edits(edits: Sequence[tuple[BucketEdit, BucketState | None]], where: str) -> None:
-    """Check each edit applied to the current state of its bucket. None as a state: the bucket is empty, or the edit only adds
+    """Checks each edit applied to the current state of its bucket. None as a state: the bucket is empty, or the edit only adds
     files, which are checked against each other. Raises Corrupt."""
     counts = Counter(edit.bucket for edit, _ in edits)
     found = [f"I5: two edits of {bucket}" for bucket, count in counts.items() if count > 1]

@@ -28,21 +28,21 @@ from lsmlake.tables.manifests import Manifests
 from lsmlake.tables.version import Metadata
 
 _CLOCKS_DIFFER_MS = 60_000
-_DEAD_MIN = 1_000  # entries of files that left: so many are merged with the others
+_DEAD_MIN = 1_000  # from this many entries of removed files on, all manifests are merged
 
 _Written = TypeVar("_Written", NamedFile, ManifestMeta)
 
 
 class SnapshotBuilder:
-    """Builds one snapshot per attempt to commit `request`, whose messages were written for `schema`. Statistics of the snapshot
-    before stay if the request has none."""
+    """Builds one snapshot per attempt to commit `request`, whose messages were written for `schema`. If the request has no
+    statistics, those of the preceding snapshot stay."""
 
     def __init__(self, meta: Metadata, schema: Schema, request: Request) -> None:
         self.meta, self.schema, self.request = meta, schema, request
         self.files = meta.files.gathering()
         self.stored = Manifests(self.files)
         self.manifests: dict[tuple, ManifestMeta] = {}  # by the identities of its edits, then "data" or "changelog"
-        self.edits: list[tuple[BucketEdit, ...]] = []  # of `manifests`: while they live, no other has their identity
+        self.edits: list[tuple[BucketEdit, ...]] = []  # of `manifests`: kept alive, so that their `id` stays unique
         self.written: list[str] = []  # metadata of the current attempt
         self.withdrawn: list[str] = []  # metadata of the attempts before, to be deleted at the end
         self.taken = 0  # the last number that is known to be taken without a snapshot
@@ -50,8 +50,8 @@ class SnapshotBuilder:
     def build(
         self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
-        """Write all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
-        one in effect from now on, which can be newer than that of the messages."""
+        """Writes all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
+        schema in effect from this snapshot on, which can be newer than that of the messages."""
         number = self._number(latest)
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
         base = self.stored.metas(latest) if latest else ()
@@ -92,7 +92,7 @@ class SnapshotBuilder:
 
     def restore(self, latest: Snapshot, schema_id: int, target: Snapshot) -> Snapshot:
         """The snapshot after `latest` with the files and vectors of `target`, not yet published. Writes two manifest lists. The
-        commits of writers stay known: their batches are not applied again."""
+        new snapshot still knows the last commit of each writer, so that no batch is applied again."""
         base_list = self._tracked(self.stored.put_list(self.stored.metas(target)))
         delta_list = self._tracked(self.stored.put_list(()))
         self.files.write_gathered()
@@ -151,7 +151,7 @@ class SnapshotBuilder:
         return self.manifests[key]
 
     def _merged(self, metas: Sequence[ManifestMeta], schema: Schema, number: int) -> Sequence[ManifestMeta]:
-        """Merge manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
+        """Merges manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
         options, manifests = schema.parsed_options.commit, self.stored
         groups = [list(group) for _, group in groupby(metas, key=lambda meta: meta.sequence)]  # one commit or merge wrote each
         sizes = [sum(meta.added + meta.deleted for meta in group) for group in groups]
@@ -174,7 +174,7 @@ class SnapshotBuilder:
         return (*kept, *(self._tracked(manifests.put(part, schema, number)) for part in parts))
 
     def _index(self, latest: Snapshot | None, edits: Sequence[BucketEdit]) -> NamedFile | None:
-        """Write the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
+        """Writes the changes of the vectors, if there are any; returns the index manifest of the new snapshot."""
         manifests, before = self.stored, latest.index_manifest if latest else None
         if not any(edit.vectors or edit.removed for edit in edits):
             return before
@@ -199,7 +199,7 @@ class SnapshotBuilder:
         return file
 
     def withdraw(self) -> None:
-        """Give up the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
+        """Gives up the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
         unwritten, path = set(self.files.gathered), self.meta.paths.manifest
         self.files.gathered.clear()
         self.manifests = {key: meta for key, meta in self.manifests.items() if path(meta.name) not in unwritten}

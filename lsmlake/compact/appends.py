@@ -49,7 +49,7 @@ def compact_appends(files: BucketFiles, state: BucketState, *, full: bool) -> Co
 
 
 def _rows(files: BucketFiles, state: BucketState, picked: Sequence[DataFile]) -> Iterator[pa.Table]:
-    """Yields the live rows of the files, in the order that they are to be written in."""
+    """Yields the live rows of the files in the order in which they are written."""
     schema, options = files.schema, files.schema.parsed_options
     rows = _live(files, state, picked, schema.columns.names)
     columns = options.appends.clustering_columns
@@ -90,7 +90,8 @@ def pick_appends(
         dead: The number of dead rows by file name.
         options: The options of the table.
         target_bytes: The size of a full file.
-        full: Rewrite every file with dead rows or without an index that it would get, and small files if there are at least two.
+        full: Rewrite every file with dead rows or without an index that a new file would get, and small files if there are at
+            least two.
         indexed: New files get an index.
     """
     unclustered = full and options.clustering_columns and any(file.source != COMPACT for file in files)

@@ -186,7 +186,8 @@ def _has_uncombined_rows(work: CompactionState, picked: Compaction) -> bool:
 
 
 def _upgrade(work: CompactionState, file: DataFile, level: int) -> None:
-    """Step 3. With vectors, delete rows are marked, since their old rows are; a file of delete rows only is removed."""
+    """Moves a file to `level` (step 3). With vectors, its delete rows are marked, since the rows they deleted are marked; a file
+    that holds only delete rows is removed."""
     if file.delete_rows and work.schema.parsed_options.layout.deletion_vectors:
         deletes = plain(kinds(work, file)) == DELETE
         if deletes.all():
@@ -199,8 +200,8 @@ def _upgrade(work: CompactionState, file: DataFile, level: int) -> None:
 def _rewrite(
     work: CompactionState, rewrite: Rewrite, level: int, old_rows: OldRows, expiry: RowExpiry | None, *, complete: bool
 ) -> tuple[DataFile, ...]:
-    """Step 4. If the rows are not `complete`, an older file may hold their keys; then the output keeps -U, -D and expired rows,
-    because they hide older rows."""
+    """Merges files (step 4). If the rows are not `complete`, an older file may hold their keys; the output then keeps -U, -D and
+    expired rows, because they hide older rows."""
     files = rewrite.files
     merged = chain.from_iterable(_merged(work, section, old_rows, complete) for section in rewrite.sections)
     if complete:
@@ -249,9 +250,9 @@ def _live_chunks(work: CompactionState, file: DataFile) -> Iterator[pa.Table]:
 
 
 def _vectors_to_merge(work: CompactionState) -> dict[str, DeletionVector]:
-    """Unchanged vectors of the bucket to write again beside the changed ones: those of the smallest vector files, if the bucket's
-    vectors would lie in `deletion-vectors.merge-min-count` files. They get a new place, the old file goes with the snapshots that
-    name it."""
+    """Unchanged vectors of the bucket to write again together with the changed ones: the vectors of the smallest vector files, if
+    the bucket's vectors would lie in `deletion-vectors.merge-min-count` files. The old vector file is deleted when the snapshots
+    that name it expire."""
     kept: dict[str, list[str]] = {}
     for name, ref in work.base.vectors.items():
         if name in work.files and name not in work.changed:

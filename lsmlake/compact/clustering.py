@@ -1,4 +1,5 @@
-"""The order of the rows that a compaction of an append-only table writes: by columns in turn, or along a curve through them.
+"""The order in which a compaction of an append-only table writes rows: by one column after the other, or along a curve through
+all columns.
 
 The coordinates of a row on a curve are the places of its values among sampled values of the column. So every column has the same
 weight, whatever its type and the distribution of its values.

@@ -22,9 +22,9 @@ from lsmlake.tables.version import Metadata
 
 @dataclass
 class CompactionState:
-    """`files`, `vectors` and `retained` change, `base` does not. `uncommitted`: level-0 files that are not in `base`;
-    `cached_rows`: their rows by file name, so that they are not read again, with the columns `lookup_columns` and maybe
-    `_row_kind`."""
+    """The files and vectors of the bucket so far: `files`, `vectors` and `retained` change, `base` does not. `uncommitted`:
+    level-0 files that are not in `base`; `cached_rows`: rows of these files by file name, so that they are not read again, with
+    the columns `lookup_columns` and maybe `_row_kind`."""
 
     bucket_files: BucketFiles
     rule: MergeRule
@@ -62,7 +62,7 @@ class CompactionState:
         return self.vectors[name]
 
     def load_vectors(self, names: Collection[str]) -> None:
-        """Reads the vectors of files that are marked next, together."""
+        """Reads the vectors of the files together. Call this before rows of these files are marked."""
         missing = [file for file in self.base.files if file.name in names and file.name not in self.vectors]
         self.vectors.update(self.meta.vectors.read(self.base.vectors, missing))
 
@@ -84,7 +84,7 @@ class CompactionState:
         self.changed.discard(name)
 
     def in_key_order(self, run: Sequence[DataFile], tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Yields rows of the files of a run, which are given in the order of the files, in key order."""
+        """Yields the rows of a run in key order. `tables`: the rows in the order of the files of the run."""
         if run[0].sorted:
             return tables
         buffer_bytes = self.schema.parsed_options.write.buffer_bytes

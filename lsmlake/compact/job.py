@@ -96,7 +96,7 @@ def needs_compaction(meta: Metadata, schema: Schema, goal: Goal, state: BucketSt
 
 
 def picker_of(meta: Metadata, schema: Schema, full: bool) -> Picker:
-    """What a compaction job picks. Writers leave the sorting of files of another system to it."""
+    """Returns the picker of a compaction job. Only compaction jobs sort the files of another system; writers do not."""
     now_ms, options = meta.env.clock(), schema.parsed_options.compaction
     return in_full(schema, now_ms) if full else with_imports(as_needed(options, now_ms), options)
 
@@ -179,7 +179,7 @@ def _bytes(state: BucketState) -> int:
 
 
 def added(report: CompactionReport, committed: Committed) -> CompactionReport:
-    """The report with a further commit."""
+    """The report with the numbers of another commit added."""
     removed = {file.name for edit in committed.edits for file in edit.removed}
     brought = {file.name for edit in committed.edits for file in edit.added}
     new = [file for edit in committed.edits for file in edit.added if file.name not in removed and file.source != DELETES]

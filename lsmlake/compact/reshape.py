@@ -1,11 +1,11 @@
 """Splits and merges buckets: replaces some buckets of a partition by others, in one commit, beside running writers.
 
 1. Write the files of the new buckets (`files.divide`). No row changes, so there is no changelog.
-2. Commit: the old files go, the new ones come. It is required that the old buckets are as they were read, apart from newer
-   level-0 files: those are divided by the commit. If another compaction came first, begin again.
+2. Commit: the new files replace the old ones. The commit requires that the old buckets are unchanged, apart from newer level-0
+   files, which it divides. If another compaction was committed first, begin again.
 
 Files at level 0 have a greater sequence than all other files of their bucket, which readers of Iceberg rely on. Before buckets
-merge, their level 0 is compacted where this would not hold any more.
+merge, their level 0 is compacted if the merge would break this rule.
 
 `lsm.pick.reshaping` chooses. Under `bucket = auto` a compaction does what is due before it compacts.
 """
@@ -40,7 +40,7 @@ Choose = Callable[[Cover, States], "list[Reshaping]"]
 
 @dataclass
 class Reshape:
-    """What to do to a partition, written for `base`. Restates the messages of a commit for each attempt."""
+    """The splits and merges of one partition, computed for `base`. Restates the messages of a commit for each attempt."""
 
     base: Version
     partition: tuple
@@ -59,21 +59,21 @@ class Reshape:
         self.made = run(self.base.meta, self.base.schema, works)
 
     def first(self) -> list[CommitMessage]:
-        """What was written so far, for the commit to remove if it fails."""
+        """The messages with the files written so far, which the commit deletes if it fails."""
         return [self._message(one.bucket, one.files) for one in self.made]
 
     def restate(self, now: Version) -> Sequence[CommitMessage]:
-        """The messages for a version. Raises Overtaken if another compaction, or an alteration, came first."""
+        """The messages for a version. Raises Overtaken if another compaction, or an alteration, was committed first."""
         cover = now.covers().of(self.partition)
         sources = [share for step in self.steps for share in step.sources]
         if now.schema.id != self.base.schema.id or not all(map(cover.has, sources)):
             raise Overtaken
         targets = [share for step in self.steps for share in step.targets]
-        there = now.states([self._bucket(share) for share in {*sources, *targets}])
+        states = now.states([self._bucket(share) for share in {*sources, *targets}])
         made = list(self.made)
         try:
             for step in self.steps:
-                made += self._divided_later(step, there)
+                made += self._divided_later(step, states)
         except BaseException:
             for some in self.later.values():
                 discard(self.base.meta, some)
@@ -85,7 +85,7 @@ class Reshape:
         edits = []
         for bucket in dict.fromkeys([*map(self._bucket, sources), *added]):
             new = added.get(bucket)
-            before = there.get(bucket)
+            before = states.get(bucket)
             if before is None and (new is None or not new.added):
                 continue
             total = new.total if new is not None else before.total_buckets
@@ -95,12 +95,12 @@ class Reshape:
         paths = tuple(path for message in written for path in message.written)
         return [CommitMessage(edit.bucket, compact=edit, written=paths if edit is edits[0] else ()) for edit in edits]
 
-    def _divided_later(self, step: Reshaping, there: Mapping[Bucket, BucketState]) -> list[NewBucket]:
-        """The level-0 files of the old buckets that came after `base`, divided. Raises Overtaken."""
+    def _divided_later(self, step: Reshaping, states: Mapping[Bucket, BucketState]) -> list[NewBucket]:
+        """The level-0 files that other commits added to the old buckets after `base`, divided. Raises Overtaken."""
         given = []
         for share in step.sources:
             base = self.states.get(share) or BucketState(self._bucket(share), share.total)
-            now = there.get(base.bucket) or BucketState(base.bucket, share.total)
+            now = states.get(base.bucket) or BucketState(base.bucket, share.total)
             if not BucketAsRead(base, alone=False).met(now):
                 raise Overtaken
             known = {file.name for file in base.files}
@@ -136,8 +136,8 @@ def reshape(
     """Splits and merges what `choose` picks among the buckets for which `wanted` is true; one commit for each partition.
 
     Args:
-        partitions: those to look at (`Bucket.partition_key`); none: all.
-        settle: compacts buckets that have to be compacted before they merge; None: they stay.
+        partitions: the partitions to look at (`Bucket.partition_key`); empty: all.
+        settle: compacts buckets that must be compacted before they merge; None: such buckets are not merged.
 
     Raises:
         CommitConflict: Other commits changed the buckets in each attempt.
@@ -206,7 +206,7 @@ def _reshaped(
 
 
 def _is_settled(version: Version, step: Reshaping, states: States) -> bool:
-    """Whether all rows at level 0 are newer than those that will be in one bucket with them at deeper levels."""
+    """Whether all rows at level 0 of the old buckets are newer than all their rows at deeper levels."""
     if len(step.sources) == 1 or not version.options.layout.deletion_vectors:
         return True
     files = [file for share in step.sources if share in states for file in states[share].files]
@@ -215,7 +215,7 @@ def _is_settled(version: Version, step: Reshaping, states: States) -> bool:
 
 
 def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:
-    """The buckets of a version that have keys of the given buckets, which may have been split or merged since."""
+    """The buckets of a version that hold keys of the given buckets, which may have been split or merged meanwhile."""
     covers = version.covers()
     found = (
         Bucket(bucket.partition, share.number, bucket.spec)
@@ -226,7 +226,7 @@ def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:
 
 
 def live_bytes(state: BucketState) -> int:
-    """About the bytes of a bucket after a full compaction, without footers, which grow with the number of files."""
+    """Estimated bytes of a bucket after a full compaction, without the footers, which grow with the number of files."""
     files = [file._replace(bytes=max(0, file.bytes - (file.footer_bytes or 0))) for file in state.files]
     return sum(run.live_bytes for run in Levels.of(files, _dead(state)).runs)
 
@@ -240,7 +240,8 @@ def _dead(state: BucketState) -> dict[str, int]:
 
 
 def as_needed(version: Version, most_bytes: int | None = None) -> Choose:
-    """What `bucket = auto` asks for. `most_bytes`: only of buckets that have no more."""
+    """Returns a function that chooses the splits and merges that `bucket = auto` asks for. `most_bytes`: only of buckets of at
+    most this size."""
     layout = version.options.layout
 
     def choose(cover: Cover, states: States) -> list[Reshaping]:

@@ -1,4 +1,4 @@
-"""What the translations of functions share: their form, and checks of the arguments of a call."""
+"""Shared parts of the translations of functions: their form, and checks of the arguments of a call."""
 
 from __future__ import annotations
 

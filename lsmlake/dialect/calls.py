@@ -28,7 +28,7 @@ def windowed(context: Context, node: exp.Window) -> Typed:
 
 
 def call(context: Context, node: exp.Expression, over: str = "") -> Typed:
-    """A call with what stands behind it, such as FILTER. `over`: the clause OVER in SQL of DuckDB."""
+    """A call with the clauses behind it, such as FILTER. `over`: the clause OVER in SQL of DuckDB."""
     condition, ignores, order, groups = "", False, None, context.groups
     if groups is not None and not over and context.aggregates and called(node) in AGGREGATES:
         return groups.aggregate(node, lambda before: call(replace(before, aggregates=True), node))

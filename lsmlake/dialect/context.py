@@ -1,4 +1,4 @@
-"""What translates the expressions of one place in a text: the names and calls that the place allows, conversions of types, and
+"""The translator of the expressions of one place in a text: the names and calls that the place allows, conversions of types, and
 values that are drawn, of which each evaluation gives another one. These may be computed, but choose no rows of a change.
 
 DuckDB draws as often as a call stands in its SQL, and a macro repeats its arguments. So where a translation needs a drawn
@@ -132,7 +132,7 @@ class Context(ABC):
         return inner.sql, inner.types
 
     def _check(self, node: exp.Expression, inner: Inner) -> None:
-        """Refuses what Spark refuses, or answers otherwise than the standard of SQL."""
+        """Refuses expressions that Spark refuses, or for which Spark's answer differs from the SQL standard."""
         tests = isinstance(node, (exp.In, exp.Exists))
         cure = "join the query in FROM, or name it with WITH"
         if self.place == SORTED and (tests or inner.used):
@@ -276,7 +276,7 @@ def drawn_twice(node: exp.Expression) -> tuple[exp.Expression, str] | None:
 
 
 def check_condition(node: exp.Expression, text: Text) -> None:
-    """Refuses functions that draw values in what chooses rows."""
+    """Refuses functions that draw random values in a condition that chooses rows."""
     for call, name in drawing_calls(node):
         text.refuse(call, f"{name} {CHOOSES_NO_ROWS}", cure=COMPUTED_FIRST)
 

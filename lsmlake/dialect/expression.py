@@ -248,7 +248,7 @@ _CURRENT = ("current_date", "current_time", "current_timestamp", "localtime", "l
 
 
 def named(context: Context, node: exp.Expression) -> Typed:
-    """What a dotted name means in this place. Refuses one that means nothing here, or several things."""
+    """The meaning of a dotted name in this place. Refuses a name that is unknown or ambiguous."""
     if isinstance(node, exp.Dot) and not _is_name(node.this) and isinstance(node.expression, exp.Identifier):
         return _field(context, node, context.typed(node.this), node.expression.name)
     parts = _parts(node)
@@ -278,7 +278,7 @@ def numbered(context: Context, node: exp.Anonymous) -> Typed:
 
 
 def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:
-    """What a name means that no column has. Refuses one that means nothing."""
+    """The meaning of a name that no column has. Refuses an unknown name."""
     known = path[0].lower() in context.aliases
     if context.groups is not None and not (known and context.late) and context.groups.before.scope.found(path):
         what = f"the column {'.'.join(path)} is neither in GROUP BY nor in an aggregate function"

@@ -32,7 +32,7 @@ def or_refused(tried: str, value: str, reason: str) -> str:
 
 
 class Failure(NamedTuple):
-    """What a statement did not survive, the value, and what to do."""
+    """The reason why a statement failed, the value, and the cure."""
 
     what: str
     found: str = ""
@@ -83,7 +83,7 @@ _CLASSES = {
 
 
 def failure(error: Exception) -> Failure:
-    """What an error of DuckDB says of a statement, without a word of DuckDB or a name of its translation."""
+    """The failure of a statement, given an error of DuckDB; its words name neither DuckDB nor names of the translation."""
     message = str(error).partition(": ")[2].partition("\n\nLINE ")[0]
     if mark := re.search(rf"'{_MARK}(.*)' to INT", message, re.DOTALL):
         what, _, cure = mark[1].rpartition("; ")

@@ -1,4 +1,4 @@
-"""What the translation of queries shares: the text, the tables that it reads, names that are not in use yet."""
+"""The shared state of the translation of a query: the text, the tables that it reads, and unused names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Query:
 
     @property
     def all_known(self) -> tuple[Known, ...]:
-        """What is known of each output."""
+        """The facts known of each output."""
         return self.known or (UNKNOWN,) * len(self.columns)
 
     @property
@@ -86,14 +86,14 @@ class Queries(ABC):
 
     @abstractmethod
     def query(self, node: exp.Expression, ctes: Mapping[str, Query] | None = None, outer: Scope | None = None) -> Query:
-        """The translation of a SELECT, a set operation or VALUES. `outer`: what it can name of the query around it."""
+        """The translation of a SELECT, a set operation or VALUES. `outer`: the scope of the query around it."""
 
     def fresh(self, what: str = "r") -> str:
         """A name that is not in use yet."""
         return f"{what}{next(self._numbers)}"
 
     def translator(self, scope: Scope, ctes: Mapping[str, Query], **allowed: object) -> Translator:
-        """A translator for expressions in a place of a query. `allowed`: what else they can use."""
+        """A translator for expressions in a place of a query. `allowed`: the further names and calls that they can use."""
 
         def subquery(node: exp.Expression, around: Scope) -> Inner:
             used: list[ScopeColumn] = []
@@ -129,7 +129,7 @@ class Queries(ABC):
 
     @staticmethod
     def _known(view: ViewUse, made: Query) -> Iterator[Known]:
-        """What is known of the columns of a view. `made`: its query."""
+        """The facts known of the columns of a view. `made`: its query."""
         for number, column in zip(view.numbers([name for name, _ in made.columns]), view.columns, strict=True):
             same = made.columns[number][1] == column.type
             yield Known(column.declared, made.all_known[number].origins if same else ())

@@ -145,7 +145,7 @@ class QueryTranslator(Queries):
 
 
 def _united(a: tuple[str, pa.DataType], left: Known, b: tuple[str, pa.DataType], right: Known) -> Known:
-    """What is known of a column of a set operation. Both sides need only rows for which a condition is true."""
+    """The facts known of a column of a set operation. Both sides need only rows for which a condition is true."""
     return Known(left.declared, (*left.origins, *right.origins)) if a[1] == b[1] else Known(left.declared)
 
 

@@ -36,7 +36,7 @@ class From:
 
 @dataclass(frozen=True)
 class Relations:
-    """Translates what stands after FROM in one place of a text. `ctes`: the queries that WITH names there."""
+    """Translates a FROM clause in one place of a text. `ctes`: the queries that WITH names there."""
 
     queries: Queries
     ctes: Mapping[str, Query]
@@ -54,7 +54,7 @@ class Relations:
         return found
 
     def _joined(self, node: exp.Expression) -> From:
-        """A relation and what is joined to it."""
+        """A relation and the relations joined to it."""
         found = self._alone(node)
         for join in _listed(node, "joins"):
             found = self._join(found, join)
@@ -242,7 +242,7 @@ class Relations:
 
 
 def _merged(made: Typed, sides: Sequence[ScopeColumn], wanted: pa.DataType, kind: str) -> Known:
-    """What is known of a column that USING makes of two. `made`: the one whose values it has."""
+    """The facts known of a column that USING makes of two. `made`: the one whose values it has."""
     if any(one.type != wanted for one in sides):
         return made.known.placeless
     both = kind in ("", "INNER", "CROSS")

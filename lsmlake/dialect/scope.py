@@ -1,5 +1,5 @@
-"""What names in SQL text mean: the columns that a place of a query can see, and what is known of those that are nothing but a
-column of a table, perhaps through queries, views and aliases.
+"""The meaning of names in SQL text: the columns that a place of a query can see, and the facts known of those that are nothing
+but a column of a table, perhaps through queries, views and aliases.
 
 A condition on such columns alone holds for rows of the table as well as for rows of the query: a row of the table for which
 it is not true gives no row of the query for which it is. So the table need not be read where it is not true. A column loses
@@ -34,12 +34,12 @@ class Taker:
 
     @property
     def conditions(self) -> list[exp.Expression]:
-        """What all rows that are needed satisfy, once the whole text is translated."""
+        """The conditions that all needed rows satisfy; complete once the whole text is translated."""
         return [*self.own, *(one for reader in self.readers for one in reader.conditions(self))]
 
 
 class ColumnOrigin(NamedTuple):
-    """A column of what takes conditions: its name in the table."""
+    """The origin of a column: the table or reference that takes conditions, and the name of the column there."""
 
     taker: Taker
     name: str
@@ -84,7 +84,7 @@ class Shared:
         )
 
     def conditions(self, taker: Taker) -> list[exp.Expression]:
-        """What the rows satisfy that any reference needs."""
+        """The conditions that all rows needed by any reference satisfy."""
         found = [one[taker].conditions for one in self.references]
         if len(found) < 2 or not all(found):
             return found[0] if len(found) == 1 else []
@@ -130,7 +130,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Scope:
-    """What an expression can name.
+    """The columns that an expression can name.
 
     Attributes:
         relations: the columns that a name with a qualifier can mean.
@@ -176,7 +176,7 @@ class Scope:
         return self.mapped(lambda one: replace(one, known=one.known.placeless) if one.sql in lost else one) if lost else self
 
     def mapped(self, made: Callable[[ScopeColumn], ScopeColumn | None]) -> Scope:
-        """With other columns in the place of these; without those for which there is none."""
+        """The scope with each column replaced by the result of `made`; without columns for which this is None."""
 
         def of(columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
             return tuple(found for column in columns if (found := made(column)) is not None)

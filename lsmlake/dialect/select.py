@@ -42,7 +42,7 @@ class Select:
 
     Attributes:
         ctes: the queries that WITH names.
-        outer: what the SELECT can name of the query around it.
+        outer: the scope of the query around it.
         more: further expressions behind those of the node.
     """
 
@@ -177,7 +177,7 @@ class Select:
                 groups.key(_unaliased(item))
 
     def _item(self, item: exp.Expression) -> exp.Expression:
-        """What an item of GROUP BY stands for: a number or an alias for an expression of SELECT."""
+        """The expression of an item of GROUP BY: a number or an alias stands for an expression of SELECT."""
         text, items = self.queries.text, self.items
         place = ordinal(text, item, len(items))
         if place is not None:

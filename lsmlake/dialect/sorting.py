@@ -49,7 +49,7 @@ class Sorting:
 
 
 def by_name(outputs: Sequence[OutputColumn]) -> dict[str, Typed | None]:
-    """What the name of an output means to ORDER BY, in lower case: nothing if several have it."""
+    """The outputs by the names that ORDER BY can use, in lower case; None for a name that several outputs have."""
     counts = Counter(one.name.lower() for one in outputs if one.named)
     return {one.name.lower(): one.made if counts[one.name.lower()] == 1 else None for one in outputs if one.named}
 

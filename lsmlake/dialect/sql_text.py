@@ -260,7 +260,7 @@ def nodes(tree: exp.Expression) -> list[exp.Expression]:
 
 
 def watch(tree: exp.Expression) -> None:
-    """Makes the nodes of a tree note what is read of them."""
+    """Makes the nodes of a tree note which of their arguments are read."""
     for node in nodes(tree):
         node.args = _Args(node.args)
 

@@ -46,7 +46,7 @@ def push(condition: exp.Expression, scope: Scope) -> None:
 
 
 def _takers(part: exp.Expression, scope: Scope) -> list[Taker]:
-    """What has the values of the first column that a condition names."""
+    """The takers that have the first column that a condition names."""
     first = next((node for node in nodes(part) if isinstance(node, exp.Column)), None)
     found = [] if first is None else scope.found([one.name for one in first.parts])
     return [origin.taker for column, _ in found[:1] for origin in column.known.origins]
@@ -101,7 +101,7 @@ class ViewUseColumn:
 
 
 class NamedTables(Protocol):
-    """What the names in a text stand for."""
+    """The tables and views by their names in a text."""
 
     def schema(self, node: exp.Table) -> Any:
         """The columns of a table, or a view."""

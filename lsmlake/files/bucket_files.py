@@ -64,11 +64,12 @@ class BucketFiles:
         return BucketFiles(version.meta, version.schema, bucket)
 
     def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
-        """Open a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
+        """Opens a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
         return DataReader(self.meta.env, self.meta.paths.data(file), file, self.schema, encoded, partial(self._identified, file))
 
     def _identified(self, file: DataFile, stored: pa.Schema) -> pa.Schema:
-        """The columns of a file with field ids. If it has none, the columns have the names of the schema that it belongs to."""
+        """The columns of a file, with field ids. A file without field ids has the column names of the schema that it belongs
+        to."""
         if not lacks_ids(stored):
             return stored
         schema = self.schema if file.schema_id == self.schema.id else self.meta.schemas.get(file.schema_id)
@@ -77,7 +78,7 @@ class BucketFiles:
     def write(
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA
     ) -> tuple[DataFile, ...]:
-        """Write one sorted run; see `write_run`."""
+        """Writes one sorted run; see `write_run`."""
         return write_run(self.meta.env, self.meta.paths, self.schema, self.directory, tables, origin, nan_columns, prefix)
 
     def run_writer(self, origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA) -> RunWriter:
@@ -95,11 +96,11 @@ class BucketFiles:
         return tuple(path for file in files for path in self.meta.paths.with_index(file))
 
     def delete(self, files: Iterable[DataFile]) -> None:
-        """Delete files that no snapshot references; storage errors are ignored."""
+        """Deletes files that no snapshot references; storage errors are ignored."""
         self.meta.files.delete_quietly(self.paths(files))
 
     def find(self, keys: pa.Table, files: Sequence[DataFile], *, repeats: bool = False) -> dict[str, Hits]:
-        """Look up keys. Returns file name -> hits, without files that have none.
+        """Looks up keys. Returns file name -> hits, without files that have no hit.
 
         `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
         key, as one that is not sorted always can. Reads only key columns, and only in row groups that can hold one of the keys.
@@ -117,7 +118,7 @@ class BucketFiles:
         return {name: found[name] for name in reached if len(found[name].positions)}
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
+        """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
         if not len(positions):
             return
         with self.open(file) as reader:
@@ -186,7 +187,7 @@ class BucketFiles:
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
-        """The file, opened by the first call: one read of the footer for what is not cached."""
+        """A function that returns the file, opened by the first call. This reads the footer if it is not cached."""
         with ExitStack() as closing:
             yield Once(lambda: closing.enter_context(self.open(file)))
 
@@ -207,7 +208,7 @@ class BucketFiles:
         return self.meta.files.cache.get(key, read, lambda keys: keys.bytes)
 
     def remember(self, file: DataFile, keys: pa.Table) -> None:
-        """Cache the key columns of a file just written, if it is small, so that lookups need not read them."""
+        """Caches the key columns of a file just written, if it is small, so that lookups need not read them."""
         if self._is_small(file):
             self.meta.files.cache.put(self._cache_key(file), keys)
 

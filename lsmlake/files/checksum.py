@@ -61,7 +61,7 @@ class SummingSink:
         self.closed = True
 
     def keep_ending(self) -> None:
-        """Start to keep written bytes; call this before the footer is written."""
+        """Starts to keep written bytes; call this before the footer is written."""
         self.ending = []
 
     def sums(self) -> Sums:
@@ -81,7 +81,7 @@ def _stated_length(ending: bytes) -> int:
 
 
 def read_footer(source: pa.NativeFile, file: DataFile, where: str) -> bytes:
-    """Read and verify the footer of an open data file, in one read; a long footer of unknown length takes two.
+    """Reads and verifies the footer of an open data file, in one read; a long footer of unknown length takes two.
 
     Raises Corrupt, naming `where`, if the file's size or the footer's checksum differs from the manifest entry.
     """

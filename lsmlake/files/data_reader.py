@@ -156,7 +156,7 @@ class DataReader:
         return table
 
     def _load(self, groups: Sequence[int], leaves: Sequence[int], ahead: Sequence[ByteRange]) -> None:
-        """Fetch the column chunks that are read next, if the storage reads by requests."""
+        """Fetches the column chunks that are read next, if the storage reads by requests."""
         if isinstance(self.source, RangedFile):
             self.source.ranges.load([*self._ranges(groups, leaves), *ahead])
 
@@ -166,7 +166,8 @@ class DataReader:
         return [ByteRange(start, start + chunk.total_compressed_size) for start, chunk in zip(starts, chunks, strict=True)]
 
     def _loaded(self, runs: Sequence[Sequence[int]], leaves: Sequence[int]) -> Iterator[Sequence[int]]:
-        """The runs of row groups, each when its column chunks are at hand; those of the next runs are fetched meanwhile."""
+        """Yields the runs of row groups, each when its column chunks are fetched; the column chunks of the next runs are fetched
+        meanwhile."""
         batches: list[list[Sequence[int]]] = []
         room = 0
         for run in runs:
@@ -217,7 +218,7 @@ class DataReader:
 
     @property
     def _narrow(self) -> _StoredColumn:
-        """A column that the file has, of the key if there is one."""
+        """A column that the file has, of the key if possible."""
         return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
     def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -263,7 +264,7 @@ class DataReader:
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if column in self.encoded else field
 
     def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
-        """Yield all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
+        """Yields all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
         if self.file.bytes <= self.limits.stream_buffer_bytes:  # buffers for the columns would exceed the whole file
             yield from self.chunks(columns)
             return
@@ -294,7 +295,7 @@ class DataReader:
             return None if batch is None else self._plain(pa.Table.from_batches([batch]), columns)
 
     def chunks(self, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = 1 << 16) -> Iterator[Chunk]:
-        """Yield chunks of whole consecutive row groups, about `rows` rows each, in file order."""
+        """Yields chunks of whole consecutive row groups, about `rows` rows each, in file order."""
         wanted, rows = list(range(self.groups) if groups is None else groups), min(rows, self.limits.chunk_rows)
         runs: Iterable[Sequence[int]] = self._runs(wanted, rows)
         if columns and isinstance(self.source, RangedFile):
@@ -316,7 +317,7 @@ class DataReader:
 
 
 def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa.ChunkedArray:
-    """The row kinds of a data file. Raises Corrupt if a value is none."""
+    """The row kinds of a data file. Raises Corrupt if a value is not a row kind."""
     found = pc.is_in(kinds, value_set=pa.array(STORED, pa.int8()))
     if not pc.all(found).as_py() and len(kinds):
         value = kinds[pc.index(found, False).as_py()].as_py()

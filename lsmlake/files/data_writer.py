@@ -66,7 +66,7 @@ def write_run(
     nan_columns: Collection[str] = (),
     prefix: str = DATA,
 ) -> tuple[DataFile, ...]:
-    """Write one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
+    """Writes one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
 
     A file becomes visible only when complete; after an error, none is left. Holds one row group and one table in memory, and what
     `IndexWriter` holds.
@@ -145,7 +145,7 @@ class RunWriter:
 
 
 def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
-    """Add the finished file to `files`, and write its index file if it has one."""
+    """Adds the finished file to `files`, and writes its index file if it has one."""
     file, found = writer.finish(origin, env.clock()), writer.values.index()
     index = None if found == NOTHING else file_index.encode(found)
     if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
@@ -212,7 +212,7 @@ class _FileWriter:
         return self.buffered.tell()
 
     def add(self, table: pa.Table) -> pa.Table:
-        """Buffer rows and write a row group when full; returns the rows not taken."""
+        """Buffers rows and writes a row group when full; returns the rows not taken."""
         taken = table.slice(0, self.group_rows - self.waiting)
         self.pending.append(taken)
         self.waiting += taken.num_rows
@@ -303,7 +303,7 @@ def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
 
 
 def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str, int]) -> dict[int, ColumnStats]:
-    """Combine the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
+    """Combines the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
     for field, number, own in zip(schema.columns, schema.field_ids().values(), leaf_positions(schema.columns), strict=True):
@@ -320,8 +320,8 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
 
 
 class IndexWriter:
-    """Holds 8 bytes for each distinct value of a column with a Bloom filter; of one with a value index, each distinct value of a
-    row group, and 4 bytes for each row."""
+    """Collects the index of a file. Memory: 8 bytes for each distinct value of a column with a Bloom filter; for a column with a
+    value index, each distinct value of a row group, and 4 bytes for each row."""
 
     def __init__(self, schema: Schema, *, indexed: bool) -> None:
         """`indexed`: False for files without an index, whatever the options say."""
@@ -339,7 +339,7 @@ class IndexWriter:
             parts.append(encoded(rows[name]))
 
     def index(self) -> FileIndex:
-        """The index of all rows; without columns if none is indexed."""
+        """The index of all rows; it has no columns if no column is indexed."""
         ids, rate = self.schema.field_ids(), self.schema.parsed_options.index.bloom_rate
         types = {name: family(self.schema.columns.field(name).type) for name in self.hashes.keys() | self.encoded.keys()}
         filters = {
@@ -367,7 +367,7 @@ class Layout(NamedTuple):
 
 
 def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns: Collection[str]) -> Layout:
-    """Choose the layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
+    """Chooses the layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
 
     Parquet writers omit NaN from the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that match.
     Therefore a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.

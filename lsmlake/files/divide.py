@@ -1,9 +1,9 @@
-"""Divides the files of some buckets of a partition among others: those that the buckets were split into, or were merged to.
+"""Divides the files of some buckets of a partition among the buckets that these were split into or merged to.
 
-Rows, their order in time and their kinds stay, and rows that vectors mark are left out. So a table has the same rows and changes
+Rows keep their order in time and their kinds; rows that vectors mark are left out. So the table has the same rows and changes
 before and after:
 
-1. Files that make up one run come to one run of each new bucket: the files of one commit at level 0, those of a level after it.
+1. The files of one run become one run of each new bucket. A run is the files of one commit at level 0, or of one deeper level.
    Runs of several buckets are merged by key; no key is in two of them.
 2. Files of retained deletes, and changelog files, are divided one by one.
 3. Files keep their level and their sequences.
@@ -57,7 +57,7 @@ class OldBucket:
 
 @dataclass
 class NewBucket:
-    """The files of a new bucket. `added`: of rows and of retained deletes."""
+    """The files of a new bucket. `added`: files of rows and of retained deletes."""
 
     bucket: Bucket
     total: int
@@ -76,12 +76,12 @@ class Division(NamedTuple):
     shares: Sequence[Share]
 
     def parts(self) -> list[Division]:
-        """The same in parts, each of which reads all rows."""
+        """The division in parts, each of which reads all rows."""
         return [Division(self.given, self.shares[first : first + AT_ONCE]) for first in range(0, len(self.shares), AT_ONCE)]
 
     @property
     def bytes(self) -> int:
-        """To be read."""
+        """The number of bytes to read."""
         return sum(file.bytes for one in self.given for file in (*one.state.all_files, *one.changelog))
 
 
@@ -98,7 +98,7 @@ def divide(meta: Metadata, schema: Schema, works: Sequence[Division]) -> list[Ne
 
 
 def divide_part(meta: Metadata, schema: Schema, part: Division) -> list[NewBucket]:
-    """One part of the work. An error removes what was written."""
+    """Writes one part of a division. An error removes what was written."""
     return _NewBuckets(meta, schema, part.given, part.shares).made()
 
 
@@ -136,8 +136,8 @@ class _NewBuckets:
         return self.found
 
     def _groups(self) -> Iterator[list[tuple[OldBucket, DataFile]]]:
-        """The files that come to one run of each new bucket, those of a bucket in key order. An append-only table has no order
-        of rows beyond a file."""
+        """Groups of files that become one run of each new bucket; the files of a bucket are in key order. In an append-only table
+        each file is a group."""
         placed = [(one, file) for one in self.given for file in one.state.files]
         if not self.schema.key:
             yield from ([place] for place in placed)
@@ -148,7 +148,7 @@ class _NewBuckets:
             yield list(group)
 
     def _level(self, one: OldBucket, file: DataFile) -> int:
-        """The level of the rows of a file. What is at the last level of a bucket comes to the last level of all."""
+        """The level of the rows of a file in the new buckets. Rows at the last level of a bucket go to the last level."""
         if len(self.given) == 1 or not file.level:
             return file.level
         options = self.schema.parsed_options.compaction
@@ -225,7 +225,7 @@ class _NewBuckets:
 
 
 def _origin(files: Sequence[tuple[OldBucket, DataFile]]) -> Origin:
-    """What the files of a run keep. A file without a sequence belongs to the commit being built."""
+    """The properties that the files of a run keep. A file without a sequence belongs to the commit being built."""
     own = [file for _, file in files]
     newest, oldest = [file.sequence for file in own], [file.min_sequence for file in own if file.min_sequence is not None]
     source = own[0].source if own[0].level == 0 or (len(own) == 1 and own[0].source != IMPORT) else COMPACT

@@ -108,12 +108,12 @@ class PageReader:
         return [RowOfGroup(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
 
     def indexes(self, group: int) -> list[ByteRange]:
-        """Where the page indexes of a row group are that are not known yet."""
+        """The byte ranges of those page indexes of a row group that are not known yet."""
         return [_range(*self.chunks[one].index) for one in self._unknown(group)]
 
     def keep_indexes(self, source: pa.NativeFile, group: int, cache: Cache) -> None:
-        """Decode the page indexes of a row group, which `source` has fetched. Only of a storage that reads by requests: elsewhere
-        they are read when they are needed."""
+        """Decodes the page indexes of a row group which `source` has fetched. Does this only in a storage that reads by requests:
+        in others, indexes are read when they are needed."""
         if isinstance(source, RangedFile):
             with reading(self.path):
                 file = _PageSource(self.path, source, source.size(), cache)
@@ -137,7 +137,7 @@ class PageReader:
             return [self._array(file, self.columns[name], places) for name in names]
 
     def _load(self, file: _PageSource, source: RangedFile, places: Sequence[RowOfGroup], leaves: Sequence[int | None]) -> None:
-        """Fetch the page indexes of the columns together, then the pages."""
+        """Fetches the page indexes of the columns together, then the pages."""
         stored = [leaf for leaf in leaves if leaf is not None]
         groups = {place.group for place in places}
         unknown = [(group, leaf) for group in groups for leaf in stored if (group, leaf) not in self.pages]
@@ -222,7 +222,7 @@ def _range(start: int, length: int) -> ByteRange:
 
 
 def _wanted(reader: DataReader, name: str) -> _PageColumn | None:
-    """How a column is read; None if it is nested."""
+    """The `_PageColumn` of a name; None if the column is nested."""
     wanted, type_, stored = reader.field_of(name), reader.plain_field(name).type, reader.stored(name)
     if pa.types.is_nested(wanted.type):
         return None

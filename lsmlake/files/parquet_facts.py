@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file of any writer says, as far as it decides whether readers can take the file as it is."""
+"""The facts in the footer of a Parquet file of any writer that decide whether readers can use the file unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESTORE = "restore it there, or import without it: other files, or another snaps
 
 
 class ValueRange(NamedTuple):
-    """The least and the greatest value; 0 and 0 if there is none."""
+    """The least and the greatest value; 0 and 0 if there is no value."""
 
     low: int
     high: int
@@ -35,8 +35,8 @@ class ValueRange(NamedTuple):
 
 class ParquetLeaf(NamedTuple):
     """A physical column. `path`: the names from the root. `logical`: the name of its logical type in Parquet, or NONE. `bounded`:
-    a row group has a least and a greatest value of it. `range`: those of the file, of integers as they are stored, such as dates;
-    None: not known."""
+    a row group has a least and a greatest value of it. `range`: the least and greatest value of the file, for integers as stored,
+    such as dates; None: not known."""
 
     path: str
     physical: str
@@ -47,8 +47,8 @@ class ParquetLeaf(NamedTuple):
 
 class ParquetFacts(NamedTuple):
     """`columns`: Arrow fields, with field ids where the file has them. `declared`: the fields that an Arrow schema in the file
-    gives, in the same order, some of which only Polars heeds; empty: there is none. `leaves`: of all columns, in file order.
-    `has_own_ids`: no reader takes the ids in the file for others."""
+    gives, in the same order, some of which only Polars heeds; empty: there is no such schema. `leaves`: the leaves of all
+    columns, in file order. `has_own_ids`: no reader takes the ids in the file for others."""
 
     rows: int
     columns: pa.Schema
@@ -94,7 +94,8 @@ def _encrypted(where: str) -> InvalidData:
 
 
 def _check_total(parsed: pq.FileMetaData, where: str) -> None:
-    """Readers count on the total, or on the row groups: a file in which they differ has different rows for each of them."""
+    """Raises Corrupt if the total number of rows differs from that of the row groups: readers that use one or the other would see
+    different rows."""
     counted = sum(parsed.row_group(i).num_rows for i in range(parsed.num_row_groups))
     if parsed.num_rows != counted:
         raise Corrupt(

@@ -1,8 +1,8 @@
-"""The files of retained deletes of a bucket, and which rows of its level 0 are ignored because of them.
+"""The files of retained deletes of a bucket, and the rows of its level 0 that are ignored because of them.
 
 A file holds a row for each of some keys, ascending: the key, the columns of `sequence.field` and the time of the delete. The
-newest file with a key decides; null as its time says that the key is not deleted any more. The files are live files of the
-bucket of source DELETES. Only merges of level 0 read them, and only compactions write them, when they take up level 0.
+newest file with a key decides; a null time means that the key is no longer deleted. The files are live files of the bucket of
+source DELETES. Only merges of level 0 read them, and only compactions write them, when they take up level 0.
 
 `lsm.merge.retained_deletes` says which rows are ignored.
 """
@@ -43,7 +43,7 @@ RowsOf = Callable[[DataFile], pa.Table]
 @dataclass(frozen=True)
 class Settlement:
     """`ignored`: by name of a level-0 file, the positions of rows that are ignored, ascending. `changed`: the keys whose deletes
-    must be retained or not any more, as rows of a file of retained deletes."""
+    must be retained, or no longer retained, as rows of a file of retained deletes."""
 
     ignored: Mapping[str, np.ndarray] = field(default_factory=dict)
     changed: pa.Table | None = None
@@ -193,7 +193,7 @@ class Retained:
             changed: The rows of a `Settlement`.
             merged: The newest files, oldest first, whose rows are written with them, and which it replaces.
             since_ms: Deletes before this time are left out.
-            oldest: Whether no file is left that is older.
+            oldest: Whether no older file remains.
         """
         key = list(self.bucket_files.schema.key)
         tables = [self._kept(file) if file.rows <= _KEPT_ROWS else self._all_rows(file) for file in merged]
@@ -215,7 +215,7 @@ class Retained:
         return self._all_rows(file)
 
     def written_to(self, other: BucketFiles, rows: pa.Table, file: DataFile) -> DataFiles:
-        """Writes rows of `file` to another bucket, where they stand for it."""
+        """Writes rows of `file` to another bucket, whose part of `file` they are."""
         meta, origin = other.meta, Origin(0, DELETES, file.sequence, file.min_sequence)
         floats, schema = float_columns(self._files.schema), self._files.schema
         made = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)

@@ -39,7 +39,7 @@ class Spill:
         self._files = 0
 
     def write(self, parts: Iterable[tuple[Hashable, pa.Table]]) -> None:
-        """Write one file with a run for each key of `parts`, all of one schema."""
+        """Writes one file with a run for each key of `parts`, all of one schema."""
         path, writer, count = os.path.join(self._scratch.path, f"{self._files}.arrow"), None, 0
         self._files += 1
         try:

@@ -1,4 +1,4 @@
-"""A branch: a line of snapshots of its own that begins at a snapshot of the table.
+"""A branch: a separate line of snapshots that begins at a snapshot of the table.
 
 One file describes it and never changes; the branch exists as long as the file. Renaming creates the same file under another name.
 Two files describe each work on the branch that excludes other work: one begins it, one ends it.
@@ -40,7 +40,7 @@ WORK_KINDS = {
 
 @dataclass(frozen=True)
 class BranchInfo(Shown):
-    """What a branch is.
+    """The stored facts of a branch.
 
     Attributes:
         uuid: identifies the branch.
@@ -59,7 +59,7 @@ class BranchInfo(Shown):
     base: Snapshot | None = field(repr=False)
 
     def named(self, name: str) -> Branch:
-        """What the paths of the branch are made of."""
+        """The parts from which the paths of the branch are built."""
         return Branch(name, self.uuid, self.folder)
 
     def encode(self) -> bytes:

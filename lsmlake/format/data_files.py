@@ -130,7 +130,7 @@ class BucketEdit:
 
 @dataclass(frozen=True)
 class CommitMessage:
-    """What one task wrote to one bucket; the driver commits it.
+    """The files that one task wrote to one bucket; the driver commits the message.
 
     `append`: the new level-0 run, always valid. `compact`: an edit with the same rows compacted, used instead of `append` if
     `compact.base` is still the state of the bucket. A pure compaction has no `append`. `rows`: the user's rows after rows of

@@ -234,7 +234,7 @@ class VectorIndex(Mapping[str, VectorRef]):
         return repr(self._merged)
 
     def puffins_in_use(self, names: Collection[str]) -> set[str]:
-        """Those of some Puffin files that hold the vector of a file."""
+        """The Puffin files among `names` that hold the vector of a file."""
         return {
             puffin
             for puffin in names

@@ -37,7 +37,7 @@ _OBJECTS = listing(JsonKind("an object", lambda value: isinstance(value, dict)))
 
 
 class FileIndex(NamedTuple):
-    """What is known of the values in a data file, by the field ids of columns."""
+    """The indexes of the columns of a data file, by field id."""
 
     filters: Mapping[int, BloomFilter]
     values: Mapping[int, ValueIndex]

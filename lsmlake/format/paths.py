@@ -337,7 +337,7 @@ def bucket_directory(bucket: Bucket, fields: Sequence[PartitionColumn], null_nam
     Args:
         bucket: The bucket.
         fields: The fields of its partition spec.
-        null_name: What a null is written as.
+        null_name: The text for a null.
 
     Hive style with escaped values. A name that is too long for file systems is cut and ends in
     '~'. The directory serves people and other engines: lsmlake reads values from manifests, never from a path.

@@ -57,7 +57,7 @@ class Snapshot(Shown):
         schema_id: the schema in effect.
         writer_id: the writer of the commit; with `commit_id` it identifies the commit, so that a replay is recognised.
         commit_id: the number that the writer gave the commit; None without one.
-        kind: what made the commit, such as an append or a compaction.
+        kind: the kind of commit, such as an append or a compaction.
         time_ms: when the commit was made, in milliseconds since the epoch.
         total_rows: rows in live files less those marked as deleted; level-0 rows count even if they supersede others.
         delta_rows: rows written by this commit.

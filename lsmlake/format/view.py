@@ -51,10 +51,10 @@ class View:
 
     Attributes:
         text: the query.
-        columns: what the query gave when the view was made, and still must give.
+        columns: the columns of the query when the view was created; it must still have them.
         database: where the tables are that the query names without a database.
         comment: a description.
-        properties: what the user noted.
+        properties: properties set by the user.
         create_time_ms: when it was made, in milliseconds since the epoch.
     """
 

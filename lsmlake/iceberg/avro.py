@@ -35,13 +35,13 @@ _UNNAMED = re.compile("[^A-Za-z0-9_]")
 
 
 def partition_name(name: str) -> str:
-    """The name of a partition field as a name of Avro; readers go by the ids."""
+    """The name of a partition field as a name of Avro; readers identify the field by its id."""
     made = _UNNAMED.sub(lambda found: f"_x{ord(found[0]):X}", name)
     return f"_{made}" if made[:1].isdigit() else made
 
 
 def write_manifest(schema: Schema, spec: int, content: str, entries: Sequence[Mapping], notes: Mapping[str, str]) -> bytes:
-    """`content`: "data" or "deletes". `notes`: more of the header."""
+    """Encodes a manifest. `content`: "data" or "deletes". `notes`: further entries of the header."""
     described = spec_json(schema.partitioning.of(spec))
     header = {
         "schema": json.dumps(schema_json(schema)),
@@ -75,7 +75,7 @@ def header_of(data: bytes) -> Mapping[str, str]:
 
 
 def unknown_fields(header: Mapping[str, str]) -> list[tuple[str, object]]:
-    """The names and ids of fields in the header of a manifest or of a list that no such file has; without partition fields."""
+    """The names and ids of unknown fields in the header of a manifest or manifest list; without partition fields."""
     known = {*_fields(_LIST), *_fields(_manifest_schema((), PartitionSpec(0, ())))}
     return [one for one in _fields(json.loads(header["avro.schema"])) if one not in known]
 

@@ -1,16 +1,17 @@
 """Registers a published table in a catalog of Iceberg: any that PyIceberg connects to, such as REST, SQL, Glue and Hive.
 
 1. Load the table of that name. If there is none, create its namespace and register the metadata file.
-2. Refuse a table that is another one, or to which other programs have written.
-3. Commit what changed (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
-   this, as those of the publication are deleted when newer ones come.
-4. What no commit can express, such as a rollback, is registered anew: for a moment the catalog has no such table. Its files stay.
-   So is what a metastore of Hive refuses to commit, such as a column dropped before others: it compares columns by place. And so
-   is a table whose metadata file is missing, if it was in the folder of the published one.
+2. Refuse another table of that name, and a table to which other programs have written.
+3. Commit the changes (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
+   this, because the metadata files of the publication are deleted after newer ones are published.
+4. If no commit can express the changes, as for a rollback, register the table anew: for a moment the catalog has no such table.
+   Its files stay. Do the same if a metastore of Hive refuses the commit, for example because a column before others was dropped:
+   it compares columns by place; and if the metadata file that the catalog names is missing from the folder of the published
+   table.
 
 A table that is renamed or dropped here leaves the catalog (`catalog_entry`).
 
-PyIceberg waits for an answer without end, so all of this happens in a thread that is given up after a while.
+PyIceberg waits for an answer without a time limit, so all of this runs in a thread that is abandoned after a while.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ _PASSWORD = re.compile(r"://[^/@]*:([^/@]*)@")
 def register(
     metadata_file: str, content: Metadata, catalog: Mapping[str, str] | str, name: str, seconds: float = ASKED_SECONDS
 ) -> None:
-    """Let the table `name` of a catalog be the published one. Does nothing if the catalog has this publication, or a newer one.
+    """Registers the published table as table `name` of a catalog. Does nothing if the catalog has this publication, or a newer
+    one.
 
     Args:
         metadata_file: the address of a metadata file.
-        content: of the file.
+        content: the content of the file.
         catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or the name alone of a catalog that
             PyIceberg's configuration has.
         name: namespace and name of the table in the catalog; `check_name` accepts it.
@@ -102,7 +104,7 @@ def metadata_file(catalog: str, name: str) -> str | None:
 
 
 def remove(catalog: str, name: str, seconds: float) -> None:
-    """Remove the table `name` from a catalog; files stay. Raises as `register`."""
+    """Removes the table `name` from a catalog; files stay. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
     def run(found: Any) -> None:
@@ -115,13 +117,13 @@ def remove(catalog: str, name: str, seconds: float) -> None:
 def _ask(
     catalog: Mapping[str, str] | str, name: str, work: Callable[[Any], Result], seconds: float, failed: str, cure: str
 ) -> Result:
-    """What `work` returns for the catalog, as PyIceberg connects to it. Raises as `register`.
+    """Calls `work` with the connected catalog of PyIceberg and returns its result. Raises as `register`.
 
     Args:
         name: the table, for errors.
         seconds: how long the catalog may take.
-        failed: what a catalog did that refused, for errors.
-        cure: the end of what to do then.
+        failed: what the catalog refused, for errors.
+        cure: the end of the cure, for errors.
     """
     load_catalog = need("pyiceberg.catalog", _WHAT).load_catalog
     given = {"name": catalog} if isinstance(catalog, str) else dict(catalog)
@@ -159,7 +161,8 @@ def check_name(name: str) -> None:
 
 
 class _Registration(NamedTuple):
-    """`ours`: the content of the metadata file, as PyIceberg parses it. `written`: the metadata files of attempts to commit."""
+    """One registration. `ours`: the content of the metadata file, as PyIceberg parses it. `written`: the metadata files of
+    attempts to commit."""
 
     catalog: Any
     name: str
@@ -212,7 +215,7 @@ class _Registration(NamedTuple):
         )
 
     def _table(self, errors: ModuleType) -> Any:
-        """The table in the catalog, registered if it was not there, or if its metadata file is missing; None: look again."""
+        """The table in the catalog; registers it if it was missing, or if its metadata file is. None: try again."""
         try:
             return self._found(errors)
         except LakeError:
@@ -224,7 +227,7 @@ class _Registration(NamedTuple):
             return None
 
     def _found(self, errors: ModuleType) -> Any:
-        """The table in the catalog, registered if it was not there; None: another program registers it at the moment."""
+        """The table in the catalog; registers it if it was missing. None: another program is registering it."""
         try:
             return self.catalog.load_table(self.name)
         except (errors.NoSuchIcebergTableError, errors.NoSuchPropertyException) as other:
@@ -248,7 +251,7 @@ class _Registration(NamedTuple):
         return False
 
     def _create_namespace(self, levels: list[str]) -> None:
-        """Create a namespace, and those that it lies in, if they are missing."""
+        """Creates a namespace and its parent namespaces, if they are missing."""
         if not self.catalog.namespace_exists(".".join(levels)):
             if levels[1:]:
                 self._create_namespace(levels[:-1])
@@ -280,10 +283,9 @@ class _Registration(NamedTuple):
             self._delete_unnamed(table, table)
 
     def _delete_unnamed(self, before: Any, after: Any) -> None:
-        """Delete metadata files that the catalog named before, or that attempts wrote, and that it does not name after.
-
-        It may have done so itself, and an attempt may have succeeded though it seemed to fail. Publications delete their own.
-        """
+        """Deletes metadata files that the catalog named before, or that attempts wrote, and that it no longer names. The catalog
+        may have deleted them itself, and an attempt may have succeeded although it seemed to fail. Publications delete their own
+        metadata files."""
         for file in {*_logged(before), *self.written} - {after.metadata_location, *_logged(after)}:
             if not _PUBLISHED.search(file):
                 with suppress(OSError):
@@ -295,11 +297,11 @@ def _logged(table: Any) -> set[str]:
 
 
 class TooLate(Exception):
-    """The call has not come to an end."""
+    """The call did not end within its time limit."""
 
 
 def _within(seconds: float, call: Callable[[], Result]) -> Result:
-    """Wait for a call in another thread, which goes on after an interruption. Raises TooLate."""
+    """Waits for a call in another thread, which goes on after an interruption. Raises TooLate."""
     work = begin(call)
     if not work.ended.wait(seconds):
         raise TooLate

@@ -1,7 +1,8 @@
-"""How long a program waits for a catalog, which may hang: a user who asks for it longer than a commit.
+"""How long a program waits for a catalog, which may hang. A call by a user waits longer than a commit.
 
-Once a commit has waited for a catalog in vain, commits of this process leave it at rest, `_TIMES` as long as that one has waited;
-only a user still asks it. So commits lose a bounded part of their time. A catalog that refuses quickly is asked every time.
+Once a commit has waited for a catalog in vain, commits of this process do not ask it again for `_TIMES` as long as that commit
+has waited; only calls by users do. So commits lose a bounded part of their time. A catalog that refuses quickly is asked every
+time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _TIMES = 10
 
 
 class _Rest(NamedTuple):
-    """`why`: what the catalog did."""
+    """A pause in which commits do not ask a catalog. `why`: the reason."""
 
     since_ms: int
     until_ms: int
@@ -36,7 +37,7 @@ def waiting_for(catalog: str, clock: Callable[[], int], *, asked: bool = False) 
     Args:
         catalog: its name in the configuration of PyIceberg.
         clock: that of the environment.
-        asked: whether a user has asked for it. Otherwise StorageFailed is raised if the catalog has a rest.
+        asked: whether a user made the call. Otherwise StorageFailed is raised during a pause.
     """
     begun, rest = clock(), _rests.get(catalog)
     if not asked and rest is not None and rest.since_ms <= begun < rest.until_ms:  # the clock may have been set back

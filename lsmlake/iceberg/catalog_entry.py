@@ -1,11 +1,11 @@
 """The table in the catalog of Iceberg that its options name, while it is renamed or dropped.
 
-1. Before: look whether the catalog has this table, or another one of its name. Afterwards nobody can tell, since the metadata
-   file that the catalog names is gone.
+1. Before: check whether the catalog has this table, or another one of its name. This cannot be checked afterwards, since the
+   metadata file that the catalog names no longer exists.
 2. The table is renamed or dropped.
 3. Remove it from the catalog. Publish a renamed table again, which registers it: all of its addresses have changed.
 
-What fails is logged, never raised.
+Errors are logged, never raised.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class CatalogEntry:
             return None
 
     def remove(self) -> None:
-        """Step 3."""
+        """Removes the table from the catalog (step 3)."""
         try:
             with waiting_for(self.catalog, self.clock) as seconds:
                 catalog.remove(self.catalog, self.name, seconds)

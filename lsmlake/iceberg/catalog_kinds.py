@@ -1,4 +1,4 @@
-"""What kinds of catalogs need that PyIceberg 0.12 does not do for them, and what to do if one refuses.
+"""Adapts PyIceberg 0.12 to each kind of catalog, and gives the cure if a catalog refuses.
 
 - SQL, Glue and Hive: PyIceberg writes the metadata file of a commit, but none of version 3.
 - Hive: PyIceberg waits 2, 4 and 8 seconds for a lock that commits hold for a tenth of one. A metastore compares the columns of a
@@ -36,7 +36,7 @@ _CURES = {
 
 
 def adapt(catalog: Any, seconds: float) -> None:
-    """Change how PyIceberg works with a catalog, by its kind. `seconds`: how long the catalog may take."""
+    """Changes how PyIceberg works with a catalog, by its kind. `seconds`: how long the catalog may take."""
     if hasattr(catalog, "glue"):
         catalog.glue.meta.events.register("provide-client-params.glue", _shorten_comments)
     if type(catalog).__name__ == "HiveCatalog":
@@ -92,11 +92,11 @@ def is_locked(lost: Exception) -> bool:
 
 
 def only_registers(refused: Exception) -> bool:
-    """Whether the catalog has no such commits: PyIceberg makes none there, or Hive does not replace the columns by these."""
+    """Whether the catalog cannot commit the changes: PyIceberg supports no commits there, or Hive does not accept the columns."""
     return isinstance(refused, NotImplementedError) or bool(_COLUMNS.search(str(refused)))
 
 
 def cure(said: str) -> str:
-    """What to do if a catalog refuses with such words."""
+    """The cure for a refusal. `said`: the message of the catalog."""
     cures = (cure for pattern, cure in _CURES.items() if re.search(pattern, said))
     return next(cures, "correct the properties of the catalog, or try again")

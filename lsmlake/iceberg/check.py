@@ -1,9 +1,9 @@
 """Compares the Iceberg metadata of a table with the table, for `maintain.verify`.
 
-What is published is read from its files alone, without what the publisher remembers. What ought to be there comes from the live
-set of the table's snapshot of the same number; the publisher goes from one snapshot to the next. Compared are files, sequence
-numbers, rows, partitions, bounds, deletes, positions of vectors, row ids, schemas, specs and references. Every file that is named
-must exist; those of the table's snapshots are checked there. Metadata that lags behind the table is no damage: it is logged.
+The published state is read only from the metadata files. The expected state comes from the live set of the table's snapshot of
+the same number, whereas the publisher computes it from the changes between snapshots. Compared are files, sequence numbers, rows,
+partitions, bounds, deletes, positions of vectors, row ids, schemas, specs and references. Every file that is named must exist;
+those of the table's snapshots are checked there. Metadata that lags behind the table is no damage: it is logged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _CONTENTS = {DATA: "a data file", EQUALITY_DELETES: "an equality-delete file", P
 
 
 def iceberg_findings(meta: Metadata, progress: Callable[[str], None]) -> list[Finding]:
-    """What is wrong with the Iceberg metadata; one request if the table has none. Begins again if it is published meanwhile."""
+    """Yields the findings about the Iceberg metadata; costs one request if the table has none. Begins again if a publication
+    comes between."""
     folder = meta.paths.iceberg("")[:-1]
     if next(iter(meta.env.storage.list(folder)), None) is None:
         return []
@@ -63,7 +64,7 @@ def iceberg_findings(meta: Metadata, progress: Callable[[str], None]) -> list[Fi
 
 
 def _of_files(meta: Metadata, newest: Newest | None) -> Iterator[Finding]:
-    """What is wrong with the hint, and with older metadata files."""
+    """The findings about the hint and about older metadata files."""
     path, last = meta.paths.iceberg(published.HINT), 0 if newest is None else newest.number
     hint = published.hint(meta) if newest is None else newest.hint
     if hint is None:
@@ -83,7 +84,7 @@ def _readable(meta: Metadata, number: int) -> Iterator[Finding]:
 
 
 class Facts(NamedTuple):
-    """What an entry states of a file, as far as readers depend on it."""
+    """The statements of an entry about its file on which readers depend."""
 
     sequence: int
     rows: int
@@ -250,7 +251,7 @@ class _Check:
             yield damage(self.path, "a snapshot has another time", snapshot.time_ms, one["timestamp-ms"])
 
     def _schema_id(self, one: Mapping, schema: Schema) -> int:
-        """Schemas of branches may have other ids."""
+        """The id of a schema in the metadata. A schema of a branch may have another id than in the table."""
         return schema.id if one["snapshot-id"] < table_metadata.OF_BRANCHES else one["schema-id"]
 
     # -- the files of one snapshot ------------------------------------------------------------------------------------
@@ -347,7 +348,7 @@ def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
 
 
 def _wrong_bounds(entry: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:
-    """Where an entry differs from the statistics of its file: what is expected, and what the entry states.
+    """The bounds in which an entry differs from the statistics of its file: the expected ones, and those of the entry.
 
     The bounds may have the type of any of `schemas`. Those of columns that the first one lacks, because they were dropped later,
     are not compared: the table does not know them."""

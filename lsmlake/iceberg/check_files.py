@@ -55,7 +55,7 @@ class PublishedFiles:
         return self.lists[uri]
 
     def manifest(self, record: Mapping) -> tuple[list[PlacedFile], list[Finding]]:
-        """The live entries of a manifest, and what is wrong with it."""
+        """The live entries of a manifest, and the findings about it."""
         uri = record["manifest_path"]
         if uri not in self.manifests:
             path = path_of(self.meta, uri)
@@ -106,7 +106,7 @@ def guarded(where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
 
 
 def read_vectors(meta: Metadata, path: str) -> tuple[bytes, Mapping[str, puffin.Blob], Mapping[str, DeletionVector]]:
-    """A Puffin file: its bytes, what its footer says, and its vectors, by the URI of the data file."""
+    """A Puffin file: its bytes, its footer, and its vectors by the URI of the data file."""
     data = content_of(meta, path)
     try:
         return data, puffin.decode_footer(data, path), puffin.decode(data, path)
@@ -123,7 +123,7 @@ def content_of(meta: Metadata, path: str) -> bytes:
 
 
 def damage(where: str, what: str, expected: object, found: object) -> Finding:
-    """What is wrong with a file, as a finding with the cure. Not an error: the check goes on."""
+    """A finding about a file, with the cure. Not an error, so that the check can continue."""
     return finding(where, Corrupt(what, where=where, expected=expected, found=found, cure=CURE))
 
 

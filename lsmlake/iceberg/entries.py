@@ -35,7 +35,7 @@ the manifest."""
 
 
 class Point(NamedTuple):
-    """Where to look for the entry of a data file or of its vector: its bucket number, and the sequence of the data file."""
+    """The search key for the entry of a data file or of its vector: the bucket number, and the sequence of the data file."""
 
     bucket: int
     sequence: int
@@ -71,13 +71,14 @@ def key_of(entry: Entry) -> EntryKey:
 
 
 class Made(NamedTuple):
-    """Makes the entries that a snapshot adds. `schema`: of the table at the snapshot. `number`: that of the snapshot."""
+    """Makes the entries that a snapshot adds. `schema`: the schema of the table at the snapshot. `number`: the numbers of the
+    snapshot."""
 
     schema: Schema
     number: SnapshotNumbers
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
-        """A data file. `first_row`: the id of its first row. `order`: the id of the sort order of sorted files."""
+        """The entry of a data file. `first_row`: the id of its first row. `order`: the id of the sort order of sorted files."""
         stats = _stats(self.schema, file, self.schema.columns.names)
         return self._entry(
             DATA,
@@ -91,14 +92,14 @@ class Made(NamedTuple):
         )
 
     def equality_deletes(self, uri: str, bucket: Bucket, file: DataFile) -> Entry:
-        """The rows of a file as deletes of older rows with their keys."""
+        """The entry of a file as equality deletes: its rows delete older rows with the same keys."""
         ids = self.schema.field_ids()
         equal = [ids[name] for name in self.schema.key]
         stats = _stats(self.schema, file, self.schema.key)
         return self._entry(EQUALITY_DELETES, uri, bucket, file, file.sequence, **stats, equality_ids=equal)
 
     def vector(self, uri: str, bucket: Bucket, file: DataFile, place: VectorPlace) -> Entry:
-        """The deletion vector of a data file. `uri`: of the data file."""
+        """The entry of a deletion vector. `uri`: the URI of the data file."""
         return self._entry(
             POSITION_DELETES,
             place.uri,
@@ -155,12 +156,12 @@ _NOTHING = {
 
 
 def existing(entry: Entry) -> Entry:
-    """The entry in a later manifest that still has the file."""
+    """The entry as a later manifest repeats it, with the status "existing"."""
     return entry if entry["status"] == EXISTING else {**entry, "status": EXISTING}
 
 
 def deleted(entry: Entry, snapshot: int) -> Entry:
-    """The entry in the manifest of the snapshot that removes the file."""
+    """The entry as the snapshot that removes the file writes it, with the status "deleted"."""
     return {**entry, "status": DELETED, "snapshot_id": snapshot}
 
 
@@ -181,7 +182,7 @@ def decode(data: bytes, where: str) -> list[Entry]:
 
 
 def _stats(schema: Schema, file: DataFile, names: Sequence[str]) -> Mapping[str, list[dict]]:
-    """Counts and bounds of those of the columns that a manifest knows them of."""
+    """Counts and bounds of the columns whose statistics a manifest holds."""
     counts, nulls, nans, low, high = [], [], [], [], []
     for name in names:
         field = schema.columns.field(name)

@@ -64,7 +64,7 @@ class Manifest(NamedTuple):
 
     @property
     def kind(self) -> tuple[bool, int]:
-        """Manifests of one kind can be merged."""
+        """The kind of a manifest: only manifests of one kind can be merged."""
         return self.has_deletes, self.record["partition_spec_id"]
 
 
@@ -78,7 +78,8 @@ class SnapshotManifests(NamedTuple):
         return avro.write_list([one.record for one in self.listed], {**header, NOTES: notes})
 
     def totals(self) -> dict[str, int]:
-        """What the summary of the snapshot says of all its files. Spark plans joins by the number of rows, dead ones too."""
+        """The totals over all files for the summary of the snapshot. Spark plans joins by the number of rows, including dead
+        ones."""
         data = [one for one in self.listed if not one.has_deletes]
         return {
             "total-records": sum(one.live_rows for one in data),
@@ -95,7 +96,7 @@ class SnapshotManifests(NamedTuple):
 
 @dataclass(frozen=True)
 class EntryChange:
-    """What a snapshot changes: the entries that it adds, and the keys of those that it removes, each with its point."""
+    """The changes of a snapshot: the entries that it adds, and the keys of the entries that it removes, each with its point."""
 
     added: Sequence[tuple[Entry, int]] = ()
     """With the partition spec."""
@@ -110,7 +111,7 @@ class ManifestFiles(NamedTuple):
 
 
 class ChangeSummary(NamedTuple):
-    """What a snapshot did, for its summary."""
+    """The changes of a snapshot as counts, for its summary."""
 
     added: Mapping[int, int]
     removed: Mapping[int, int]
@@ -159,7 +160,7 @@ def changed(
 
 
 def _merged(manifests: list[Manifest], writer: _ManifestWriter) -> list[Manifest]:
-    """The same entries in fewer manifests, where many have about the same size."""
+    """The manifests, of which those with about the same size are merged once there are many."""
     tiers: dict[tuple, list[Manifest]] = {}
     for one in manifests:
         tier = max(0, (one.live.bit_length() - 1) // 3)
@@ -193,7 +194,7 @@ class _ManifestWriter(NamedTuple):
     files: ManifestFiles
 
     def write_sorted(self, entries: list[Entry], kind: tuple[bool, int]) -> list[Manifest]:
-        """Few manifests of many entries, each with few buckets."""
+        """Writes many entries, sorted, to few manifests, so that each manifest covers few buckets."""
         entries = sorted(entries, key=lambda entry: entry["point"])
         size = -(-len(entries) // -(-len(entries) // _ENTRIES))
         return [self.write(entries[start : start + size], kind) for start in range(0, len(entries), size)]

@@ -1,6 +1,6 @@
-"""What a reader of Iceberg sees of a table, and what changes between two snapshots of it.
+"""The files and deletes of a table that a reader of Iceberg sees, and their changes between two snapshots.
 
-Visible are the files at level 1 and deeper, less the rows that their vectors mark. Rows at level 0 supersede older ones; where
+The files at level 1 and deeper are visible, without the rows that their vectors mark. Rows at level 0 supersede older ones; where
 the newest row of a key wins, Iceberg says the same with an equality delete, and level 0 is visible, too.
 """
 
@@ -60,7 +60,7 @@ class IcebergView(NamedTuple):
         return file is not None and file.level == 0 and self.level0 and not self.version.schema.append_only
 
     def hides_deletes(self, file: DataFile | None) -> bool:
-        """Whether rows of the file are deletes, which no vector of the table marks."""
+        """Whether the file holds delete rows that no vector of the table marks, so that the published vector must hide them."""
         return self.deletes_older(file) and file.delete_rows > 0
 
     def vectors(self, files: Iterable[tuple[Bucket, DataFile]], refs: Mapping[str, VectorRef]) -> dict[str, DeletionVector]:
@@ -84,7 +84,7 @@ class IcebergView(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """A file that a snapshot adds, removes or changes: how it was before and how it is; None: not live."""
+    """A file that a snapshot adds, removes or changes: its state before and after; None: not live."""
 
     bucket: Bucket
     before: DataFile | None
@@ -96,7 +96,7 @@ class Touched(NamedTuple):
 
 
 def touched(before: IcebergView | None, after: IcebergView) -> list[Touched]:
-    """The files in which two versions differ. The snapshot right after another says it itself."""
+    """The files in which two versions differ. If the second snapshot directly follows the first, its own manifests list them."""
     version = after.version
     meta, schema, snapshot = version.meta, version.schema, version.snapshot
     if before is None:
@@ -118,7 +118,7 @@ def touched(before: IcebergView | None, after: IcebergView) -> list[Touched]:
 
 
 def _named(names: pa.Array) -> Selection:
-    """The files with these names: the others are not folded."""
+    """A selection of the files with these names, so that no other file is folded."""
     return Selection(
         manifests=lambda metas, _: np.ones(len(metas), bool),
         entries=lambda table: pc.is_in(table["name"], value_set=names).to_numpy(),

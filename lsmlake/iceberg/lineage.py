@@ -1,4 +1,4 @@
-"""What is published of a table: its own line of snapshots, and the lines of its branches.
+"""The published lines of snapshots: that of the table, and those of its branches.
 
 Numbers go on along each line, so a snapshot of a branch has another id than one of the table with its number: 2^62 plus 62 bits
 of a hash of the branch's uuid and the number. Snapshots up to the one that a branch begins at are those of the table.
@@ -100,10 +100,9 @@ def tag_on(branch: str, tag: str) -> str:
 
 
 def fits(branch: Schema, table: Schema, common: Schema) -> bool:
-    """Whether a branch can be read with the columns and specs of the table.
-
-    Each partition spec of the branch must be one of the table. Columns must not have got ids on both lines since `common`: one id
-    would mean two columns. Files of the branch must not have a wider type than the column has in the table.
+    """Whether readers can read a branch with the columns and specs of the table. Each partition spec of the branch must be one of
+    the table. Columns must not have got ids on both lines since `common`: one id
+        would mean two columns. Files of the branch must not have a wider type than the column has in the table.
     """
     before = common.highest_field_id
     specs = list(map(spec_json, table.partitioning.specs))
@@ -117,7 +116,7 @@ def fits(branch: Schema, table: Schema, common: Schema) -> bool:
 
 
 def _branch(on: Metadata, state: BranchState, table: Schema, known: Mapping[int, str]) -> Line | None:
-    """None: it cannot be published."""
+    """The line of a branch; None if it cannot be published."""
     begins, common = (0, 0) if state.base is None else (state.base.id, state.base.schema_id)
     if not fits(on.schemas.of(on.snapshots.latest()), table, on.schemas.get(common)):
         return None
@@ -128,8 +127,8 @@ def _branch(on: Metadata, state: BranchState, table: Schema, known: Mapping[int,
 
 
 def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping[int, str]) -> dict[int, Snapshot | None]:
-    """The readable snapshots with greater numbers that are retained or tagged. The newest of those in the metadata that is still
-    itself proves those before, which are not read."""
+    """The readable snapshots with greater numbers that are retained or tagged. The newest one that is in the metadata and
+    unchanged proves that the older ones are unchanged, too, so these are not read."""
     proven = False
     kept: dict[int, Snapshot | None] = {snapshot.id: snapshot for snapshot in tagged if snapshot.id > after}
     for number in reversed([number for number in meta.snapshots.ids() if number > after]):

@@ -51,7 +51,8 @@ _ATTEMPTS = 20
 
 
 class Published(NamedTuple):
-    """`metadata_file`: the URI of the newest metadata file. `content`: of it. `snapshots`: how many this publication added."""
+    """The result of a publication. `metadata_file`: the URI of the newest metadata file. `content`: its content. `snapshots`: how
+    many snapshots this publication added."""
 
     metadata_file: str
     content: table_metadata.Metadata
@@ -65,9 +66,9 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
 
     Args:
         meta: the table.
-        whole: whether the newest snapshot must be there; False: it may be left out, too.
-        asked: whether a user has asked for it: the catalog may take longer then, and is asked even if it failed lately.
-        anew: make all metadata anew, as if a file that is read was damaged.
+        whole: whether the newest snapshot must be published; False: it may be left out, too.
+        asked: whether a user made the call; if so, the catalog may take longer, and is asked even if it failed lately.
+        anew: make all metadata anew, as if it was damaged.
 
     Raises:
         InvalidOption: the table has no deletion vectors.
@@ -106,7 +107,7 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
 
 
 def bring_up_to_date(meta: Metadata) -> None:
-    """Publish, if the table was ever published; otherwise one request. To be called after snapshots or tags are gone and before
+    """Publish, if the table was ever published; otherwise one request. Call this after snapshots or tags are removed and before
     their data files are deleted, so that no reader finds a file missing. Raises as `publish`."""
     if published.is_published(meta):
         publish(meta.on(None), whole=False)
@@ -120,7 +121,8 @@ def name_in_catalog(meta: Metadata, options: IcebergOptions) -> str:
 @dataclass
 class _Attempt:
     """One attempt to publish; `whole` and `anew` as in `publish`. `before`: the newest metadata file. `written`: the paths of the
-    files that it wrote. `gone`: of those that the newest metadata does not need any more. `options`: of the table."""
+    files that it wrote. `gone`: the paths of files that the newest metadata no longer needs. `options`: the options of the
+    table."""
 
     meta: Metadata
     whole: bool
@@ -140,8 +142,8 @@ class _Attempt:
 
     def is_newest(self) -> bool:
         """Whether the metadata that this attempt has found is still the newest."""
-        there = published.newest(self.meta)
-        return there is not None and self.before is not None and there.number == self.before.number
+        newest = published.newest(self.meta)
+        return newest is not None and self.before is not None and newest.number == self.before.number
 
     def _run(self, before: table_metadata.Metadata | None) -> Published | None:
         meta, old = self.meta, before
@@ -160,15 +162,15 @@ class _Attempt:
         added.add(lines)
         content, made = added.content, added.made
         kept = {line.id_of(number) for line in lines for number in line.kept}
-        there = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
-        if self.whole or version.number in there:
+        ids = kept & {one["snapshot-id"] for one in (*content["snapshots"], *made)}
+        if self.whole or version.number in ids:
             content, _ = table_metadata.with_schema(content, version.schema)
         if named := list(takewhile(lambda schema: schema.by_name, map(meta.schemas.get, range(version.schema.id + 1)))):
             content = table_metadata.with_names(content, named)
-        current_id = max((number for number in there if number <= version.number), default=None)
-        content = table_metadata.with_snapshots(content, made, there, current_id, added.next_row)
-        tags = {name: id for line in lines for name, number in line.tags.items() if (id := line.id_of(number)) in there}
-        content = table_metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, there))})
+        current_id = max((number for number in ids if number <= version.number), default=None)
+        content = table_metadata.with_snapshots(content, made, ids, current_id, added.next_row)
+        tags = {name: id for line in lines for name, number in line.tags.items() if (id := line.id_of(number)) in ids}
+        content = table_metadata.with_refs(content, tags, {line.name: id for line in lines[1:] if (id := _newest(line, ids))})
         if self.before is not None and content == before:
             if self.before.hint != self.before.number:
                 self._write_hint(self.before.number)
@@ -183,7 +185,7 @@ class _Attempt:
     def _put(
         self, before: table_metadata.Metadata | None, number: int, content: table_metadata.Metadata
     ) -> table_metadata.Metadata | None:
-        """Create a metadata file after `before`; returns its content. None: another publisher came first."""
+        """Creates a metadata file after `before`; returns its content. None: another publisher came first."""
         meta = self.meta
         last = "" if before is None else uri_of(meta, meta.paths.iceberg(name_of(number - 1)))
         last_ms = 0 if before is None else before["last-updated-ms"]
@@ -206,7 +208,7 @@ class _Attempt:
             sink.write(str(number).encode())
 
     def _unnamed(self, before: table_metadata.Metadata, after: table_metadata.Metadata) -> list[str]:
-        """The paths of the files of snapshots that are not named any more, and which no other snapshot needs."""
+        """The paths of the files that only snapshots no longer in the metadata need."""
         stay = {one["manifest-list"] for one in after["snapshots"]}
         gone = [one for one in table_metadata.ours(before) if one["manifest-list"] not in stay]
         if not gone:
@@ -228,14 +230,14 @@ class _Attempt:
         return [path_of(self.meta, uri) for uri in (*(one["manifest-list"] for one in gone), *lost, *vectors)]
 
     def put(self, name: str, data: bytes) -> str:
-        """Write a file of the metadata; returns its URI."""
+        """Writes a file of the metadata; returns its URI."""
         path = self.meta.paths.iceberg(name)
         self.written.append(path)
         self.meta.files.write(path, data)
         return uri_of(self.meta, path)
 
 
-def _newest(line: Line, there: Collection[int]) -> int | None:
+def _newest(line: Line, ids: Collection[int]) -> int | None:
     """The id of the newest snapshot of a branch in the metadata; None: it has none there."""
-    numbers = [number for number in line.kept if line.id_of(number) in there]
-    return line.id_of(max(numbers)) if numbers else line.begins if line.begins in there else None
+    numbers = [number for number in line.kept if line.id_of(number) in ids]
+    return line.id_of(max(numbers)) if numbers else line.begins if line.begins in ids else None

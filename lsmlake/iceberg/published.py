@@ -1,4 +1,5 @@
-"""Reads what is published: the newest metadata file of a table, and the manifest lists, manifests and vectors that it names."""
+"""Reads the published metadata: the newest metadata file of a table, and the manifest lists, manifests and vectors that it
+names."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _FILE = re.compile(r"v([1-9][0-9]{0,17})\.metadata\.json")
 
 
 class Newest(NamedTuple):
-    """The number of the newest metadata file, and that in the hint; None: there is no hint, or it is no number."""
+    """The number of the newest metadata file, and the number in the hint; None: there is no hint, or it is not a number."""
 
     number: int
     hint: int | None
@@ -41,7 +42,7 @@ def is_published(meta: TableMetadata) -> bool:
 
 
 def newest(meta: TableMetadata) -> Newest | None:
-    """None: there is no metadata file."""
+    """The number of the newest metadata file, and the hint; None if there is no metadata file."""
     storage, hinted = meta.env.storage, hint(meta)
     number = hinted
     if number is None or storage.size(meta.paths.iceberg(name_of(number))) is None:
@@ -78,7 +79,7 @@ def content(meta: TableMetadata, number: int) -> Metadata:
 
 
 def delete_unreadable(meta: TableMetadata) -> None:
-    """Delete the metadata files that cannot be read."""
+    """Deletes the metadata files that cannot be read."""
     for number in numbers(meta):
         try:
             content(meta, number)
@@ -140,15 +141,16 @@ def vectors_of(meta: TableMetadata, manifest: Manifest) -> list[tuple[str, Point
 
 
 class KeptMetadata:
-    """The files of the folder `metadata` that stay: the newest metadata files, and what they name. Reads each file once."""
+    """The files of the folder `metadata` that stay: the newest metadata files, and the files that they name. Reads each file
+    once."""
 
     def __init__(self, meta: TableMetadata) -> None:
         self.meta = meta
         self._read: set[str] = set()
 
     def new(self) -> list[str]:
-        """The paths of such files since the last call. Older metadata may be damaged, and files that only it names may be gone.
-        Raises Corrupt."""
+        """The paths of the files found since the last call. Older metadata may be damaged, and files that only it names may be
+        missing. Raises Corrupt."""
         last = current(self.meta)
         if last is None or not self._is_new(name_of(last.number)):
             return []

@@ -87,7 +87,7 @@ def sort_fields(schema: Schema) -> list[dict]:
 
 
 def check_promotions(written: Schema, read: Schema, where: str) -> None:
-    """Raises InvalidSchema if Iceberg does not read files of one schema under the other, since a column was widened."""
+    """Raises InvalidSchema if Iceberg cannot read files of one schema under the other, because a column was widened."""
     old = {column_types.field_id(field): field.type for field in written.columns}
     for field in read.columns:
         before = old.get(column_types.field_id(field), field.type)
@@ -102,7 +102,7 @@ def check_promotions(written: Schema, read: Schema, where: str) -> None:
 
 
 def promotes(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether Iceberg reads values of the type `old`, which have field ids inside, as those of the type `new`."""
+    """Whether Iceberg reads values of the type `old` as values of the type `new`. Nested types have field ids."""
     if pa.types.is_nested(old) or pa.types.is_nested(new):
         new_by_id = {column_types.field_id(field): field.type for field in column_types.inner_fields(new)}
         return all(

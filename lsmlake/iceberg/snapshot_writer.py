@@ -1,4 +1,4 @@
-"""Makes the snapshots of Iceberg that a publication adds, line by line, the oldest first: of each its vectors, manifests,
+"""Makes the snapshots of Iceberg that a publication adds, line by line, the oldest first: for each its vectors, manifests,
 manifest list and metadata.
 
 Each follows the newest one before it on its line; the first one of a branch follows that of the table at which the branch begins.
@@ -37,7 +37,7 @@ class Additions:
     made: list[dict] = field(default_factory=list)
 
     def add(self, lines: Sequence[Line]) -> None:
-        """Add what the metadata lacks. What Iceberg cannot express is left out, and so are damaged snapshots.
+        """Adds the snapshots that the metadata lacks. Snapshots that Iceberg cannot express and damaged snapshots are left out.
 
         Raises:
             InvalidSchema: with `whole`, the newest snapshot of the table has files of a type that Iceberg does not widen.
@@ -98,7 +98,7 @@ class Additions:
 
 
 def _before(main: Line, line: Line, number: int, there: Mapping[int, Mapping]) -> tuple[Line, int] | None:
-    """The newest snapshot in the metadata before this one: of its line, or of those of the table that the line begins with."""
+    """The newest older snapshot in the metadata: of the same line, or of the table up to where the line begins."""
     for of, last in ((line, number - 1), (main, line.begins)):
         found = max((one for one in of.kept if one <= last and of.id_of(one) in there), default=None)
         if found is not None:
@@ -118,7 +118,7 @@ class Step(NamedTuple):
         view: the snapshot.
         before: the snapshot that it follows in the metadata; None: it is the first.
         parent: `before` in the metadata.
-        number: what the snapshot is called.
+        number: the id and the sequence number of the snapshot.
         schema_id: the id of its schema.
         order: the id of the order of its rows.
         next_row: the first row id that no row has yet.
@@ -207,7 +207,7 @@ class Step(NamedTuple):
         return EntryChange(added, removed), next_row - self.next_row
 
     def _vectors(self, files: list[Touched]) -> list[tuple[Touched, VectorPlace]]:
-        """Write the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
+        """Writes the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
         found = []
         vectors = self.view.vectors([(one.bucket, one.after) for one in files], self.view.version.vector_refs())
         for one in files:

@@ -68,7 +68,7 @@ def uuid_of(table_uuid: str) -> str:
 
 
 def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
-    """Make a schema, its specs and its order of rows the current ones; returns the id of the order, too."""
+    """Makes a schema, its specs and its order of rows the current ones; returns the id of the order, too."""
     schemas = {one["schema-id"]: one for one in metadata["schemas"]} | {schema.id: schema_json(schema)}
     found, order = _with_parts(metadata, schema, schemas)
     changed = {
@@ -81,7 +81,7 @@ def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
 
 
 def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple[Metadata, int, int]:
-    """Add a schema of a branch; returns its id and that of its order of rows, too. `common`: the newest schema that the branch
+    """Adds a schema of a branch; returns its id and that of its order of rows, too. `common`: the newest schema that the branch
     has from the table; later ones get ids of their own, as the table may have other schemas of these numbers."""
     schemas, wanted = {one["schema-id"]: one for one in metadata["schemas"]}, schema_json(schema)
     if schema.id <= common:
@@ -94,7 +94,7 @@ def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple
 
 
 def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict]) -> tuple[Metadata, int]:
-    """Put in these schemas, by id, and add the specs and the order of rows of `schema`; returns the id of the order, too."""
+    """Puts in these schemas, by id, and adds the specs and the order of rows of `schema`; returns the id of the order, too."""
     specs = {one["spec-id"]: one for one in metadata["partition-specs"]}
     specs |= {spec.id: spec_json(spec) for spec in schema.partitioning.specs}
     orders, fields = metadata["sort-orders"], sort_fields(schema)
@@ -113,7 +113,7 @@ def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict])
 
 
 def with_names(metadata: Metadata, schemas: Iterable[Schema]) -> Metadata:
-    """Add the names of columns in files without field ids, which belong to one of these schemas."""
+    """Adds the names of columns in files without field ids, which belong to one of these schemas."""
     names: dict[int, dict] = {}
     for schema in schemas:
         _collect(names, names_of(schema.columns))
@@ -137,7 +137,7 @@ def _mapping(names: Mapping[int, dict]) -> list[dict]:
 
 
 def identity_of(snapshot: Snapshot) -> str:
-    """Tells a snapshot among all that had its number."""
+    """A value that distinguishes a snapshot from others that had its number."""
     return snapshot.delta_manifest_list.name
 
 
@@ -147,19 +147,19 @@ def published(metadata: Metadata) -> dict[int, str]:
 
 
 def ours(metadata: Metadata) -> list[Mapping]:
-    """The snapshots that lsmlake published: not those that other programs have committed."""
+    """The snapshots that lsmlake published, without those that other programs have committed."""
     return [one for one in metadata["snapshots"] if COMMIT in one["summary"]]
 
 
 def is_ours(metadata: Metadata) -> bool:
-    """Whether no other program has committed a snapshot."""
+    """Whether lsmlake published all snapshots: no other program has committed one."""
     return len(ours(metadata)) == len(metadata["snapshots"])
 
 
 def with_snapshots(
     metadata: Metadata, made: Iterable[Mapping], kept: Iterable[int], current: int | None, next_row: int
 ) -> Metadata:
-    """Add snapshots, and remove those whose ids are not `kept`.
+    """Adds snapshots, and removes those whose ids are not `kept`.
 
     Args:
         current: the id of the newest snapshot of the table; None: there is none.
@@ -184,7 +184,8 @@ def with_snapshots(
 
 
 def _place(snapshot: Mapping) -> tuple[bool, int]:
-    """Snapshots of the table by number, then those of branches in the order in which they were added."""
+    """The sort key of a snapshot: snapshots of the table by number, then those of branches in the order in which they were
+    added."""
     of_branch = snapshot["snapshot-id"] >= OF_BRANCHES
     return of_branch, snapshot["sequence-number" if of_branch else "snapshot-id"]
 
@@ -194,8 +195,8 @@ def _used(schemas: Sequence[Mapping], ids: set[int]) -> list[Mapping]:
 
 
 def with_refs(metadata: Metadata, tags: Mapping[str, int], branches: Mapping[str, int]) -> Metadata:
-    """Make tags and branches the references, by name, and the newest snapshot the main branch. Of a tag and a branch of one name,
-    the tag stays."""
+    """Makes the tags and branches the references, by name, and the newest snapshot the main branch. Of a tag and a branch of one
+    name, the tag stays."""
     refs = {name: {"snapshot-id": id, "type": "branch"} for name, id in branches.items()}
     refs |= {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if name != MAIN}
     current = metadata.get("current-snapshot-id")
@@ -205,6 +206,6 @@ def with_refs(metadata: Metadata, tags: Mapping[str, int], branches: Mapping[str
 
 
 def logged(metadata: Metadata, before: str, before_ms: int, now_ms: int) -> Metadata:
-    """Add the name of the metadata file before this one to the log. The times are those of both files."""
+    """Adds the name of the metadata file before this one to the log. The times are those of both files."""
     log = [*metadata["metadata-log"], {"metadata-file": before, "timestamp-ms": before_ms}] if before else []
     return {**metadata, "metadata-log": log[-KEPT:], "last-updated-ms": now_ms}

@@ -29,10 +29,10 @@ def foreign(theirs: Any) -> list[int]:
 
 
 def updates(of: ModuleType, theirs: Any, ours: Any, metadata_file: str) -> tuple[Any, ...] | None:
-    """The updates; None: there are none with this result, since snapshots were made anew, or ids would be others.
+    """The updates; None if no updates have this result, because snapshots were made anew or ids would change.
 
-    A catalog gives an id to what is added: the next one, or that of the same thing. Schemas may have other ids there; specs and
-    orders, which manifests name, may not.
+    A catalog chooses the id of an added schema, spec or order: the next id, or the id of an equal one. Schemas may have other ids
+    there; specs and orders must not, since manifests name them.
 
     Args:
         of: the module of PyIceberg with the classes of updates.
@@ -66,7 +66,8 @@ def updates(of: ModuleType, theirs: Any, ours: Any, metadata_file: str) -> tuple
 
 
 def _schemas(theirs: Sequence[Any], ours: Sequence[Any]) -> tuple[list[Any], dict[int, int]]:
-    """The schemas that are missing, with ids for the catalog; and the id in the catalog of each of ours."""
+    """The schemas that the catalog lacks, with ids for the catalog; and the id in the catalog of each schema of the
+    publication."""
     there = {_columns(one): one.schema_id for one in theirs}
     added, ids = [], {}
     for one in sorted(ours, key=lambda schema: schema.schema_id):
@@ -87,7 +88,7 @@ def _missing(theirs: Iterable[Any], ours: Iterable[Any], id: str) -> list[Any]:
 
 
 def _content(metadata: Any) -> tuple:
-    """What readers of a table depend on."""
+    """The parts of the metadata that readers of a table depend on."""
     columns = {one.schema_id: _columns(one) for one in metadata.schemas}
     specs = {one.spec_id: one.fields for one in metadata.partition_specs}
     orders = {one.order_id: one.fields for one in metadata.sort_orders}

@@ -62,7 +62,7 @@ _ELSEWHERE = "rows of other files may have its keys"
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         table: the name of the table.
@@ -93,14 +93,14 @@ def adopt(
     *,
     link: bool = True,
 ) -> ImportReport:
-    """Make the table `name` in the folder `root`, which holds no table.
+    """Makes the table `name` in the folder `root`, which holds no table.
 
     Args:
         env: that of the warehouse.
         root: the folder of the table.
         name: the name of the table.
         outside: reaches the files.
-        table: what was found.
+        table: the foreign table.
         options: of the table to be made.
         comment: of the table to be made; None: that of `table`.
         primary_key: of the table to be made; empty: it is append-only.
@@ -154,9 +154,9 @@ class _Adoption:
     written: list[str] = field(default_factory=list)
 
     def give_up(self) -> None:
-        """Deletes what was written, unless the table is there."""
-        there = Metadata.opened(self.env, self.meta.paths.root)
-        if there is None or there.paths.table_uuid != self.meta.paths.table_uuid:
+        """Deletes the written files, unless the table exists."""
+        stored = Metadata.opened(self.env, self.meta.paths.root)
+        if stored is None or stored.paths.table_uuid != self.meta.paths.table_uuid:
             self.meta.files.delete_quietly(self.written)
 
     @property
@@ -204,7 +204,7 @@ class _Adoption:
         return self.schema.has_spec(one.of.spec) and trusted
 
     def _key_ranges(self, looked: Sequence[Adopted | RewrittenFile], dead: Mapping[str, DeletionVector]) -> dict[str, KeyRange]:
-        """The range of keys of each file, without those with a dead row that has no key."""
+        """The key range of each file, without files with a dead row that has no key."""
         partitions: dict[tuple, list[KeyedFile]] = {}
         for one in looked:
             file = KeyedFile(one.of.name, partial(self._chunks, one, self.schema.key), dead.get(one.of.name, EMPTY))
@@ -267,7 +267,7 @@ class _Adoption:
         return one.of, file
 
     def _write(self, files: Sequence[RewrittenFile], dead: Mapping[str, DeletionVector]) -> list[CommitMessage]:
-        """Write the live rows of files anew."""
+        """Writes the live rows of files anew."""
         if not files:
             return []
         version, names = Version(self.meta, None, self.schema), self.schema.columns.names
@@ -354,7 +354,7 @@ class _Adoption:
 
 
 def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | None) -> None:
-    """Step 4. After an error, what was written stays only if the table may be there."""
+    """Does step 4. After an error, the written files stay only if the table may exist."""
     meta, paths = work.meta, work.meta.paths
     first, *later = schemas
     work.written += [paths.schema(schema.id) for schema in later]
@@ -379,13 +379,13 @@ def _create(work: _Adoption, schemas: Sequence[Schema], snapshot: Snapshot | Non
 
 
 def _is_created(meta: Metadata, first: Schema) -> bool:
-    """Create schema 0; return whether this process has done so. Raises StorageFailed if it certainly has not, and CommitUnknown
+    """Creates schema 0; returns whether this process has done so. Raises StorageFailed if it certainly has not, and CommitUnknown
     if the store does not tell."""
     try:
         return meta.schemas.put(first)
     except StorageFailed as failed:
         try:
-            there = Metadata.opened(meta.env, meta.paths.root)
+            stored = Metadata.opened(meta.env, meta.paths.root)
         except LakeError as unknown:
             raise CommitUnknown(
                 "the store failed while the table was created",
@@ -393,6 +393,6 @@ def _is_created(meta: Metadata, first: Schema) -> bool:
                 found=failed,
                 cure="look whether the table is there; if not, import it again",
             ) from unknown
-        if there is None:
+        if stored is None:
             raise
-        return there.paths.table_uuid == meta.paths.table_uuid
+        return stored.paths.table_uuid == meta.paths.table_uuid

@@ -261,7 +261,7 @@ def _files(
     columns: pa.Schema,
 ) -> Iterator[ForeignFile]:
     """Args:
-    actions: what the log says of each file.
+    actions: the actions of the log that add the files, one for each file.
     vectors: the deleted rows of files, by their names.
     root: the folder of the table.
     stored_apart: the partition columns of Delta, whose values are in its log.

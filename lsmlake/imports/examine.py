@@ -1,4 +1,4 @@
-"""Looks at the footer of a foreign data file: whether a table adopts it (`layout`), and what its manifest entry then says."""
+"""Reads the footer of a foreign data file, decides whether a table adopts the file (`layout`), and makes its manifest entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OUTSIDE = "column {!r} has a date or time outside the years 1 to 9999"
 
 
 class Adopted(NamedTuple):
-    """A file that the table adopts: its columns, and what its manifest entry says."""
+    """A file that the table adopts: its columns, and the content of its manifest entry."""
 
     of: ForeignFile
     shape: pa.Schema
@@ -46,7 +46,8 @@ class RewrittenFile(NamedTuple):
 
 
 def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | RewrittenFile | None:
-    """Look at the footer of a file, and decide what becomes of it; None: it has no rows. `schema`: that of the table.
+    """Reads the footer of a file, and decides whether the file is adopted or rewritten; None: it has no rows. `schema`: the
+    schema of the table.
 
     Raises Corrupt, InvalidData, StorageFailed."""
     if file.format != "parquet":
@@ -189,7 +190,7 @@ def _outside_years(sources: Sources, file: ForeignFile, facts: ParquetFacts, sha
 def _read_for(
     sources: Sources, file: ForeignFile, facts: ParquetFacts, asked: Sequence[pa.Field], has: Callable[[pa.ChunkedArray], bool]
 ) -> list[str]:
-    """Those of some columns for which `has` is true. Reads them."""
+    """The columns of `asked` for which `has` is true. Reads these columns."""
     if not asked:
         return []
     with sources.open(file.uri, file.bytes, facts.rows, pa.schema(asked)) as reader:

@@ -1,6 +1,4 @@
-"""A table of another format at one snapshot, as values: what its reader found, before anything is done with it; and its files,
-opened as files of lsmlake are.
-"""
+"""A table of another format at one snapshot, as its reader returns it; and its files, opened as files of lsmlake are."""
 
 from __future__ import annotations
 
@@ -155,7 +153,7 @@ class Sources(NamedTuple):
 
     @contextmanager
     def open(self, uri: str, size: int, rows: int, columns: pa.Schema) -> Iterator[DataReader]:
-        """Open a Parquet file of the table, whose columns are found by field id, or by the names of the table.
+        """Opens a Parquet file of the table, whose columns are found by field id, or by the names of the table.
 
         Raises Corrupt, and InvalidData if a value is read that `columns` cannot hold."""
         place = self.outside.place(uri)

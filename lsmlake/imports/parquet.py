@@ -1,4 +1,4 @@
-"""Reads what a folder of Parquet files holds: the columns of all files, and the partitions in the names of folders.
+"""Reads a folder of Parquet files: the columns of all files, and the partitions in the names of folders.
 
 1. List the files. A folder means all Parquet files below it; names that begin with "_" or "." are left out, as in Spark.
 2. Folders such as `dt=2026-01-01/` are partitions, as Hive writes them, if all files are below folders of the same names.

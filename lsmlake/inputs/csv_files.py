@@ -61,8 +61,8 @@ _ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOT
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file and how it is read. `recognised`: what was not the default, for reports. `names`: of the columns, if no line of
-    the file has them. `quoted_nulls`: a null word in quotes is null in columns of texts, too."""
+    """A CSV file and how it is read. `recognised`: the recognised settings that differ from the defaults, for reports. `names`:
+    of the columns, if no line of the file has them. `quoted_nulls`: a null word in quotes is null in columns of texts, too."""
 
     text: TextFile
     delimiter: str
@@ -102,7 +102,7 @@ class CsvFile:
         return self._line(row + (2 if self.names is None else 1))
 
     def cure(self, table: pa.Table, row: int, column: str, schema: pa.Schema) -> str | None:
-        """What to do about a text that does not fit the type of its column, if it may stand for no value."""
+        """The cure for a text that does not fit the type of its column, if the text may mean "no value"."""
         value = table[column][row].as_py()
         if not isinstance(value, str) or len(value) > _SUGGESTED_LENGTH:
             return None
@@ -212,7 +212,7 @@ class CsvFile:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Names the line of what PyArrow refuses."""
+        """Adds the line number to an error of PyArrow."""
         try:
             yield
         except (pa.ArrowException, UnicodeDecodeError) as refused:

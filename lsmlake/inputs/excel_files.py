@@ -63,7 +63,7 @@ class ExcelFile:
         return pa.table(arrays, names=[self.names[number] for number in kept])
 
     def cure(self, value: str) -> Wording:
-        """What to do about a cell that does not fit the type of its column. `value`: what to do about its value."""
+        """The cure for a cell that does not fit the type of its column. `value`: the cure for its value."""
         return Wording(
             f"{value}, or pass null_values=[...] with its text if it stands for no value",
             command=f"{value}, or give --null-value with its text if it stands for no value",

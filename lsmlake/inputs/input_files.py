@@ -58,7 +58,7 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
 
     As in Spark, files and folders whose names begin with "_" or "." are skipped unless the path names them, and those of "~$", by
     which Excel marks open workbooks. Raises InvalidData if no file matches, or if one has an unknown format or belongs to a
-    table. `expected`: what could match, for the message.
+    table. `expected`: the possible matches, for the message.
     """
     path = local_path(name)
     found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
@@ -202,7 +202,7 @@ def opened(path: str, options: FileOptions) -> InputFile:
 
 
 def read(file: InputFile, schema: pa.Schema | None) -> Iterator[pa.Table]:
-    """Yield the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
+    """Yields the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
     with _readable(file.path):
         if isinstance(file, CsvFile):
             yield from file.tables(schema)

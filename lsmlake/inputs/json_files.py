@@ -45,7 +45,7 @@ _RELATIVE_ERROR = 1e-9
 
 
 def read(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
-    """Read all rows of a file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
+    """Reads all rows of a file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
     with _errors(file):
         return _exact(file, schema)
 

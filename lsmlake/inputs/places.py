@@ -74,7 +74,7 @@ class PlacedTables:
 
 
 class FileTables(PlacedTables):
-    """The tables of the files `paths`, as they are recognised or as `options` say."""
+    """The tables of the files `paths`, read as recognised or as `options` say."""
 
     def __init__(self, paths: list[str], schema: pa.Schema | None, options: FileOptions) -> None:
         super().__init__(self._read(), schema)
@@ -103,6 +103,6 @@ class FileTables(PlacedTables):
 
 
 def sentence(recognised: dict[str, object]) -> str:
-    """What was recognised, for a report."""
+    """A sentence that says what was recognised, for a report."""
     others = f" and {recognised['files'] - 1} more" if recognised["files"] > 1 else ""
     return f"{recognised['file']}{others}: read as {', '.join(recognised['recognised'])}"

@@ -60,7 +60,7 @@ def _texts(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _offsets(column: pa.Array) -> np.ndarray:
-    """Where the items of each list begin among those of all that are not null."""
+    """The index at which the items of each list begin, counted over the items of all lists that are not null."""
     places = column.offsets.to_numpy()
     lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), np.diff(places), 0)
     return places - places[0] if pa.types.is_map(column.type) else np.concatenate(([0], np.cumsum(lengths)))

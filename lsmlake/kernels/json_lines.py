@@ -37,7 +37,7 @@ def one_line_each(text: bytes) -> bytes | None:
 
 
 class _State:
-    """What one chunk leaves to the next."""
+    """The state that one chunk passes to the next."""
 
     def __init__(self) -> None:
         self.in_string, self.depth, self.backslashes = 0, 0, 0

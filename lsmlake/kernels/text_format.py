@@ -28,7 +28,7 @@ _NOT_A_TIME = "<"  # Arrow prints <value out of range: ...> for what no calendar
 
 
 def joined(*parts: pa.Array | str, null: str | None = None) -> pa.Array:
-    """Concatenates arrays and constants by element. `null`: what stands for a null; None: the result is null."""
+    """Concatenates arrays and constants by element. `null`: the text for a null; None: the result is null."""
     values = [pa.scalar(part, TEXT) if isinstance(part, str) else part for part in parts]
     handling = {"null_handling": "emit_null"} if null is None else {"null_handling": "replace", "null_replacement": null}
     return pc.binary_join_element_wise(*values, pa.scalar("", TEXT), **handling)
@@ -189,7 +189,7 @@ def _nested(column: pa.Array) -> pa.Array:
 
 
 def json_lines(names: Sequence[str], columns: Sequence[pa.Array], end: str = "\n") -> pa.Array:
-    """One JSON object per row. `end`: what follows each."""
+    """One JSON object per row. `end`: the text after each object."""
     parts: list[pa.Array | str] = []
     before, behind = "{", ""
     for name, column in zip(names, columns, strict=True):

@@ -32,11 +32,11 @@ class Share(NamedTuple):
     total: int
 
     def meets(self, other: Share) -> bool:
-        """Whether a key can be in both."""
+        """Whether a key can be in both buckets."""
         return (self.number - other.number) % math.gcd(self.total, other.total) == 0
 
     def parts(self, count: int) -> tuple[Share, ...]:
-        """The `count` buckets that this one splits into."""
+        """The `count` buckets that this bucket splits into."""
         return tuple(Share(self.number + i * self.total, self.total * count) for i in range(count))
 
 
@@ -49,7 +49,8 @@ class Cover:
 
     @staticmethod
     def of(shares: Iterable[Share], where: str) -> Cover:
-        """The cover with these buckets, and those that they leave out. Raises Corrupt if a key is in two of them."""
+        """The cover with these buckets; each slot outside them is a bucket of its own. Raises Corrupt if a key is in two
+        buckets."""
         found = set(shares)
         slots = max(share.total for share in found)
         if all(share.total == slots for share in found):
@@ -87,7 +88,7 @@ class Cover:
         return dict(self.shares)
 
     def total(self, number: int) -> int | None:
-        """The total of the bucket with this number; None if there is none."""
+        """The total of the bucket with this number; None if there is no such bucket."""
         if self.numbers is None:
             return self.slots if number < self.slots else None
         return self._totals.get(number)
@@ -96,7 +97,7 @@ class Cover:
         return self.total(share.number) == share.total
 
     def meeting(self, share: Share) -> tuple[Share, ...]:
-        """The buckets that have keys of `share`, which may belong to another cover."""
+        """The buckets that hold keys of `share`, a bucket that may belong to another cover."""
         step = math.gcd(share.total, self.slots)
         slots = np.arange(share.number % step, self.slots, step)
         numbers = slots if self.numbers is None else np.unique(self.numbers[slots])
@@ -106,10 +107,10 @@ class Cover:
 @dataclass(frozen=True)
 class Covers:
     """The covers of the partitions of a table. `first`: the number of buckets of a partition without files. `by_partition`: the
-    covers of the partitions with others, by `Bucket.partition_key`.
+    covers of the partitions with another number of buckets, by `Bucket.partition_key`.
 
-    `finer`: a large write divides the rows of partitions that are not among `known` into so many parts of each first bucket,
-    which make up its buckets in the end.
+    `finer`: in partitions that are not `known`, a large write divides the rows of each first bucket into this many parts, from
+    which the buckets are formed at the end.
     """
 
     first: int
@@ -154,7 +155,7 @@ class Covers:
         """The bucket number of each row, given the hashes of the bucket key.
 
         Args:
-            codes: the place of the partition of each row in `partitions`; None: all rows are in the first.
+            codes: for each row, the index of its partition in `partitions`; None: all rows are in the first partition.
             partitions: `Bucket.partition_key` of each partition.
         """
         if not self.by_partition and self.finer == 1:
@@ -184,8 +185,8 @@ Placed = tuple[Bucket, int]
 
 
 def common_buckets(buckets: Iterable[Placed]) -> dict[Placed, Placed]:
-    """Gives buckets of several snapshots to common buckets: a key that is in two of them is in the same common bucket. In a
-    partition whose cover does not change these are the buckets themselves."""
+    """Maps the buckets of several snapshots to common buckets, so that all buckets that hold a key map to the same common bucket.
+    In a partition whose cover does not change, each bucket is its own common bucket."""
     by_partition: dict[tuple, set[Share]] = {}
     for bucket, total in buckets:
         by_partition.setdefault(bucket.partition_key, set()).add(Share(bucket.number, total))
@@ -230,12 +231,10 @@ class Route(NamedTuple):
 
 
 def route(rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None) -> Route:
-    """The bucket of each row.
-
-    Args:
-        rows: with the columns of the bucket key and those of the partitions.
-        covers: of the partitions of the table.
-        numbers: the bucket number of each row, if known.
+    """Returns the bucket of each row. Args:
+    rows: with the columns of the bucket key and those of the partitions.
+    covers: the covers of the partitions of the table.
+    numbers: the bucket number of each row, if known.
     """
     places, partitions = partition_codes(rows, schema)
     if numbers is None:
@@ -248,7 +247,7 @@ def route(rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | 
 
 
 def partition_codes(rows: pa.Table, schema: Schema) -> tuple[np.ndarray | None, list[tuple]]:
-    """Returns a number of the partition of each row, None if the table has no partitions; and the values of each partition."""
+    """Returns the number of the partition of each row (None if the table has no partitions), and the values of each partition."""
     if not schema.partition_columns:
         return None, [()]
     columns = [field.values(rows) for field in schema.partition_columns]

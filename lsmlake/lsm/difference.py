@@ -48,8 +48,8 @@ def difference(before: pa.Table, after: pa.Table, key: Sequence[str], compared: 
 
 
 def bag_difference(before: pa.Table, after: pa.Table) -> pa.Table:
-    """Returns the changes from `before` to `after`, of rows without a key: all -D, then all +I, in the order of the rows. As many
-    equal rows as both have are left out, where equal means the same as in `difference`."""
+    """Returns the changes from `before` to `after`, of rows without a key: all -D, then all +I, in the order of the rows. Rows
+    that both sides have are left out, each as often as both have it; rows are equal as in `difference`."""
     rows = pa.concat_tables([before, after])
     whole = pa.StructArray.from_arrays([joined(column) for column in rows.columns], names=rows.column_names)
     codes = identity(whole)

@@ -69,8 +69,8 @@ def find(keys: pa.Table, stored: pa.Table, *, repeats: bool = False) -> tuple[np
 
 
 def common(wanted: np.ndarray, there: np.ndarray, *, repeats: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """As `find`, of scalars from one call of `comparable`. With `repeats`, each of `there` is searched in `wanted`: O(there log
-    wanted)."""
+    """As `find`, for scalars from one call of `comparable`. With `repeats`, each scalar of `there` is searched in `wanted`:
+    O(there log wanted)."""
     if not len(wanted) or not len(there):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if repeats:

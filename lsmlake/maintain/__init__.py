@@ -1,1 +1,1 @@
-"""Looking after a table: alter, copy, verify, repair, listings; and what follows a commit."""
+"""Maintenance of a table: alter, copy, verify, repair, listings; and the followers of a commit."""

@@ -4,17 +4,17 @@ An alteration:
 
 1. Make and check the next schema (`schema.alterations`). Options that decide where rows are stored cannot change once the table
    has rows, and a column becomes NOT NULL only if it has no null.
-2. If the files mean other rows under the new options, a default would count for each row of a key, or superseded rows have nulls
-   in a column that becomes NOT NULL, compact every bucket in full by the current schema, into one merged run without vectors and
-   without level-0 files, which any schema can read. The new merge rule is applied to each merged row, as if it were the first row
-   of its key: for example, a column of a sequence group without a sequence becomes null. If the new rule cannot merge a row, such
-   as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
+2. If the files would have other rows under the new options, a default would count for each row of a key, or superseded rows have
+   nulls in a column that becomes NOT NULL, compact every bucket in full by the current schema, into one merged run without
+   vectors and without level-0 files, which any schema can read. The new merge rule is applied to each merged row, as if it were
+   the first row of its key: for example, a column of a sequence group without a sequence becomes null. If the new rule cannot
+   merge a row, such as bytes that are not a bitmap under rbm32, refuse the alteration; the table is unchanged.
 3. Store the schema, and publish a snapshot that references it, directly after the snapshot of step 1. Until then the schema is
    not in effect. If another commit comes first, start again.
 
 A replacement gives the table other columns, options and rows. Older snapshots stay, each with its own columns. Its next schema is
-that of `schema.alterations.altered`; its rows are written to files under it, which nothing names until the snapshot of step 3
-does, and no others. A failure before leaves the table as it was.
+that of `schema.alterations.altered`; its rows are written to new files under this schema, which only the snapshot of step 3
+references. A failure before step 3 leaves the table unchanged.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def alter(
     Args:
         meta: the table.
         name: its name, for messages.
-        alterations: what to alter, in order.
+        alterations: the alterations, in order.
         compactions: returns the function that compacts buckets by a schema.
         only_if: returns further alterations, given the schema in effect; called again after a conflict.
     """
@@ -109,7 +109,7 @@ def evolve(
         version: the table.
         name: its name, for messages.
         found: the columns of the data.
-        ignored: columns that are not stored, such as that with the row kinds.
+        ignored: columns that are not stored, such as the column with the row kinds.
         compactions: see `alter`.
     """
     if not additions(found, version.schema, ignored):
@@ -139,8 +139,8 @@ class _Settling(NamedTuple):
 
 
 def _settling(version: Version, new: Schema, name: str, superseded_nulls: bool) -> _Settling | None:
-    """How to rewrite files that would mean other rows under the schema `new`, or whose superseded rows have nulls where it has
-    none; None if there are none."""
+    """The rewrite of files that would have other rows under the schema `new`, or whose superseded rows have nulls in its NOT NULL
+    columns; None if there are no such files."""
     old = version.schema
     if version.snapshot is None:
         return None
@@ -152,7 +152,7 @@ def _settling(version: Version, new: Schema, name: str, superseded_nulls: bool) 
 
 
 def must_settle(old: Options, new: Options) -> bool:
-    """Whether files written under `old` mean other rows under `new`, or report changes at another time."""
+    """Whether files written under `old` have other rows under `new`, or report changes at another time."""
     return old.meaning != new.meaning
 
 
@@ -204,7 +204,7 @@ def _check_fixed(version: Version, name: str, new: Schema) -> None:
 
 
 def _left_to_rescale(version: Version, new: Schema) -> dict[str, str]:
-    """What the snapshot says if another number of buckets is set: the partitions that there are keep theirs."""
+    """The note of the snapshot if another number of buckets is set: existing partitions keep their buckets."""
     buckets = new.parsed_options.layout.buckets
     if version.options.layout.buckets == buckets or buckets == AUTO or version.snapshot is None:
         return {}
@@ -221,8 +221,8 @@ def _left_to_rescale(version: Version, new: Schema) -> dict[str, str]:
 
 
 def _check_partitions(version: Version, name: str, new: Schema) -> None:
-    """Raises InvalidSchema if the keys that the table has would be in other partitions. Append-only tables keep their files under
-    the partition spec that they were written under."""
+    """Raises InvalidSchema if existing keys would be in other partitions. Append-only tables keep their files under the partition
+    spec that they were written under."""
     old = version.schema
     if new.append_only or new.spec_id == old.spec_id or version.snapshot is None:
         return
@@ -239,8 +239,8 @@ def _check_partitions(version: Version, name: str, new: Schema) -> None:
 
 def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
     """Returns whether a column that becomes NOT NULL has a null that only readers of mode 'raw' see: in a row that level 0
-    supersedes. Raises InvalidSchema if it has one that all see. Reads the column only if statistics do not prove that it has
-    none."""
+    supersedes. Raises InvalidSchema if it has a null that all readers see. Reads the column only if statistics do not prove that
+    it has no null."""
     superseded = False
     nullable = {column_types.field_id(field): field for field in version.schema.columns if field.nullable}
     for field in new.columns:
@@ -269,7 +269,7 @@ def _check_no_nulls(version: Version, name: str, new: Schema) -> bool:
 def replace_table(
     meta: Metadata, name: str, wanted: Callable[[int, str], Schema], tables: Sequence[pa.Table], ordered: Ordered = Ordered.ALL
 ) -> Snapshot:
-    """Replace a table.
+    """Replaces a table.
 
     Args:
         meta: the table.
@@ -303,10 +303,11 @@ _ROUNDS = 5
 
 
 def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
-    """The newest version of the table, again for each attempt to succeed it.
+    """Yields the newest version of the table, once for each attempt to publish after it.
 
     Raises:
-        CommitConflict: other commits came first on every attempt. `doing` says what to do again, such as "alter".
+        CommitConflict: other commits were published first on every attempt. `doing`: the verb to repeat, for the cure, such as
+            "alter".
     """
     cure = f"pause the writers of the table and {doing} it again"
     for _ in attempts(_ROUNDS, "other commits came first on every attempt", name, cure):
@@ -314,8 +315,8 @@ def versions(meta: Metadata, name: str, doing: str) -> Iterator[Version]:
 
 
 def succeed(version: Version, request: Request) -> Snapshot | None:
-    """Store the schema of a request and publish it. Returns None if another commit or alteration came first; the files of its
-    messages are then deleted."""
+    """Stores the schema of a request and publishes the request. Returns None if another commit or alteration came first; the
+    files of its messages are then deleted."""
     meta, stored = version.meta, False
     try:
         stored = meta.schemas.put(request.schema)

@@ -1,11 +1,11 @@
-"""The statistics of a table: measures its visible rows, and stores and reads what was found.
+"""The statistics of a table: measures its visible rows, and stores and reads the statistics.
 
 1. Plan a read of the newest version, and measure its rows (`read.measure`, or Spark).
 2. Store the statistics under a new name, beside the manifests. Publish a snapshot of kind ANALYZE that names them; later
    snapshots name them, too.
 
-The snapshot has the rows of the one before. So no other commit conflicts with an analysis, and it may describe an older snapshot
-than the one it follows; the statistics name theirs. A rollback also brings back the statistics of its target.
+The snapshot has the same rows as the preceding one. So no other commit conflicts with an analysis, and the statistics may
+describe an older snapshot than the preceding one; they name it. A rollback also brings back the statistics of its target.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def analyze(
 
 
 def _stored(version: Version, rows: int) -> int:
-    """About how many bytes of the data files the visible rows take: their share of all rows."""
+    """The estimated bytes of the visible rows: their share of the bytes of the data files."""
     files = version.live()
     stored, held = (sum(files[name].to_pylist()) for name in ("bytes", "rows"))
     return round(stored * rows / held) if held else 0
@@ -65,7 +65,7 @@ def _column(number: int, column: ColumnMeasure, rows: int) -> ColumnStatistics:
 
 
 def put_statistics(meta: Metadata, statistics: TableStatistics) -> NamedFile:
-    """Store statistics, which no snapshot names yet."""
+    """Stores statistics, which no snapshot names yet."""
     return meta.files.write_new("statistics", statistics.encode())
 
 

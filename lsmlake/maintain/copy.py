@@ -1,19 +1,19 @@
-"""Copy: one snapshot of a table, as a table of its own in another warehouse or under another name.
+"""Copy: one snapshot of a table, as an independent table in another warehouse or under another name.
 
 The copy has the rows, columns, options, vectors, file indexes and statistics of the snapshot, and the schemas up to its own. It
 has no older snapshots, and no changelogs, tags, branches and consumers. All other files are copied byte for byte, because no file
 of a table names a place outside its folder.
 
 1. Pin the snapshot, so that its files stay while they are copied (`refs.pinned`).
-2. Look what the target has. Without schema 0 it has no table, and the copy gets a new uuid. With schema 0 it must be a copy of
-   the same snapshot, which is then checked and mended.
+2. Examine the target. Without schema 0 there is no table, and the copy gets a new uuid. With schema 0 it must be a copy of the
+   same snapshot, which is then checked and repaired.
 3. Copy each file that the target lacks (`copy_files`).
 4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
 
 A copy that is killed before the end of step 4 is no table. The next one uses the files that are there, because their names are
 unique. Its schemas and its snapshot are in folders of a uuid that no table has.
 
-Copies files of a table between storages: whole, checked against what was written once, and only those that are missing.
+Files are copied whole, checked against their recorded checksums, and only if the target lacks them.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ _OTHER = Wording(
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What a copy did.
+    """The result of a copy.
 
     Attributes:
         table: the name of the copy.
         snapshot: the number of the snapshot, which it has in the copy, too; None: the table has no snapshot.
         files: how many data files, index files, vector files and manifests the copy has.
-        bytes: their size.
-        reused: how many of these files the target had already, whole.
+        bytes: the size of these files.
+        reused: how many of these files the target already had, complete.
     """
 
     table: str
@@ -78,7 +78,7 @@ def copy(
     new_name: str | None = None,
     progress: Callable[[int, str], None] = lambda files, path: None,
 ) -> CopyReport:
-    """Copy a table at one snapshot into the warehouse in `storage`; see `Table.copy`.
+    """Copies a table at one snapshot into the warehouse in `storage`; see `Table.copy`.
 
     Args:
         meta: the table, or a branch of it.
@@ -139,7 +139,7 @@ def _schema(meta: Metadata, target: Metadata, number: int) -> Schema:
 
 
 def _alone(snapshot: Snapshot, target: Metadata) -> Snapshot:
-    """The snapshot as that of the copy: without a changelog, and without the rollbacks before it."""
+    """The snapshot of the copy: `snapshot` without a changelog and without references to rollbacks."""
     return replace(
         snapshot,
         table_uuid=target.paths.table_uuid,
@@ -157,10 +157,10 @@ def _copy_files(
         return []
     source, storage = meta.env.storage, target.env.storage
     files = list(_files(meta, target, snapshot))
-    there = {entry.path: entry.size for entry in storage.list(target.paths.root)}
+    sizes = {entry.path: entry.size for entry in storage.list(target.paths.root)}
 
     def one(file: CopiedFile) -> Outcome:
-        outcome = copy_file(source, storage, file, there.get(file.target))
+        outcome = copy_file(source, storage, file, sizes.get(file.target))
         progress(len(files), file.source)
         return outcome
 
@@ -213,8 +213,8 @@ class FileSum(NamedTuple):
 
 
 class CopiedFile(NamedTuple):
-    """A file of the source. `source`, `target`: its paths in the two storages. `sum`: what was written; None: not known. `check`:
-    raises Corrupt if the content is damaged, for a file without a known sum; it is read as a whole."""
+    """A file of the source. `source`, `target`: its paths in the two storages. `sum`: the recorded size and checksum; None: not
+    known. `check`: raises Corrupt if the content is damaged, for a file without a known sum; it is read as a whole."""
 
     source: str
     target: str
@@ -223,17 +223,17 @@ class CopiedFile(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`reused`: the target had the file."""
+    """The result for one file. `reused`: the target had the file."""
 
     bytes: int
     reused: bool
 
 
-def copy_file(source: Storage, target: Storage, file: CopiedFile, there: int | None) -> Outcome:
-    """Copy a file unless the target has it with the same size and checksum, and read back what was written. `there`: the size of
-    the file in the target; None: it has none. Raises Corrupt, which names the file of the source, and StorageFailed."""
+def copy_file(source: Storage, target: Storage, file: CopiedFile, size: int | None) -> Outcome:
+    """Copies a file unless the target has it with the same size and checksum, and reads the written file back. `size`: the size
+    of the file in the target; None: it has none. Raises Corrupt, which names the file of the source, and StorageFailed."""
     expected = file.sum or _sum_of_source(source, file)
-    if there == expected.bytes and _sum_at(target, file.target) == expected:
+    if size == expected.bytes and _sum_at(target, file.target) == expected:
         return Outcome(expected.bytes, True)
     with reading(file.source), source.read(file.source) as content, target.write(file.target) as sink:
         found = FileSum(0, 0)

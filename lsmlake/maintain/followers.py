@@ -1,7 +1,7 @@
-"""What follows a commit, in this order: automatic tag, Iceberg metadata, and the expiry of partitions, tags and snapshots.
+"""The followers of a commit, in this order: automatic tag, Iceberg metadata, and the expiry of partitions, tags and snapshots.
 
-A tag is published with its snapshot, and expiry comes last. The options of the version that the verb began with decide whether
-there is work, and the number of the snapshot, so only one of many concurrent writers expires.
+A tag is published with its snapshot, and expiry comes last. The options of the version that the verb began with and the number of
+the snapshot decide whether there is work, so only one of many concurrent writers expires.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class IcebergMetadata(CommitFollower):
             mirror.publish(meta if meta.paths.branch is None else meta.on(None))
 
     def after_names(self, meta: Metadata) -> None:
-        """One request if the table was never published."""
+        """Publishes Iceberg metadata after tags or branches changed. Costs one request if the table was never published."""
         main = meta.on(None)
         if is_published(main) and Version.latest(main).options.iceberg.enabled:
             mirror.publish(main)
@@ -75,7 +75,7 @@ class PartitionExpiry(CommitFollower):
 
 
 class TagExpiry(CommitFollower):
-    """Deletes tags whose time is over, after every tenth commit."""
+    """Deletes expired tags after every tenth commit."""
 
     failed = "tags were not expired"
 
@@ -99,7 +99,7 @@ class SnapshotExpiry(CommitFollower):
 
 
 def _looks_after(options: Options, snapshot: Snapshot) -> bool:
-    """Whether this commit is followed by work at all: in a `write-only` table only compactions are."""
+    """Whether followers work after this commit: in a `write-only` table only after compactions."""
     return not options.write.write_only or snapshot.kind == COMPACT
 
 

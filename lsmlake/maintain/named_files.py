@@ -1,4 +1,4 @@
-"""Listings of what has a file with a name or number of its own: snapshots, schemas, tags, branches and consumers.
+"""Listings of the objects that are stored in one file each: snapshots, schemas, tags, branches and consumers.
 
 A file that cannot be read, because it is damaged or of a newer format, is a row with its name or number, nulls, and the reason in
 `error`. So it hides no other row. A call that needs the file raises the error, which then also names the cure.
@@ -28,7 +28,7 @@ _Column = tuple[pa.DataType, Callable[[Any], object]]
 
 
 class _Listed(NamedTuple):
-    """A file that was listed. `found`: what it holds; None if it cannot be read, which `error` explains."""
+    """A file that was listed. `found`: its content; None if it cannot be read, which `error` explains."""
 
     name: str | int
     found: object
@@ -36,7 +36,7 @@ class _Listed(NamedTuple):
 
 
 def _listed(meta: Metadata, names: Iterable[str | int], read: Callable[[str | int], object]) -> Iterator[_Listed]:
-    """Read files. Those that are deleted meanwhile, for which `read` returns None or raises SnapshotNotFound, are left out."""
+    """Reads files. Those that are deleted meanwhile, for which `read` returns None or raises SnapshotNotFound, are left out."""
 
     def one(name: str | int) -> Generator[_Listed]:
         with suppress(SnapshotNotFound):
@@ -51,7 +51,7 @@ def _listed(meta: Metadata, names: Iterable[str | int], read: Callable[[str | in
 
 
 def _table(name: str, type_: pa.DataType, listed: Iterable[_Listed], columns: Mapping[str, _Column]) -> pa.Table:
-    """One row per file. `columns`: the type of each column, and its value given what the file holds."""
+    """One row per file. `columns`: the type of each column, and a function from the content of the file to its value."""
     rows = list(listed)
     found = {
         column: pa.array([None if row.found is None else of(row.found) for row in rows], kind)
@@ -62,7 +62,7 @@ def _table(name: str, type_: pa.DataType, listed: Iterable[_Listed], columns: Ma
 
 
 def _reason(error: LakeError) -> str:
-    """The message without the cure, which is in other words on the command line."""
+    """The message without the cure, which the command line words differently."""
     return str(LakeError(error.what, where=error.where, expected=error.expected, found=error.found))
 
 
@@ -137,7 +137,7 @@ def schemas(meta: Metadata) -> pa.Table:
 
 
 def tags(meta: Metadata) -> pa.Table:
-    """One row per tag, ordered by snapshot, then by name. `branches`: those that were created from the tag."""
+    """One row per tag, ordered by snapshot, then by name. `branches`: the branches that were created from the tag."""
     meta.files.first_schema()
     rows = [_Listed(*row) for row in meta.tags.listed()]
     rows.sort(key=lambda row: (row.found is None, row.found and row.found.snapshot.id))

@@ -170,7 +170,7 @@ def _runs(bucket: _ExaminedBucket, files: Sequence[DataFile]) -> list[RunReader]
 
 
 def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[str, DeletionVector]) -> Iterator[pa.Table]:
-    """Yield the live rows of a file, each with the file's `number` and its position in the file."""
+    """Yields the live rows of a file, each with the file's `number` and its position in the file."""
     columns = [*files.schema.columns.names, *([ROW_KIND] if file.delete_rows else [])]
     with files.open(file) as reader:
         for start, table in reader.stream(columns):
@@ -179,7 +179,7 @@ def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[st
 
 
 def _inspect(bucket: _ExaminedBucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
-    """Merge a window and add its bad rows to `found`. Returns an empty table, because `merge_windows` expects a table."""
+    """Merges a window and adds its bad rows to `found`. Returns an empty table, because `merge_windows` expects a table."""
     mended: set[tuple[str, int]] = set()
     while error := bucket.refusal([piece.drop_columns(PLACE) for piece in pieces]):
         for number in range(error.keys.num_rows):
@@ -215,7 +215,7 @@ def _rows_of(key: pa.Table, pieces: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def _bad_rows_of_key(bucket: _ExaminedBucket, rows: Sequence[pa.Table]) -> list[BadRow]:
-    """Of the rows of one key, oldest first, those that cannot be merged with the rows before them, as repaired."""
+    """The rows of one key, oldest first, that cannot be merged with the (repaired) rows before them."""
     kept, bad = [], []
     for row in rows:
         plain = row.drop_columns(PLACE)
@@ -266,7 +266,7 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
 
 
 def _rewritten(files: BucketFiles, state: BucketState, rows: Sequence[BadRow], action: str) -> CommitMessage:
-    """Rewrite the files with bad rows, live rows only. A file without remaining rows is removed."""
+    """Rewrites the files with bad rows, live rows only. A file without remaining rows is removed."""
     removed = tuple({row.file.name: row.file for row in rows}.values())
     schema, vectors = files.schema, files.meta.vectors.read(state.vectors, removed)
     added: list[DataFile] = []
@@ -307,7 +307,7 @@ def _key(key: Mapping[str, object], schema: Schema, name: str) -> pa.Table:
 
 
 def _among(rows: list[BadRow], keys: list[pa.Table] | None, schema: Schema) -> list[BadRow]:
-    """Those of `rows` that have one of `keys`; None: all rows."""
+    """The `rows` that have one of `keys`; None: all rows."""
     if keys is None:
         return rows
     own = [row.row.select(schema.primary_key) for row in rows]

@@ -1,9 +1,9 @@
 """Repairs a table whose newest snapshots are damaged: rolls back to the newest sound one, and drops unreadable ones.
 
-1. Examine the snapshots, the newest first, until one is sound: all files that it names are there and as they were written. A
-   snapshot is *unreadable* if its own file is damaged, *damaged* if a file that it names is.
-2. Nothing else happens without consent: the caller names the snapshot to roll back to, which must be the newest sound one, and
-   the unreadable ones to drop. Any other snapshot is never touched.
+1. Examine the snapshots, the newest first, until one is sound: all files that it references exist and are undamaged. A snapshot
+   is *unreadable* if its own file is damaged, *damaged* if a file that it references is.
+2. All further steps need consent: the caller names the snapshot to roll back to, which must be the newest sound one, and the
+   unreadable ones to drop. Any other snapshot is never touched.
 3. Roll back: as `refs.rollback`, if the newest snapshot is readable. Else publish the target again under the next number.
    The commits of unreadable snapshots are lost; their writers may repeat them.
 4. Drop: replace the files by the marks of a rollback, which keep the numbers taken. Files that only dropped snapshots named are
@@ -34,7 +34,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SnapshotRepairReport(Shown):
-    """The examined snapshots, and what was done.
+    """The examined snapshots, and the repairs made.
 
     Attributes:
         snapshots: one row per examined snapshot, the newest first: its number, 'sound', 'damaged' or 'unreadable', and the first
@@ -72,7 +72,7 @@ def repair_snapshots(
 
 
 def examine(meta: Metadata, progress: Progress) -> SnapshotRepairReport:
-    """Step 1. Raises UnsupportedFormat for a snapshot of a newer version: it is not damaged."""
+    """Does step 1. Raises UnsupportedFormat for a snapshot of a newer version: it is not damaged."""
     fresh, rows, sound = meta.with_empty_cache(), [], None
     for number in reversed(fresh.snapshots.ids()):
         try:
@@ -95,7 +95,7 @@ def examine(meta: Metadata, progress: Progress) -> SnapshotRepairReport:
 def _check_consent(
     report: SnapshotRepairReport, states: dict[int, str], roll_back_to: int | None, drop: Sequence[int], name: str
 ) -> None:
-    """Raises InvalidQuery unless the arguments name what was found."""
+    """Raises InvalidQuery unless the arguments name the snapshots found in step 1."""
     unreadable = sorted(number for number, state in states.items() if state == UNREADABLE)
     if roll_back_to is not None and roll_back_to != report.newest_sound:
         raise InvalidQuery(
@@ -127,7 +127,7 @@ def _check_consent(
 
 
 def _publish_again(meta: Metadata, number: int, newest: int, states: dict[int, str]) -> Snapshot:
-    """Publish snapshot `number` again, after the unreadable snapshot `newest`."""
+    """Publishes snapshot `number` again, after the unreadable snapshot `newest`."""
     target = meta.snapshots.get(number)
     readable = [meta.snapshots.get(one) for one, state in states.items() if state != UNREADABLE]
     last = max((one.newest_rollback for one in readable if one.newest_rollback is not None), default=None)

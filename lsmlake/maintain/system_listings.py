@@ -144,7 +144,7 @@ def _functions(schema: Schema) -> Mapping[str, str]:
 
 
 def _options_of(schema: Schema, column: str) -> list[tuple[str, str]]:
-    """The options of a column that the table sets, besides its function, in the order given."""
+    """The options that the table sets for a column, except its function, in the order given."""
     given = schema.parsed_options.columns.given
     named = [each.name for each in given if each.columns == (column,) and each.kind != FUNCTION]
     return [(name.removeprefix(f"{PREFIX}{column}."), schema.options[name]) for name in named]
@@ -169,8 +169,8 @@ _COLUMN_STATISTICS = pa.struct(
 
 
 def statistics(version: Version) -> pa.Table:
-    """One row with the statistics that the snapshot names; none without. `snapshot_id`: the snapshot that was analyzed, which may
-    be an older one. `colstat`: by column; one that was dropped since is left out."""
+    """One row with the statistics that the snapshot references; no row if there are none. `snapshot_id`: the snapshot that was
+    analyzed, which may be an older one. `colstat`: the statistics by column, without columns dropped meanwhile."""
     with version.unless_expired():
         found = statistics_of(version.meta, version.snapshot)
     known = [] if found is None else [found]

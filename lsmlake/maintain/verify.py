@@ -131,7 +131,7 @@ class _Checker:
                 yield from found
 
     def _is_still(self, tag: Tag) -> bool:
-        """Whether the tag exists; if not, missing files are no damage."""
+        """Whether the tag still exists; if not, missing files are no damage."""
         try:
             return self.meta.tags.read(tag.name) == tag
         except LakeError:
@@ -149,7 +149,7 @@ class _Checker:
             yield from self._guard(where, lambda: self._changelog(snapshot))
 
     def _state(self, where: str, snapshot: Snapshot, *, latest: bool) -> Iterator[Finding]:
-        """All but the changelog of a snapshot, which the file `where` holds."""
+        """Checks a snapshot, except its changelog. `where`: the file that holds the snapshot."""
         try:
             schema = self.meta.schemas.of(snapshot)
             states = self.meta.manifests.states(snapshot, schema)
@@ -164,8 +164,8 @@ class _Checker:
             yield from self._bucket(schema, state, latest=latest)
 
     def _broken(self, snapshot: Snapshot) -> Iterator[Finding]:
-        """Every damaged file of a snapshot whose files cannot all be known. A data file that is missing is none: a manifest that
-        cannot be read may have removed it."""
+        """Every damaged file of a snapshot with an unreadable manifest. A missing data file is not reported: the unreadable
+        manifest may have removed it."""
         paths, index = self.meta.paths, snapshot.index_manifest
         for named in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
             yield from self._guard(paths.manifest(named.name), partial(self._listed, snapshot, named))
@@ -263,7 +263,7 @@ class _Checker:
             yield finding(where, broken)
 
     def _damage(self, file: DataFile) -> str | None:
-        """What is wrong with the bytes of a data file."""
+        """A description of the damage to the bytes of a data file."""
         path = self.meta.paths.data(file)
         size = self.meta.env.storage.size(path)
         if size != file.bytes:

@@ -1,8 +1,7 @@
-"""Listings of what one version of a table holds, as Arrow tables: files, buckets, partitions, manifests and options.
+"""Listings of the content of one version of a table, as Arrow tables: files, buckets, partitions, manifests and options.
 
-`maintain.named_files` lists what has a file with a name or number of its own, such as snapshots and tags.
-
-The reference of all table options, one row per option, generated from the declarations.
+`maintain.named_files` lists objects that are stored in one file each, such as snapshots and tags. `reference` lists all table
+options, one row per option, generated from their declarations.
 """
 
 from __future__ import annotations
@@ -96,8 +95,8 @@ def key_ranges(files_table: pa.Table) -> pa.Table:
 
 
 def buckets(files_table: pa.Table) -> pa.Table:
-    """One row per bucket. `record_count`: without rows that vectors mark. `total_buckets`: bucket n of so many has the keys whose
-    hash, modulo this, is n."""
+    """One row per bucket. `record_count`: without rows that vectors mark. `total_buckets`: bucket n has the keys whose hash,
+    modulo this number, is n."""
     found = _summed(files_table, ["partition", "bucket", "total_buckets"])
     totals = found["total_buckets"]
     return found.drop_columns(["total_buckets"]).append_column("total_buckets", totals)

@@ -1,4 +1,4 @@
-"""Options of the changelog: what writes it, and which changes it omits."""
+"""Options of the changelog: its producer, and the changes that it omits."""
 
 from __future__ import annotations
 

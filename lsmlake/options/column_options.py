@@ -167,7 +167,7 @@ def described(name: str) -> Option:
 
 
 def parse_column_option(name: str, value: object, where: str) -> ColumnOption:
-    """Parse an option whose name begins with `fields.`. Raises InvalidOption."""
+    """Parses an option whose name begins with `fields.`. Raises InvalidOption."""
     if name == _DEFAULT.name:
         return ColumnOption(name, (), FUNCTION, _DEFAULT.type.parse(name, value, where))
     columns, _, kind = name.removeprefix(PREFIX).rpartition(".")

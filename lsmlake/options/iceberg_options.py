@@ -1,4 +1,4 @@
-"""Options of Iceberg metadata: whether commits publish it, and what it shows."""
+"""Options of Iceberg metadata: whether commits publish it, and how readers see the table."""
 
 from __future__ import annotations
 

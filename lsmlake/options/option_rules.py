@@ -109,7 +109,7 @@ def adjusted(values: Values, given: Collection[str]) -> dict[str, Any]:
 def check(
     given: Iterable[tuple[str, tuple[Only, ...]]], values: Values, options: Mapping[str, Option], where: str, *, keyed: bool
 ) -> None:
-    """Check the conditions of the given options, and all rules. Raises InvalidOption.
+    """Checks the conditions of the given options, and all rules. Raises InvalidOption.
 
     Args:
         given: the names of the given options, each with the conditions under which it has an effect.

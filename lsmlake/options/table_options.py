@@ -65,7 +65,7 @@ class Options:
 
     @staticmethod
     def parse(given: Mapping[str, object], where: str = "table options", *, keyed: bool = True) -> Options:
-        """Parse options by name; values are text as in SQL, or Python values. `keyed`: the table has a primary key. Raises
+        """Parses options by name; values are text as in SQL, or Python values. `keyed`: the table has a primary key. Raises
         InvalidOption."""
         if not keyed and (named := next((name for name in given if name.startswith(PREFIX)), None)):
             raise _of_other_tables(named, Tables.KEYED, where)

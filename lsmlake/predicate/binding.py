@@ -1,4 +1,5 @@
-"""What of a parsed condition is a predicate: comparisons of columns with literals and with each other, IN, BETWEEN, LIKE and IS.
+"""Finds the parts of a parsed condition that are predicates: comparisons of columns with literals and with each other, IN,
+BETWEEN, LIKE and IS.
 
 The dialect decides whether a text is a condition, and says what is wrong with it. This module only looks for the part that Arrow
 evaluates and that statistics decide. It knows every argument of what it takes, and takes nothing that it does not know, so a node
@@ -32,7 +33,7 @@ _OPERANDS = exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Neg, exp.Cast, exp.R
 
 
 class _Beyond(Exception):
-    """The condition says what predicates cannot say."""
+    """Predicates cannot express the condition."""
 
 
 _BEYOND = _Beyond, ValueError, OverflowError, InvalidSchema, RecursionError
@@ -62,7 +63,7 @@ def bound_text(where: str, columns: pa.Schema, zone: str) -> tuple[Text, exp.Exp
 
 
 def implied(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
-    """What is true of each row for which a condition is true, as far as predicates can say it; None if they say nothing."""
+    """A predicate that a condition implies, as strong as possible; None if no predicate is implied."""
     try:
         return _Binder(scope, zone_named(zone)).implied(node)
     except _BEYOND:

@@ -1,4 +1,4 @@
-"""Parsed conditions as predicates: what these cannot say is evaluated by DuckDB, as in a statement."""
+"""Parsed conditions as predicates. DuckDB evaluates the parts that predicates cannot express, as in a statement."""
 
 from __future__ import annotations
 

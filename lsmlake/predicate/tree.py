@@ -123,7 +123,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Computed(Predicate):
-    """A condition that the other nodes cannot say. `reads`: its columns; what is known of them says nothing about it."""
+    """A condition that the other nodes cannot express. `reads`: its columns; their bounds do not decide it."""
 
     evaluator: Evaluator
     reads: tuple[Column, ...]

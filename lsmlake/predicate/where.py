@@ -40,8 +40,8 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: Callable
 
 
 def known_of(where: str, columns: pa.Schema, zone: str, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
-    """What predicates can say of the rows that satisfy a condition, for an engine that evaluates the text itself, and why that is
-    not all of it; None if it is. Raises InvalidQuery for a text that every engine refuses."""
+    """The predicate that a condition implies, for an engine that evaluates the text itself, and why that is not all of it; None
+    if it is. Raises InvalidQuery for a text that every engine refuses."""
     from lsmlake.predicate.binding import bound_text
 
     text, node, whole = bound_text(where, columns, zone)

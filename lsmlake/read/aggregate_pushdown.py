@@ -1,8 +1,8 @@
-"""Counts and extremes of a plan, from metadata where it decides them and otherwise by reading as little as possible.
+"""Counts rows and finds extremes of a plan: from metadata where possible, otherwise by reading as little as possible.
 
-A file is decided if its statistics prove that the predicate is TRUE of every row; then its count is its rows less those that its
-vector marks. Its bounds are its least and greatest value if, in addition, no row is dead and the type is one whose bounds are
-never cut. Buckets with rows at level 0, and files that must be merged, are read.
+A file is decided if its statistics prove that the predicate is TRUE of every row; then its count is the number of its rows less
+the number that its vector marks. Its bounds are its least and greatest value if, in addition, no row is dead and bounds of the
+type are never cut. Buckets with rows at level 0, and files that must be merged, are read.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Side = Literal["min", "max"]
 
 
 def count(plan: Plan) -> int:
-    """Returns the number of rows. Reads the columns of the predicate in files that it does not decide and, in buckets with
-    level-0 files, those that the merge needs."""
+    """Returns the number of rows. Reads the columns of the predicate in files that are not decided and, in buckets with level-0
+    files, those that the merge needs."""
     if plan.predicate is None:
         return _count_all(plan)
     decided = decided_files(plan)
@@ -72,7 +72,8 @@ def _entries(plan: Plan) -> pa.Table:
 
 
 class _Unit(NamedTuple):
-    """Something to read. `bound`: no value is beyond it; None: unknown. `exact`: the bound is a value; all others are nulls."""
+    """Files that are read together. `bound`: no value is beyond it; None: unknown. `exact`: the bound is a value; all others are
+    nulls."""
 
     split: Split
     bound: object
@@ -124,7 +125,7 @@ def _units(plan: Plan, column: str, side: Side, type_: pa.DataType) -> Iterator[
 
 
 def extreme_of(values: pa.Array, side: Side) -> object:
-    """The least or greatest value, NaN greater than all others; None if there is none."""
+    """The least or greatest value, where NaN is the greatest; None if there is no value."""
     values = values.drop_null()
     if not len(values):
         return None

@@ -85,7 +85,8 @@ def _dataset_class():
     datasets = need("pyarrow.dataset", "to_duckdb()")  # its import takes 0.3 s, most of them for pandas
 
     class Rows(datasets.Dataset):
-        """DuckDB asks only subclasses of `pyarrow.dataset.Dataset` for some columns and rows; only for that is it one."""
+        """A subclass of `pyarrow.dataset.Dataset`, because DuckDB asks only such a class for the columns and rows that it
+        needs."""
 
         def __init__(self, stream: Stream) -> None:
             self.stream = stream
@@ -153,7 +154,7 @@ def _bitmap(file: Direct) -> bytes:
 
 
 def _selected(source: NativeSource, stored: Stored) -> str:
-    """What to select from files with these fields."""
+    """The SELECT list for files with these fields."""
     fields = map(source.plan.schema.columns.field, source.plan.columns)
     return ", ".join(f"{_item(old, field)} AS {quoted(field.name)}" for old, field in zip(stored, fields, strict=True))
 
@@ -171,7 +172,7 @@ _LIKE_SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 def value(scalar: pa.Scalar) -> str:
-    """A value, or null, of a type that columns have."""
+    """A value, or null, as a literal of DuckDB."""
     name, kind = duck_name(scalar.type), scalar.type
     if not scalar.is_valid:
         return f"CAST(NULL AS {name})"
@@ -182,7 +183,7 @@ def value(scalar: pa.Scalar) -> str:
 
 
 def condition(predicate: Predicate) -> str | None:
-    """The condition, or None if it compares columns of different types."""
+    """The predicate as a condition of DuckDB; None if it compares columns of different types."""
     match predicate:
         case Constant(constant):
             return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[constant]

@@ -1,10 +1,10 @@
-"""Leaves out files by their indexes: those in which no row can match the predicate.
+"""Leaves out files in whose index no row can match the predicate.
 
 Only the outcome TRUE of a predicate matters. AND and OR combine what the indexes say of their parts, and other nodes are decided
 only where they are conditions on one column:
 
-1. A value index has the distinct values of a column, so the condition is evaluated on them, whatever it is. If two columns of an
-   AND have one, the rows of both are compared, too.
+1. A value index has the distinct values of a column, so any condition is evaluated on these values. If two columns of an AND have
+   a value index, the rows of both are compared, too.
 2. A Bloom filter is asked about the values of = and IN.
 
 An index of a column is used if the column still has a type of the same family; so no value of the file is missed after the
@@ -40,11 +40,11 @@ from lsmlake.tables.version import Version
 
 
 class Indexed(NamedTuple):
-    """What is left, as flags of entries.
+    """The files that remain, as flags of entries.
 
     Attributes:
         matches: the files that may hold a matching row, and those of level 0.
-        keys: the files that may hold a row whose key matches. The others need not be read at all, not even to merge their rows.
+        keys: the files that may hold a row whose key matches. Other files need not be read at all, not even to merge their rows.
         step: the name of the step, with the number of indexes that were unreadable.
     """
 
@@ -57,7 +57,7 @@ class RowsOfFile(NamedTuple):
     """The rows of a file that may match.
 
     Attributes:
-        some: whether there is one.
+        some: whether there is such a row.
         flags: returns flags of the rows that may match; None: the index does not tell rows apart.
     """
 
@@ -107,7 +107,8 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
 
 
 class IndexedColumns(NamedTuple):
-    """The columns `names` of a schema have indexes that may be used. `bounds`: of some of them, in all files."""
+    """The columns `names` of a schema have indexes that may be used. `bounds`: the bounds of some of these columns, in all
+    files."""
 
     schema: Schema
     names: frozenset[str]
@@ -115,7 +116,7 @@ class IndexedColumns(NamedTuple):
 
 
 def _of(predicate: Predicate, columns: IndexedColumns) -> Test | None:
-    """The test by the indexes of the columns; None: they exclude nothing."""
+    """The test by the indexes of the columns; None if the indexes exclude nothing."""
     needed = predicate.columns
     if len(needed) == 1:
         return _of_column(predicate, *needed, columns) if needed <= columns.names else None
@@ -132,7 +133,7 @@ def _of(predicate: Predicate, columns: IndexedColumns) -> Test | None:
 
 
 def _by_column(children: Iterable[Predicate]) -> Iterator[Predicate]:
-    """The children, those on the same single column as one."""
+    """The children of a node; children on the same single column are combined into one."""
     groups: dict[frozenset[str], list[Predicate]] = {}
     for child in children:
         if len(child.columns) == 1:

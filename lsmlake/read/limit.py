@@ -1,4 +1,4 @@
-"""The first rows of a read: in any order, or in that of the primary key.
+"""The first rows of a read: in any order, or in the order of the primary key.
 
 In any order, files that a limit does not need are dropped from the plan, and the read stops after enough rows. In the order
 of the key:
@@ -78,14 +78,14 @@ KeyOrder = Literal["asc", "desc"]
 
 
 class _Descending(tuple):
-    """A tuple that is less than the tuples that it is greater than."""
+    """A tuple with inverted comparison, for a descending order."""
 
     __lt__, __le__, __gt__, __ge__ = tuple.__gt__, tuple.__ge__, tuple.__lt__, tuple.__le__
 
 
 class _ReadUnit(NamedTuple):
-    """Files that are read together: one, or those of a split that must be merged. In the order asked for, their rows lie between
-    `first` and `last`; `rows` of them are certain."""
+    """Files that are read together: one file, or the files of a split that must be merged. In the order asked for, their rows lie
+    between `first` and `last`; they hold at least `rows` rows."""
 
     split: Split
     first: tuple
@@ -140,7 +140,7 @@ def first_rows_by_key(plan: Plan, limit: int, order: KeyOrder) -> pa.Table:
 
 
 def _first_of(plan: Plan, split: Split, limit: int, order: KeyOrder) -> Iterator[pa.Table]:
-    """The rows of a unit. Those of a sorted file are stored in the order of the key, so enough of them end the read."""
+    """Yields the rows of a unit. A sorted file is stored in key order, so its read stops after `limit` rows."""
     rows, in_order = 0, not split.level0 and not split.merged and all(file.sorted for file in split.files)
     for table in read_split(plan, split, backwards=order == "desc"):
         yield table
@@ -150,7 +150,7 @@ def _first_of(plan: Plan, split: Split, limit: int, order: KeyOrder) -> Iterator
 
 
 def _units(plan: Plan, order: KeyOrder, decided: Collection[str] | None) -> Iterator[_ReadUnit]:
-    """`decided`: the files whose rows all match the predicate; None: all."""
+    """Yields the read units of a plan. `decided`: the files whose rows all match the predicate; None: all files."""
     for split in plan.splits:
         if split.level0 or split.merged:  # how many rows a merge leaves is not known
             files = (*split.files, *split.level0, *split.merged)

@@ -3,8 +3,8 @@
 Memory: the chunks of the read and, for each column, a sketch of at most 256 KiB, which estimates the number of distinct values:
 
 1. A value is represented by its 32-bit hash (`kernels.bucket_hash`). Equal values have equal hashes; NaN is one value.
-2. The sketch keeps all distinct hashes below a limit, at first all there are. If it has more than `KEPT_MAX`, the limit is halved
-   until it has not. Hashes are uniform, so each distinct value is kept with the same probability, however often it occurs.
+2. The sketch keeps all distinct hashes below a limit, at first all hashes. While it has more than `KEPT_MAX`, the limit is
+   halved. Hashes are uniform, so each distinct value is kept with the same probability, however often it occurs.
 3. The number of distinct hashes is the number kept, divided by that probability. The number of distinct values follows from it,
    because hashes collide at random.
 
@@ -33,7 +33,8 @@ from lsmlake.read.plan import Plan
 
 
 class ColumnMeasure(NamedTuple):
-    """Of one column: as `ColumnStatistics`, with values. `length`: of all values together; None if the type has no lengths."""
+    """The measures of one column: as `ColumnStatistics`, with values. `length`: the total length of all values; None if the type
+    has no lengths."""
 
     distinct: int | None
     least: object
@@ -51,7 +52,7 @@ class Measured(NamedTuple):
 
 
 def measure(plan: Plan, columns: Iterable[str]) -> Measured:
-    """Read a plan, whose columns include `columns`, and measure these. Without columns, read what a count needs."""
+    """Reads a plan, whose columns include `columns`, and measures these columns. Without columns, only counts the rows."""
     named = list(columns)
     if not named:
         return Measured(count(plan), {})
@@ -110,7 +111,7 @@ class DistinctSketch:
         self._limit = _HASHES
 
     def add(self, values: pa.Array | pa.ChunkedArray) -> None:
-        """Add values, of a type that has an order; nulls do not count."""
+        """Adds values, of a type that has an order; nulls do not count."""
         values = values.drop_null()
         if not len(values):
             return
@@ -132,7 +133,7 @@ class DistinctSketch:
 
     @property
     def estimate(self) -> int:
-        """The number of distinct values, about."""
+        """The estimated number of distinct values."""
         self._merge()
         share = min(len(self._kept) / self._limit, 1 - 1 / _HASHES)  # of all hashes
         return round(-_HASHES * log1p(-share))

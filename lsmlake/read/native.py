@@ -1,4 +1,5 @@
-"""How an engine in this process reads the rows of a plan: which Parquet files it reads itself, and which rows it is given.
+"""How an engine in this process reads the rows of a plan: which Parquet files it reads itself, and which rows it gets from
+PyArrow.
 
 1. The older rows that level 0 supersedes join the vectors of their files. Where a new row replaces the old one as a whole, so do
    the superseded rows of level-0 files, which are files as all others (`read.superseded`). Under other merge rules the level-0
@@ -10,11 +11,11 @@
 
 The engine checks no checksums. Those of footers are checked here, those of whole files on request.
 
-A table handle keeps in its cache what was found for a plan, and which files it has found sound, so that the next query of the
-same files begins at once.
+The cache of a table handle keeps the source of each plan and the names of files whose checksums were checked, so that the next
+query of the same files begins at once.
 
 Footers are always checked, since a damaged one gives wrong rows or ends the process: one read of the end of each file, 0.05 ms.
-Whole files are checked on request only: a gigabyte takes a second, whatever few columns a query then reads. A file of another
+Whole files are checked on request only: a gigabyte takes a second, however few columns a query then reads. A file of another
 writer (`imports`) has no checksum of the whole; its columns are decoded instead, which checks those of its pages.
 """
 
@@ -46,7 +47,7 @@ from lsmlake.types.column_types import field_id
 
 _PATTERN_CHARACTERS = frozenset("*?[]{}\\")
 
-_FILE_BYTES = 2048  # estimate for what is known of a file
+_FILE_BYTES = 2048  # estimated memory for the facts about a file
 
 Item = TypeVar("Item")
 Stored = tuple[pa.Field | None, ...]
@@ -54,7 +55,7 @@ Stored = tuple[pa.Field | None, ...]
 
 
 class Direct(NamedTuple):
-    """A file that the engine reads, where it is, its dead rows, and its fields."""
+    """A file that the engine reads: its path, its dead rows, and its fields."""
 
     of: DataFile
     path: str
@@ -77,15 +78,16 @@ class NativeSource:
     key: Hashable
 
     def kept(self, what: Hashable, make: Callable[[], Item], dead_row_bytes: float) -> Item:
-        """What `make` makes of this source, from the cache of the table handle if it is there. `dead_row_bytes`: its memory."""
-        if self.streamed.splits:  # they are filtered as they are read
+        """The result of `make` for this source, cached in the table handle. `dead_row_bytes`: the memory that it takes per dead
+        row."""
+        if self.streamed.splits:  # streamed rows are filtered while they are read
             return make()
         files, dead = len(self.direct), sum(file.dead.cardinality for file in self.direct)
         size = _FILE_BYTES * (1 + files) + int(dead * dead_row_bytes) + sum(table.nbytes for table in self.level0)
         return self.plan.version.meta.files.cache.get((what, self.key), make, lambda _: size)
 
     def by_fields(self) -> dict[Stored, list[Direct]]:
-        """The files that the engine reads, those with the same fields together."""
+        """The files that the engine reads, grouped by their fields."""
         found: dict[Stored, list[Direct]] = {}
         for file in self.direct:
             found.setdefault(file.stored, []).append(file)
@@ -98,7 +100,7 @@ class NativeSource:
         check_whole(plan.version, buckets, [file.of for file in self.direct], plan.columns)
 
     def describe(self, engine: str) -> list[str]:
-        """What EXPLAIN says about it."""
+        """The lines of EXPLAIN about this source."""
         masked = [file for file in self.direct if file.dead]
         dead = sum(file.dead.cardinality for file in masked)
         lines = [f"{engine:<9} {len(self.direct)} files, {dead:,} dead rows left out in {len(masked)} of them"]
@@ -112,7 +114,7 @@ class NativeSource:
 
 
 class Stream:
-    """Rows that PyArrow reads, again for each consumer. `read`: gives a reader of some columns, in their order."""
+    """Rows that PyArrow reads, once for each consumer. `read`: returns a reader of some columns, in the given order."""
 
     def __init__(self, schema: pa.Schema, read: Callable[[tuple[str, ...]], pa.RecordBatchReader]) -> None:
         self.schema, self.read = schema, read
@@ -123,7 +125,7 @@ class Stream:
         return Stream(output_schema(plan), lambda columns: _batches(replace(plan, columns=columns)))
 
     def to_batches(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """These columns, or all."""
+        """The rows as record batches, with these columns or all."""
         return self.read(tuple(self.schema.names if columns is None else columns))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -146,7 +148,7 @@ def source_of(plan: Plan) -> NativeSource:
 
 
 def _key(plan: Plan) -> Hashable:
-    """The names of all that a plan reads but the predicate: names are never used again."""
+    """A key of the files, vectors and columns that a plan reads, without the predicate. File names are never used again."""
     splits = (
         (split.files, split.level0, split.lookup_files, split.merged, split.retained, split.vectors) for split in plan.splits
     )
@@ -234,8 +236,8 @@ def check_footers(version: Version, files: Sequence[DataFile]) -> None:
 
 
 def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequence[DataFile], columns: Sequence[str]) -> None:
-    """Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: those of which the pages of a file without a
-    checksum are checked."""
+    """Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: the columns whose pages are checked in a file
+    without a checksum."""
 
     def check(file: DataFile, path: str) -> None:
         if file.checksum is None:
@@ -253,7 +255,7 @@ def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequen
 
 
 def _check(version: Version, what: str, files: Sequence[DataFile], check: Callable[[DataFile, str], None]) -> None:
-    """Calls `check` with the files that were not found sound yet, and their paths."""
+    """Calls `check` with the files that were not checked before, and their paths."""
     cache = version.meta.files.cache
 
     def one(file: DataFile, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Whether all rows of a partition satisfy a predicate, some of them, or none."""
+"""Decides whether all rows of a partition satisfy a predicate, only some rows, or none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def partitions_match(predicate: Predicate, schema: Schema, buckets: Sequence[Buc
 
 
 def _matches(predicate: Predicate, schema: Schema, bucket: Bucket) -> bool | None:
-    """By the bounds that the values of a partition give."""
+    """As `partition_matches`, decided by the bounds that the values of a partition give."""
     fields = zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True)
     bounds: dict[str, ColumnBounds] = {}
     one = np.ones(1, np.int64)
@@ -71,7 +71,8 @@ def lies_in(bucket: Bucket, other: Bucket, schema: Schema) -> bool | None:
 
 
 def _came_from(field: PartitionColumn, value: object) -> Predicate:
-    """True of the values of the column that a transform, which keeps the order, makes `value` of."""
+    """A predicate that is true of the column values that the transform of the field maps to `value`. The transform keeps the
+    order."""
     if value is None:
         return IsNull(_column(field))
     low, high = (side[0].as_py() for side in field.transform.sources(pa.array([value], field.type), field.source_type))

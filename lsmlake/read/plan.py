@@ -1,9 +1,9 @@
 """Plans a read: finds the files of a snapshot that may hold matching rows. Reads metadata only and uses array operations.
 
 Files are pruned by partition, bucket (equality on the bucket key), key range, column statistics and indexes, in this order.
-Level-0 files are pruned by what is known of their keys only, because their rows supersede older rows whether or not they match
-the predicate. If the merge rule needs the old row, older files that statistics or indexes exclude are still used for lookups,
-unless it is because of their keys.
+Level-0 files are pruned only by their keys, because their rows supersede older rows whether or not they match the predicate. If
+the merge rule needs the old row, older files that statistics or indexes exclude are still used for lookups, unless it is because
+of their keys.
 
 Without deletion vectors, files with overlapping key ranges are merged at read. Then statistics, and indexes of columns outside
 the key, prune only files that are alone in their section and hold no -U or -D rows.
@@ -46,7 +46,7 @@ class Split:
     """Files of one bucket that are read together: `files` at level >= 1, their vectors, and the level-0 files with newer rows.
     `lookup_files`: files at level >= 1 without matching rows, whose rows may be merged with level-0 rows.
 
-    `retained`: files of retained deletes, which level-0 rows may be ignored by. `total`: of the bucket.
+    `retained`: files of retained deletes, because of which level-0 rows may be ignored. `total`: the total of the bucket.
 
     Without deletion vectors: either `files` of any level that can be read without merging, or `merged`, a section of files that
     must be merged.
@@ -64,8 +64,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Projection:
-    """What a read asks for, whatever the snapshot: `columns` in output order, of the rows for which `predicate` is true, with the
-    types of `schema`."""
+    """The columns and rows that a read asks for, independent of the snapshot: `columns` in output order, of the rows for which
+    `predicate` is true, with the types of `schema`."""
 
     schema: Schema
     predicate: Predicate | None
@@ -95,7 +95,7 @@ class Plan(Projection):
     Attributes:
         version: the table at the snapshot to read.
         mode: 'fresh', 'raw' or a mode that the library uses itself.
-        splits: what can be read independently, bucket by bucket.
+        splits: the parts that can be read independently, bucket by bucket.
         pruned: how many files each step left, as (step, files).
     """
 

@@ -1,4 +1,4 @@
-"""Reads the rows of given primary keys: of a few by lookups, of many by a scan of the files that can hold them.
+"""Reads the rows of given primary keys: few keys by lookups, many keys by a scan of the files that can hold them.
 
 A lookup finds the positions of a key in the files of its bucket, then reads those rows only:
 
@@ -83,7 +83,7 @@ def _projected(version: Version, found: Sequence[Lookup], projection: Projection
 
 
 def _named_keys(version: Version, projection: Projection) -> pa.Table | None:
-    """All keys that rows of a projection can have; None if they are not limited by the predicate, or too many."""
+    """All keys that rows of a projection can have; None if the predicate does not limit the keys, or if there are too many."""
     schema = projection.schema
     values = None if projection.predicate is None else key_values(projection.predicate, schema.primary_key)
     if values is None or not 0 < prod(map(len, values.values())) <= version.snapshot.total_rows:
@@ -124,11 +124,11 @@ def _codes(keys: pa.Table, found: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 # -- lookups -----------------------------------------------------------------------------------------------------------
 
-_CELL_BYTES = 400  # of objects for a value of a table with one row
+_CELL_BYTES = 400  # of Python objects for one value of a one-row table
 
 
 class Lookup(NamedTuple):
-    """The keys of a bucket, and its state."""
+    """The keys to look up in one bucket, and the state of the bucket."""
 
     state: BucketState
     keys: Collection[Key]
@@ -165,7 +165,7 @@ def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]
 
 
 def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, BucketState]:
-    """The states of those of the buckets that have files; cached."""
+    """The states of the buckets that have files; cached."""
     cache = version.meta.files.cache
     known = version.snapshot.delta_manifest_list.name, version.meta.paths.table_uuid, version.schema.id
     found = {bucket: cache.known((known, bucket)) for bucket in buckets}
@@ -221,9 +221,9 @@ class _Finder:
         return not hits[0].file.delete_rows or (self.vectors and hits[0].file.level > 0)
 
     def _hits(self, key: Key, rule: MergeRule) -> list[_PointHits]:
-        """Where the row of a key is, or the rows that its row is made of, newest file first."""
+        """The places of the rows of a key from which its current row is made, newest file first."""
         reached = [file for file in self.ordered if file.min_key <= key.values <= file.max_key]
-        if self.files.meta.env.storage.at_once > 1:  # what the search needs is cached, also of files that it may not need
+        if self.files.meta.env.storage.at_once > 1:  # caches the data of all files that the search may need
             side_by_side([partial(self._open, key, file) for file in reached], self.files.meta.env.storage.at_once)
         if not self.vectors:
             found = (_PointHits(file, self.files.positions(key, file)) for file in reached)
@@ -281,8 +281,9 @@ _GROUP_ROWS = 1 << 17
 
 
 class KeyedFiles(NamedTuple):
-    """The files that can hold the keys. `rows`: of all; `paged`: of those that are not kept in memory as a whole. `columns`: how
-    many the table has; `nested`: whether one of them is, so that row groups must be read."""
+    """The files that can hold the keys. `rows`: the rows of all files; `paged`: the rows of the files that are not kept in memory
+    as a whole. `columns`: the number of columns of the table; `nested`: whether one of them is nested, so that row groups must be
+    read."""
 
     rows: int
     paged: int

@@ -1,7 +1,7 @@
 """Reads the rows of a plan with their places, for statements that mark or restate them there.
 
-A place is the number of a file and a position in it. Rows that come of a merge at read, which are those of level 0 and, without
-deletion vectors, of overlapping files, have the number `MERGED` and a number of their own; they are read again by key.
+A place is the number of a file and a position in it. Rows that are merged at read (rows of level 0 and, without deletion vectors,
+of overlapping files) have the file number `MERGED` and a number of their own; they are read again by key.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def live_in(files: BucketFiles, plan: Projection, file: DataFile, dead: Deletion
 
 
 def matched(plan: Plan) -> list[Matched]:
-    """Returns the files of the plan that hold matching rows, and where. Level-0 rows are not looked at. Reads the columns of the
-    predicate, in the row groups that may match; nothing if partitions decide."""
+    """Returns the files of the plan that hold matching rows, with the positions of these rows. Ignores level-0 rows. Reads the
+    columns of the predicate, in the row groups that may match; nothing if partitions decide."""
     predicate, version = plan.predicate, plan.version
     of_partitions = predicate is not None and is_of_partitions(predicate, plan.schema)
     where = replace(plan, columns=())

@@ -29,8 +29,8 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 
 def selection(schema: Schema, predicate: Predicate | None, *, by_key: bool = True, level0: bool = True) -> Selection | None:
-    """Returns the files that may hold a key of the predicate; None if that is all files, as where it names neither a column of
-    the key nor one of a partition.
+    """Returns the files that may hold a key of the predicate; None if these are all files, for example if it names no column of
+    the key or of a partition.
 
     Args:
         by_key: False: chooses whole buckets.
@@ -109,11 +109,12 @@ def _used(schema: Schema, predicate: Predicate) -> list[PartitionColumn]:
 
 
 def _sources(table: pa.Table, schema: Schema, field: PartitionColumn) -> ColumnBounds:
-    """Returns what a partition field says about its column; nothing where the spec of an entry does not have the field."""
+    """Returns the bounds that a partition field gives for its column; nulls where the spec of an entry does not have the
+    field."""
     values = table[f"p:{field.number}"].combine_chunks()
     bounds = sources_of(values, table["rows"].to_numpy(), field)
-    there = _has(table, schema, field)
-    return ColumnBounds(*(pc.if_else(pa.array(there), side, pa.scalar(None, side.type)) for side in bounds))
+    has_field = _has(table, schema, field)
+    return ColumnBounds(*(pc.if_else(pa.array(has_field), side, pa.scalar(None, side.type)) for side in bounds))
 
 
 def sources_of(values: pa.Array, rows: np.ndarray, field: PartitionColumn) -> ColumnBounds:
@@ -130,7 +131,7 @@ def _has(table: pa.Table, schema: Schema, field: PartitionColumn) -> np.ndarray:
 
 
 def narrow(bounds: dict[str, ColumnBounds], field: PartitionColumn, sources: ColumnBounds) -> None:
-    """Adds what a partition field says about its column to what is known of it."""
+    """Narrows the bounds of a column by the bounds that a partition field gives."""
     known = bounds.get(field.column)
     if known is None or field.transform.is_identity:
         bounds[field.column] = sources if known is None else ColumnBounds(*map(pc.coalesce, sources, known))
@@ -172,7 +173,7 @@ def _hashed(predicate: Predicate, column: str, values: Sequence[object], fields:
 
 
 def _name(field: PartitionColumn) -> str:
-    """What predicates and bounds call the values of a partition field."""
+    """The name of the values of a partition field in predicates and bounds."""
     return f"{RESERVED}{field.number}"
 
 

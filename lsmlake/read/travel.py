@@ -123,7 +123,7 @@ def _at(meta: Metadata, time_ms: int, zone: str) -> Snapshot:
 
 
 def _cure_before(meta: Metadata, time_ms: int) -> str:
-    """What to do if all snapshots are newer than a time: a tag may hold one that is not."""
+    """The cure for the error that all snapshots are newer than a time: a tag may hold an older snapshot."""
     older = [tag for tag in meta.tags.readable() if tag.snapshot.time_ms <= time_ms]
     if not older:
         return LIST_SNAPSHOTS

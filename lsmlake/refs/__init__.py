@@ -1,1 +1,1 @@
-"""What names a snapshot beside the newest one: tags, branches, pins, rollbacks; and which files are referenced."""
+"""Tags, branches, pins and rollbacks, which reference snapshots beside the newest one; and which files are referenced."""

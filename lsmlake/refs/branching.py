@@ -9,7 +9,7 @@ begins at holds them (`tables.branches`), like a tag, for the expiry of the tabl
   created under, so no storage needs to move anything.
 - Delete: delete the file of the branch, then the files that only the branch names, then its directories.
 
-To rename a branch, to delete it and to forward the table to it exclude each other. Such work goes so:
+Renaming a branch, deleting it and forwarding the table to it exclude each other. Such work has these steps:
 
 1. Read the state of the branch. Complete a rename that another program has left behind.
 2. Begin the work (`tables.branches`): one program of many creates the file. A program with the same work joins it, because the
@@ -56,7 +56,7 @@ class BranchReport(Shown):
 
 
 def create_branch(meta: Metadata, name: str, snapshot: Snapshot | None, tag: str | None) -> BranchInfo:
-    """Create a branch.
+    """Creates a branch.
 
     Args:
         meta: the table.
@@ -104,13 +104,13 @@ def _create(meta: Metadata, name: str, info: BranchInfo) -> None:
 
 
 def _clear(on: Metadata) -> None:
-    """Delete the schemas, snapshots, tags, consumers and changelogs of a branch, but no other file."""
+    """Deletes the schemas, snapshots, tags, consumers and changelogs of a branch, but no other file."""
     for folder in (on.paths.snapshots, on.paths.changelogs, on.paths.consumers, on.paths.tags, on.paths.schemas, on.paths.works):
         on.files.delete_quietly([entry.path for entry in on.env.storage.list(folder)])
 
 
 def rename_branch(meta: Metadata, name: str, to: str) -> None:
-    """Give a branch another name. Handles with the old name fail. Works on any storage: no file is moved.
+    """Gives a branch another name. Handles with the old name fail. Works on any storage: no file is moved.
 
     Raises:
         InvalidQuery: the new name is not valid, or it is taken.
@@ -134,7 +134,7 @@ def rename_branch(meta: Metadata, name: str, to: str) -> None:
 def delete_branch(
     meta: Metadata, name: str, *, dry_run: bool = False, progress: Callable[[str], None] = lambda what: None
 ) -> BranchReport:
-    """Delete a branch, and the files that only it needs. Writers on the branch fail.
+    """Deletes a branch, and the files that only it needs. Writers on the branch fail.
 
     If the file of the branch is damaged, it is not known which files only the branch needs: they stay as orphans.
 
@@ -170,7 +170,7 @@ def delete_branch(
 
 
 def _give_up(meta: Metadata, name: str, *, dry_run: bool) -> BranchReport:
-    """Delete a branch whose file or state is damaged: that file, then the rest of its folder, without the directories of other
+    """Deletes a branch whose file or state is damaged: that file, then the rest of its folder, without the directories of other
     branches that were created there. The state of the branch need not be known: no other program can read it either."""
     folder, file = meta.paths.branch_folder(name), meta.paths.branch_file(name)
     listed = [entry.path for entry in meta.env.storage.list(folder)]  # before a branch of that name can be created again
@@ -202,7 +202,7 @@ def _own(on: Metadata) -> tuple[NamedFiles, list[str], int]:
 
 
 def _only(meta: Metadata, files: NamedFiles, changelogs: Sequence[str], name: str) -> list[str]:
-    """The paths of those files that nothing but the branch `name` names."""
+    """The paths of the files that only the branch `name` references."""
     left = files.copied()
     held = [holder for holder in holders_of(meta) if holder.reason != f"branch {name!r}"]
     kept = [meta.snapshots.get(number) for number in meta.snapshots.ids()]
@@ -233,7 +233,7 @@ _TAKEN = Wording("choose another name; delete_branch() removes a branch", comman
 
 
 def begin(meta: Metadata, name: str, info: BranchInfo, state: BranchState, work: BranchWork) -> BranchState | None:
-    """Steps 2 and 3. None: the branch has changed, begin anew.
+    """Does steps 2 and 3. Returns None if the branch has changed: begin anew.
 
     Raises:
         CommitConflict: another program does other work on the branch.
@@ -258,7 +258,8 @@ def begin(meta: Metadata, name: str, info: BranchInfo, state: BranchState, work:
 
 
 def settled_state(meta: Metadata, name: str) -> tuple[str, BranchInfo, BranchState]:
-    """Step 1. Also the name of the branch, which is another one after a rename that was left behind. Raises TableNotFound."""
+    """Does step 1. Returns the state, and the name of the branch, which is the new name if a rename was completed. Raises
+    TableNotFound."""
     while True:
         info = meta.branches.get(name)
         state = meta.branches.state(info)
@@ -269,8 +270,8 @@ def settled_state(meta: Metadata, name: str) -> tuple[str, BranchInfo, BranchSta
 
 
 def complete_rename(meta: Metadata, info: BranchInfo, state: BranchState) -> None:
-    """Step 4 of a rename: create the file of the new name, delete that of the old one. A program that was suspended changes
-    nothing any more. Raises InvalidQuery: the name is taken."""
+    """Does step 4 of a rename: creates the file of the new name and deletes the file of the old one. A program that was suspended
+    meanwhile changes nothing. Raises InvalidQuery: the name is taken."""
     old, new = state.work.old_name, state.work.new_name
     created = meta.branches.put(new, info)
     if not created and meta.branches.read(new) != info:

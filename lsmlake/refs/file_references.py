@@ -1,12 +1,13 @@
 """Deletes files of snapshots that cannot be found any more, but not those that a tag or a retained snapshot needs.
 
-In a table that was never rolled back, only two others can need a file of a snapshot: the newest of the tagged snapshots before
-it, and the oldest of the tagged and retained snapshots after it. That holds for data files, vector files, manifests and manifest
-lists alike. The rule is that of Apache Paimon (`TagManager.doClean`, `ExpireSnapshotsImpl`). `refs.rollback_reachability` says
-who else can need a file after a rollback.
+In a table that was never rolled back, only two other snapshots can need a file of a snapshot: the newest tagged one before it,
+and the oldest tagged or retained one after it. That holds for data files, vector files, manifests and manifest lists alike. The
+rule is that of Apache Paimon (`TagManager.doClean`, `ExpireSnapshotsImpl`). `refs.rollback_reachability` says which other
+snapshots can need a file after a rollback.
 
-`NamedFiles` are those that many snapshots name, less those that others name: for deletions that no neighbouring snapshot can
-decide. The cost is that of reading each manifest once, and of one fold for each of the others that added a file in question.
+`NamedFiles` are the files that many snapshots reference, less the files that other snapshots reference: for deletions that no
+neighbouring snapshot can decide. The cost is reading each manifest once, and one fold for each of the other snapshots that added
+a file in question.
 
 `tables.tags` says why a tag that is created meanwhile loses no file.
 """
@@ -50,8 +51,8 @@ class Held:
         """The files that no tag and no retained snapshot needs.
 
         Args:
-            removed: snapshots, each with those of its files that the next snapshot does not need.
-            first: the oldest snapshot after them.
+            removed: snapshots, each with its files that the next snapshot does not need.
+            first: the oldest snapshot after the removed ones.
 
         Raises:
             Corrupt: the metadata of a tag is damaged or missing.
@@ -69,8 +70,9 @@ class Held:
         return self.among_holders(unneeded)
 
     def among_holders(self, choose: Callable[[list[Holder]], Result]) -> Result:
-        """Calls `choose` with all tags and pins; again if it finds a missing file because a tag is deleted meanwhile, or a
-        snapshot expires. The tags are read first, so that `choose` sees what those who made a pin have published."""
+        """Calls `choose` with all holders; calls it again if a file is missing because a tag was deleted or a snapshot expired
+        meanwhile. Tags and pins are read before each call, so that `choose` sees what the programs that made a pin have
+        published."""
         holders = holders_of(self.meta)
         for _ in attempts_while_restless(self.meta):
             try:
@@ -100,8 +102,8 @@ class Held:
 
 
 def holders_of(meta: Metadata, without: Collection[str] = ()) -> list[Holder]:
-    """All tags, pins and snapshots that branches begin at, ordered by snapshot. Pins are read before the branches that they stand
-    for. `without`: the names of tags that do not count."""
+    """All tags, pins and snapshots that branches begin at, ordered by snapshot. Pins are read before the branches for which they
+    were made. `without`: the names of tags to ignore."""
     ignored = set(map(reason_of, without))
     tagged = [holder for holder in meta.tags.holders() if holder.reason not in ignored]
     return sorted([*tagged, *meta.branches.holders()], key=number_of)
@@ -115,7 +117,7 @@ def unused(meta: Metadata, snapshot: Snapshot, files: Collection[str], without: 
         meta: the table.
         snapshot: the snapshot.
         files: `files_of` the snapshot.
-        without: the names of tags that do not count.
+        without: the names of tags to ignore.
 
     Raises:
         Corrupt: the metadata of a tag or of a snapshot is damaged or missing.
@@ -180,10 +182,9 @@ def indexes_of(meta: Metadata, entries: pa.Table) -> dict[str, str]:
 
 
 def delete(meta: Metadata, paths: Iterable[str]) -> int:
-    """Delete files, up to `Env.workers` groups of them at once; returns how many were named, whether they existed or not.
-
-    Followers of the table come first: Iceberg metadata is brought up to date, so that no reader of it finds a file missing. If
-    one fails, no file is deleted: `remove_orphan_files` deletes them later."""
+    """Deletes files, up to `Env.workers` groups of them at once; returns the number of paths, whether the files existed or not.
+    Calls the followers of the table first: Iceberg metadata is brought up to date, so that no reader of it finds a file missing.
+    If one fails, no file is deleted: `remove_orphan_files` deletes them later."""
     distinct = list(dict.fromkeys(paths))
     if distinct:
         before_deletion(meta)
@@ -211,7 +212,7 @@ class NamedFiles:
         return NamedFiles(dict(self.data), dict(self.indexes), set(self.puffins), set(self.manifests))
 
     def add(self, meta: Metadata, snapshots: Iterable[Snapshot]) -> None:
-        """The files of snapshots, ascending; without their changelogs."""
+        """Adds the files of snapshots, ascending; without their changelogs."""
         before: Snapshot | None = None
         for snapshot in snapshots:
             schema = meta.schemas.of(snapshot)
@@ -226,7 +227,7 @@ class NamedFiles:
             before = snapshot
 
     def remove(self, meta: Metadata, snapshots: Iterable[Snapshot]) -> None:
-        """Leave out the files of other snapshots."""
+        """Removes the files of other snapshots."""
         adds: dict[str, bool] = {}  # manifest -> whether it adds one of the files
         for snapshot in snapshots:
             self.manifests -= manifests_of(meta, snapshot)

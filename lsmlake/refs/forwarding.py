@@ -5,7 +5,7 @@
 2. Copy the snapshots of the branch, in order, each if absent. So a crash leaves the table at a snapshot of the branch, and
    forwarding again completes it; a writer of the table that comes first ends it. The numbers of snapshots that have expired on
    the branch are taken by the marks that a cut leaves, so older snapshots of the table stay. Copy the tags last: the table must
-   not have tags of snapshots that are not its own.
+   not have tags of snapshots that it does not have.
 3. The files belong to the table from now on: the branch begins at the last snapshot copied, and forgets the older ones.
 
 The expiry of a branch that has begun before step 1 first replaces snapshots by marks, then asks `Branches.owned`, then deletes
@@ -76,7 +76,7 @@ def fast_forward(meta: Metadata, name: str) -> Snapshot | None:
 
 
 def _check_line(meta: Metadata, on: Metadata, base: Snapshot | None, latest: Snapshot | None) -> None:
-    """Raises CommitConflict unless the latest snapshot of the table is that which the branch begins at, or one of the branch."""
+    """Raises CommitConflict unless the branch begins at the latest snapshot of the table, or has this snapshot."""
     if latest == base:
         return
     if latest is not None:
@@ -90,8 +90,8 @@ def _check_line(meta: Metadata, on: Metadata, base: Snapshot | None, latest: Sna
 
 def _check_consumers(meta: Metadata, on: Metadata, latest: Snapshot | None, goal: Snapshot) -> None:
     """Raises InvalidQuery if a consumer of the table would need the changes of a snapshot that has expired on the branch."""
-    first, there = 1 if latest is None else latest.id + 1, {*on.snapshots.ids(), *on.snapshots.cut_ids()}
-    missing = [number for number in range(first, goal.id + 1) if number not in there]
+    first, known = 1 if latest is None else latest.id + 1, {*on.snapshots.ids(), *on.snapshots.cut_ids()}
+    missing = [number for number in range(first, goal.id + 1) if number not in known]
     for consumer in consumers(meta) if missing else ():
         raise InvalidQuery(
             f"consumer {consumer.name!r} of the table could not read all changes of the branch",
@@ -103,24 +103,24 @@ def _check_consumers(meta: Metadata, on: Metadata, latest: Snapshot | None, goal
 
 
 def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:
-    """Raises InvalidQuery if the table has a tag of another snapshot under the name of a tag of the branch. Of automatic tags of
-    one period that of the table stays."""
-    there = {tag.name: tag.snapshot for tag in meta.tags.readable()}
+    """Raises InvalidQuery if the table has a tag of another snapshot under the name of a tag of the branch. If both have an
+    automatic tag of one period, the table's tag stays."""
+    tagged = {tag.name: tag.snapshot for tag in meta.tags.readable()}
     options = on.schemas.of(goal).parsed_options.tags
-    automatic = TagCalendar.of(options).automatic(list(there)) if options.creation != NONE else ()
+    automatic = TagCalendar.of(options).automatic(list(tagged)) if options.creation != NONE else ()
     for tag in on.tags.all():
-        if tag.name not in automatic and tag.snapshot.id <= goal.id and there.get(tag.name, tag.snapshot) != tag.snapshot:
+        if tag.name not in automatic and tag.snapshot.id <= goal.id and tagged.get(tag.name, tag.snapshot) != tag.snapshot:
             raise InvalidQuery(
                 f"the table has another tag {tag.name!r} than the branch",
                 where=meta.paths.root,
                 expected=f"snapshot {tag.snapshot.id}, as on the branch",
-                found=f"snapshot {there[tag.name].id}",
+                found=f"snapshot {tagged[tag.name].id}",
                 cure="rename or delete one of the two tags",
             )
 
 
 def _copy_snapshots(meta: Metadata, on: Metadata, state: BranchState) -> None:
-    """Step 2, without the tags. Raises CommitConflict."""
+    """Does step 2, without the tags. Raises CommitConflict."""
     for number in range(1 if state.base is None else state.base.id + 1, state.forward.id + 1):
         if not _copy(meta, on, number):
             raise _diverged(meta, on, state.base, number)
@@ -142,7 +142,7 @@ def _copy_schemas(meta: Metadata, on: Metadata, after: int, last: int) -> None:
 
 
 def _copy(meta: Metadata, on: Metadata, number: int) -> bool:
-    """Copy a snapshot, or leave a mark for one that has expired or was removed. Returns False if another commit has taken the
+    """Copies a snapshot, or leaves a mark for one that has expired or was removed. Returns False if another commit has taken the
     number. Raises TableNotFound: the branch was deleted."""
     try:
         snapshot = on.snapshots.get(number)
@@ -160,7 +160,7 @@ def _has(meta: Metadata, snapshot: Snapshot) -> bool:
 
 
 def _last_common(meta: Metadata, on: Metadata, state: BranchState) -> Snapshot | None:
-    """The last snapshot of the branch that the table has."""
+    """The last snapshot that the branch and the table have in common."""
     if _has(meta, state.forward):
         return state.forward
     first = 1 if state.base is None else state.base.id + 1
@@ -191,7 +191,7 @@ def _diverged(meta: Metadata, on: Metadata, base: Snapshot | None, first: int) -
 
 
 def _finish(meta: Metadata, on: Metadata, info: BranchInfo, state: BranchState, reached: Snapshot | None) -> None:
-    """The end of step 2, and step 3: the branch begins at `reached`, the last of its snapshots that the table has."""
+    """Ends step 2 and does step 3: the branch begins at `reached`, the last of its snapshots that the table has."""
     if reached is not None:
         for tag in on.tags.all():
             if tag.snapshot.id <= reached.id:
@@ -201,7 +201,7 @@ def _finish(meta: Metadata, on: Metadata, info: BranchInfo, state: BranchState, 
 
 
 def _forget(on: Metadata, goal: Snapshot) -> None:
-    """Remove what the branch has up to `goal`, which belongs to the table now, without any other file."""
+    """Removes the metadata of the branch up to snapshot `goal`, which belongs to the table now, and no other file."""
     for tag in on.tags.all():
         if tag.snapshot.id <= goal.id:
             on.tags.remove(tag.name)

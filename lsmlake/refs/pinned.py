@@ -1,15 +1,15 @@
-"""Keeps the files of a snapshot while something that names them is published: a tag, a branch, a rollback.
+"""Keeps the files of a snapshot while a tag, a branch or a rollback that references them is published.
 
 1. Write a pin, which holds a copy of the snapshot.
 2. Check that the snapshot can be found: it is retained, or tagged. If not, its files may be deleted at this moment.
 3. Publish. 4. Check that the pin is still there. 5. Delete the pin.
 
-A program that deletes files first makes the snapshot impossible to find, then reads all pins and all that is published, then
-deletes what none of them names (`refs.file_references`). So it sees the pin or the publication, or step 2 fails.
+A program that deletes files first makes the snapshot impossible to find, then reads all pins and all published references, then
+deletes the files that none of them references (`refs.file_references`). So it sees the pin or the publication, or step 2 fails.
 
-A process that dies leaves its pin. `remove_old_pins` takes pins older than a day for pins of dead processes. It is a part of
-every expiry of snapshots (`retention.snapshot_expiry`) and of the removal of orphan files (`retention.orphans`). Step 4 finds
-out if that was wrong, because the process was only suspended.
+A process that dies leaves its pin. `remove_old_pins` treats a pin older than a day as that of a dead process. Every expiry of
+snapshots (`retention.snapshot_expiry`) and every removal of orphan files (`retention.orphans`) calls it. If the process was only
+suspended, its step 4 finds the pin missing.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def pinned(
     uncertain: tuple[type[LakeError], ...] = (CommitUnknown,),
     undo: Callable[[], object] | None = None,
 ) -> Iterator[None]:
-    """Steps 1, 2, 4 and 5 around the body, which is step 3.
+    """Does steps 1, 2, 4 and 5 around the body, which does step 3.
 
     After an error of a class in `uncertain`, and when the process is interrupted, the publication may have happened or may still
-    happen. The pin then stays, until it is old enough to be taken for that of a dead process.
+    happen. The pin then stays until `remove_old_pins` removes it.
 
     Args:
         meta: the table or branch.
         snapshot: the snapshot.
         uncertain: the errors after which it is unknown whether the publication has happened.
-        undo: takes the publication back if the pin was deleted meanwhile; None: it cannot be taken back.
+        undo: undoes the publication if the pin was deleted meanwhile; None: it cannot be undone.
 
     Raises:
         SnapshotNotFound: the snapshot has expired; or the body took so long that another process has deleted the pin.
@@ -77,7 +77,7 @@ def check_named(meta: Metadata, snapshot: Snapshot) -> None:
 
 
 def release(meta: Metadata, snapshot: Snapshot) -> int:
-    """Delete the files of a snapshot that nothing needs any more; returns how many."""
+    """Deletes the files of a snapshot that nothing needs any more; returns how many."""
     if meta.snapshots.is_kept(snapshot.id):
         return 0
     try:
@@ -94,7 +94,7 @@ def old_pins(meta: Metadata) -> list[Entry]:
 
 
 def remove_old_pins(meta: Metadata) -> int:
-    """Delete the pins of dead processes, and the files that only they need; returns how many files were deleted."""
+    """Deletes the pins of dead processes, and the files that only they need; returns how many files were deleted."""
     files = 0
     for entry in old_pins(meta):
         try:
@@ -107,8 +107,8 @@ def remove_old_pins(meta: Metadata) -> int:
 
 
 def _unpin(meta: Metadata, pin: str, snapshot: Snapshot) -> None:
-    """If the snapshot has expired meanwhile, its files were left to the pin. Perhaps nothing needs them any more: what was
-    published may be gone, too."""
+    """Deletes a pin. If the snapshot has expired meanwhile, the expiry left its files because of the pin; deletes those that
+    nothing needs any more, since the published tag or branch may be gone, too."""
     meta.tags.unpin(pin)
     with suppress(LakeError):  # they stay as files that nothing names
         release(meta, snapshot)

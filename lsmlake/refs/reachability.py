@@ -1,11 +1,12 @@
-"""Which files of a table something names: retained snapshots, retained changelogs, tags, pins, branches, and the followers of the
-table (`commit.commit`), such as the newest metadata files of Iceberg, which name manifests and vectors of their own. Data
-files that only these name are not among them: they are deleted after the Iceberg metadata is brought up to date.
+"""Finds the files of a table that are referenced by retained snapshots, retained changelogs, tags, pins, branches, and the
+followers of the table (`commit.commit`), such as the newest metadata files of Iceberg, which reference manifests and vectors of
+their own. Data files that only Iceberg metadata references do not count: they are deleted after this metadata is brought up to
+date.
 
-`Reachable.look` reads what it has not read before, so a second look costs one listing of each kind unless something is new. Its
-order makes the answer complete while others work: a file that a snapshot, a tag or a pin needs moves from one of them to another
-only in such a way that it is named all the time (`tables.tags`). So snapshots are read, then tags and pins, and snapshots again,
-until none is new: a pin may stand for a rollback that is just being published.
+`Reachable.look` reads what it has not read before, so a second look costs one listing of each kind unless something is new. The
+order of its reads makes the answer complete while other programs work: a file never loses its last reference before it gets a new
+one, be it from a snapshot, a tag or a pin (`tables.tags`). So snapshots are read, then tags and pins, and snapshots again, until
+no snapshot is new: a pin may belong to a rollback that is just being published.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def changelog_of(meta: Metadata, snapshot: Snapshot) -> list[str]:
 
 
 class Reachable:
-    """The paths that the looks so far have found. Memory: about 100 bytes per file."""
+    """The referenced paths found so far. Memory: about 100 bytes per file."""
 
     def __init__(self, meta: Metadata, progress: Progress = lambda what: None) -> None:
         self.meta, self.progress = meta.with_empty_cache(), progress
@@ -53,7 +54,7 @@ class Reachable:
         self._references = references(self.meta) if meta.paths.branch is None else []
 
     def look(self) -> int:
-        """Read everything that is new; returns how many snapshots, changelogs and tags that was.
+        """Reads everything that is new; returns how many snapshots, changelogs and tags that was.
 
         Raises:
             Corrupt: metadata is damaged or missing, so nobody can tell which files are needed.
@@ -73,7 +74,7 @@ class Reachable:
                 return found
 
     def names(self, paths: pa.Array) -> pa.Array:
-        """Flags the paths that are named."""
+        """Flags the paths that are referenced."""
         known = self._chunks[0] if self._chunks else pa.array([], pa.string())
         flags = pc.is_in(paths, value_set=known)
         for branch in self._branches.values():
@@ -96,7 +97,7 @@ class Reachable:
         return len(self._snapshots) - added
 
     def _add_snapshot(self, snapshot: Snapshot) -> None:
-        """The files of a snapshot. Data files that the last one has, too, are not listed again."""
+        """Adds the files of a snapshot. Data files that the last snapshot has, too, are not listed again."""
         meta = self.meta
         with meta.snapshots.unless_expired(snapshot):
             metas, schema = meta.manifests.metas(snapshot), meta.schemas.of(snapshot)
@@ -126,7 +127,7 @@ class Reachable:
         return len(self._recorded) - added
 
     def _look_at_branches(self) -> int:
-        """What the branches of the table name, for themselves."""
+        """Adds the files that the branches of the table reference."""
         found = 0
         for name, info in self.meta.branches.all().items() if self.meta.paths.branch is None else ():
             branch = info.named(name)

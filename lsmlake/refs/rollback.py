@@ -6,16 +6,16 @@
    comes first, start again.
 4. With `cut`: remove the snapshots between the target and the new one.
 
-A rollback deletes and copies no data; only step 4 deletes. Numbers of snapshots are never used twice, with `cut` neither: a
-writer that is based on a removed snapshot conflicts with the new one, as after any commit. The cut does this:
+A rollback deletes and copies no data; only step 4 deletes. Numbers of snapshots are never used twice, not even with `cut`: a
+writer that is based on a removed snapshot conflicts with the new one, as after any commit. The steps of the cut:
 
 1. Delete the tags of the snapshots to be removed, and the copies that keep changelogs of expired ones; the newest first.
 2. Replace the snapshots by marks, the newest first.
 3. Delete their files, except those that a retained snapshot, tag, pin or branch names.
 
-All metadata is read before the first of these steps. What others need is read again after the second, when nobody can find the
-removed snapshots any more. A crash leaves a part of the snapshots, each complete, or files that nothing names; the next cut
-removes them.
+All metadata is read before the first of these steps. The references of other holders are read again after the second step, when
+no program can find the removed snapshots any more. A crash leaves a part of the snapshots, each complete, or files that nothing
+names; the next cut removes them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True)
 class RollbackReport(Shown):
-    """What a rollback does.
+    """The effects of a rollback.
 
     Attributes:
         target: the snapshot whose rows and schema the table gets.
@@ -80,7 +80,7 @@ def rollback(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> tuple[Snapshot, RollbackReport]:
-    """Roll the table back to `moment`; see `Table.rollback`. Returns the newest snapshot, and what was done or would be done.
+    """Rolls the table back to `moment`; see `Table.rollback`. Returns the newest snapshot, and the report of the rollback.
 
     Args:
         meta: the table.
@@ -147,7 +147,7 @@ def _report(version: Version, target: Snapshot, cut: bool) -> RollbackReport:
 
 def restored_schema(then: Schema, now: Schema, number: int, time_ms: int) -> Schema:
     """The schema of an older snapshot as a new one with this number; `now` itself, the one in effect, if it has the same columns
-    and options. Ids of fields that `now` has and `then` has not are never used again."""
+    and options. The field ids that only `now` has are never used again."""
     highest = max(then.highest_field_id, now.highest_field_id)
     then = replace(then, partitioning=then.partitioning.after(now.partitioning))
     like_now = replace(then, id=now.id, highest_field_id=now.highest_field_id, time_ms=now.time_ms)
@@ -155,7 +155,7 @@ def restored_schema(then: Schema, now: Schema, number: int, time_ms: int) -> Sch
 
 
 def _publish(version: Version, target: Snapshot) -> Snapshot:
-    """Steps 2 and 3. Raises CommitConflict if another commit or alteration came first."""
+    """Does steps 2 and 3. Raises CommitConflict if another commit or alteration was published first."""
     meta, now = version.meta, version.schema
     schema = restored_schema(meta.schemas.of(target), now, meta.schemas.ids()[-1] + 1, meta.env.clock())
     rule_of(schema, meta.paths.root)
@@ -198,8 +198,8 @@ class _CutFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut:
-    """What a cut removes, the newest first: numbers of snapshots, names of tags, numbers of changelogs that outlived their
-    snapshot, and paths of files."""
+    """The things that a cut removes, the newest first: numbers of snapshots, names of tags, numbers of changelogs that outlived
+    their snapshot, and paths of files."""
 
     snapshots: tuple[int, ...] = ()
     tags: tuple[str, ...] = ()
@@ -208,7 +208,7 @@ class Cut:
 
 
 def plan_cut(meta: Metadata, target: Snapshot) -> Cut:
-    """What a cut would remove after `target`, if the table was rolled back to it now.
+    """The `Cut` after `target`, if the table was rolled back to it now.
 
     Raises:
         Corrupt: metadata cannot be read.
@@ -223,7 +223,8 @@ def plan_cut(meta: Metadata, target: Snapshot) -> Cut:
 
 
 def cut_out(meta: Metadata, target: Snapshot, fence: Snapshot, progress: Callable[[str], None]) -> Cut:
-    """Remove the snapshots after `target` and before its rollback `fence`, which is published. Returns what was removed."""
+    """Removes the snapshots after `target` and before its rollback `fence`, which is published. Returns the `Cut` that was
+    carried out."""
     going, files = settled(meta, lambda: _planned(meta, fence, (target.id, fence.id)))
     if not (going.snapshots or going.tags or going.changelogs):
         return going

@@ -1,4 +1,4 @@
-"""Which snapshots and tags can need a file that is no longer live. Only a rollback makes such a file live again.
+"""Finds the snapshots and tags that can need a file that is no longer live. Only a rollback makes such a file live again.
 
 In a table without rollbacks, a file is live from one snapshot to another without a gap. So of all tagged snapshots before a
 removed one, the newest stands for all. A rollback makes the files of an older snapshot live again, so every holder up to the
@@ -23,11 +23,11 @@ _TRIES = 10
 
 
 class Returns(NamedTuple):
-    """The retained snapshots by which files may have returned.
+    """The retained snapshots that may have made old files live again.
 
     Attributes:
         newest: the newest rollback; None: the table was never rolled back.
-        retained: if it was, the first retained snapshot and all retained rollbacks after it.
+        retained: if the table was rolled back, the first retained snapshot and all retained rollbacks after it.
     """
 
     newest: int | None
@@ -49,7 +49,8 @@ class Returns(NamedTuple):
 
     @staticmethod
     def of(meta: Metadata, first: int) -> Returns:
-        """What is retained now, from snapshot `first` on. A table without rollbacks costs one search for its newest snapshot."""
+        """Reads the retained rollbacks from snapshot `first` on. In a table without rollbacks this costs one search for the
+        newest snapshot."""
         latest = meta.snapshots.latest()
         if latest is None or latest.newest_rollback is None:
             return Returns(None)
@@ -87,13 +88,14 @@ def number_of(holder: Holder) -> int:
 
 
 def settled(meta: Metadata, read: Callable[[], Read]) -> Read:
-    """The result of `read`, once no snapshot expires meanwhile."""
+    """The result of `read`, repeated until no snapshot expires during the call."""
     for _ in attempts_while_restless(meta):
         with suppress(SnapshotNotFound):
             return read()
 
 
 def attempts_while_restless(meta: Metadata) -> Iterator[int]:
-    """Attempts to read tags and snapshots that stay as they are meanwhile. Raises StorageFailed after the last one."""
+    """Yields attempts to read tags and snapshots without a change by other programs. Raises StorageFailed after the last
+    attempt."""
     failed = "tags or snapshots were removed while they were read, on every attempt"
     yield from attempts(_TRIES, failed, meta.paths.root, "delete tags and expire snapshots less often", kind=StorageFailed)

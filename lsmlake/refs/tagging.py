@@ -1,4 +1,4 @@
-"""Creates, replaces, renames and deletes tags; and the names and times of automatic ones.
+"""Creates, replaces, renames and deletes tags; computes the names and times of automatic tags.
 
 1. Pin the snapshot (`refs.pinned`), which proves that it is retained or tagged.
 2. Write the tag. Unpin the snapshot.
@@ -54,7 +54,7 @@ class TagReport(Shown):
 def create_tag(
     meta: Metadata, name: str, moment: Moment, zone: str, retain: str | datetime.timedelta | None, *, replacing: bool
 ) -> Tag:
-    """Give the snapshot of a moment a name.
+    """Gives the snapshot of a moment a name.
 
     Args:
         meta: the table.
@@ -79,7 +79,7 @@ def create_tag(
 
 
 def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, *, replacing: bool = False) -> Tag:
-    """Give a snapshot a name.
+    """Gives a snapshot a name.
 
     Args:
         meta: the table.
@@ -102,7 +102,7 @@ def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int |
 
 
 def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
-    """Give a tag another name.
+    """Gives a tag another name.
 
     Raises:
         InvalidQuery: the new name is not valid, or it is taken.
@@ -117,7 +117,7 @@ def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
 
 
 def delete_tag(meta: Metadata, name: str, *, dry_run: bool = False) -> TagReport:
-    """Delete a tag, and the files that only it needs. Raises SnapshotNotFound if there is no tag of that name."""
+    """Deletes a tag, and the files that only it needs. Raises SnapshotNotFound if there is no tag of that name."""
     if not meta.tags.exists(name):
         meta.files.first_schema()
         raise meta.tags.missing(name)
@@ -125,7 +125,7 @@ def delete_tag(meta: Metadata, name: str, *, dry_run: bool = False) -> TagReport
 
 
 def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False) -> TagReport:
-    """Delete tags one after the other, and the files that only they need. A tag that does not exist is skipped."""
+    """Deletes tags one after the other, and the files that only they need. A tag that does not exist is skipped."""
     deleted, files, left = [], 0, {}
     for name in names:
         try:
@@ -150,7 +150,7 @@ def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False
 
 
 def _put(meta: Metadata, tag: Tag, *, replacing: bool = False) -> None:
-    """Steps 1 and 2."""
+    """Does steps 1 and 2."""
 
     def undo() -> None:
         if meta.tags.read(tag.name) == tag:  # otherwise another program has replaced it
@@ -195,7 +195,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class TagCalendar:
-    """Times are milliseconds since the epoch.
+    """The names and times of automatic tags. Times are milliseconds since the epoch.
 
     Attributes:
         period_ms: the length of a period.
@@ -217,7 +217,7 @@ class TagCalendar:
         return TagCalendar(PERIODS_MS[options.period], form, options.delay_ms, options.completion)
 
     def name(self, start_ms: int) -> str:
-        """The name of the tag of the period that starts then."""
+        """The name of the tag of the period that starts at this time."""
         return (_EPOCH + start_ms * _MILLISECOND).strftime(self.form)
 
     def start(self, name: str) -> int | None:
@@ -247,7 +247,7 @@ class TagCalendar:
         return self.name(last + self.period_ms if self.completes and last is not None else previous)
 
     def next_due_ms(self, names: Iterable[str]) -> int:
-        """Commits before this time create no tag."""
+        """The time before which commits create no tag."""
         last = self._last(names)
         return 0 if last is None else self._next_due(last)
 

@@ -36,7 +36,7 @@ _LINES = (
 
 
 class Reference(NamedTuple):
-    """`options`: what `option_reference` returns."""
+    """`options`: the result of `option_reference`."""
 
     options: pa.Table
 

@@ -1,19 +1,20 @@
 """Removes orphan files: files that lsmlake wrote below a table, that nothing names, and that are older than a limit.
 
-Killed writers, failed deletions and remains of a dropped table of the same name leave them. Steps:
+Such files come from killed writers, failed deletions and a dropped table of the same name. Steps:
 
-1. Find out the time by the clock of the storage, which also dates the files. Remove the pins of dead processes
-   (`refs.pinned`), with the files that only they keep.
+1. Get the time of the storage's clock, which also dates the files. Remove the pins of dead processes (`refs.pinned`), with the
+   files that only they keep.
 2. Read every snapshot, changelog, tag and pin (`refs.reachability`). If any metadata is damaged, or of a kind that this version
    does not know, nothing is deleted.
-3. List the table. An orphan has a name of lsmlake's form, is older than the limit, and is not named. The limit protects commits
-   under way, whose files no snapshot names yet: a write must not take longer than that.
-4. Before each batch of deletions bring Iceberg metadata up to date, so that it names none of the files, and look again: a file
-   that something names meanwhile stays, and if the table was dropped, its next owner keeps all files.
+3. List the table. An orphan has a name of lsmlake's form, is older than the limit, and is not referenced. The limit protects
+   commits under way, whose files no snapshot references yet: a write must not take longer than the limit.
+4. Before each batch of deletions bring Iceberg metadata up to date, so that it references none of the files, and read the
+   references again: a file that is referenced meanwhile stays. If the table was dropped, no file is deleted: they may belong to a
+   new table.
 5. Temporary files of the storage are orphans if they are older than the limit and their writer is dead; the storage knows that.
 
-Schemas, snapshots, marks, consumers and tags of the table are never orphans, nor are the newest metadata files of Iceberg and
-what they name in their folder.
+Schemas, snapshots, marks, consumers and tags of the table are never orphans, nor are the newest metadata files of Iceberg and the
+files in their folder that they reference.
 """
 
 from __future__ import annotations
@@ -66,11 +67,11 @@ class OrphanReport(Shown):
     """Orphan files that were removed or, in a dry run, that would be.
 
     Attributes:
-        files: their number.
-        bytes: their size.
-        kinds: their number by kind, such as "data" or "manifest".
-        paths: their paths, relative to the warehouse.
-        dry_run: whether they are still there.
+        files: the number of the files.
+        bytes: the size of the files.
+        kinds: the number of files by kind, such as "data" or "manifest".
+        paths: the paths of the files, relative to the warehouse.
+        dry_run: whether nothing was removed.
     """
 
     files: int = 0
@@ -123,7 +124,7 @@ class _Orphan:
 
 
 def _now_ms(meta: Metadata, *, dry_run: bool) -> int:
-    """The time by the clock of the storage: it dates the hint, which is written again. A dry run writes nothing and takes the
+    """The time of the storage's clock, which dates the hint file when it is written again. A dry run writes nothing and uses the
     clock of this process."""
     latest = meta.snapshots.latest_id()
     if dry_run:
@@ -134,7 +135,7 @@ def _now_ms(meta: Metadata, *, dry_run: bool) -> int:
 
 
 def _read_all(reachable: Reachable) -> None:
-    """Look. Raises Corrupt, which says that nothing was deleted."""
+    """Reads all references. Raises Corrupt, which says that nothing was deleted."""
     try:
         reachable.look()
     except Corrupt as damaged:

@@ -1,7 +1,7 @@
 """Partition expiry: one OVERWRITE commit drops the partitions whose time is older than `partition.expiration-time`.
 
-The time of a partition is that of its values, or that of its newest file. It is decided on the version that the commit follows:
-a partition that gets rows meanwhile does not expire by update-time. Values that are no time, such as null, never expire.
+The time of a partition comes from its values or from its newest file. It is read from the version that the commit follows: a
+partition that gets rows meanwhile does not expire by update-time. Values that are no time, such as null, never expire.
 
 The options `partition.timestamp-*` say how the time is read from the values. All times are in UTC. Under years, months, days or
 hours no pattern is needed, and the time is the last millisecond of the unit: no row is younger.
@@ -40,11 +40,12 @@ class PartitionExpiryReport(Shown):
     """Partitions that expired or, in a dry run, that are due.
 
     Attributes:
-        partitions: their values, in the order of the partition fields; years, months, days and hours are text as in '2026-01-31'.
+        partitions: the values of each partition, in the order of the partition fields; years, months, days and hours are text as
+            in '2026-01-31'.
         names: the same partitions as text with the names of the fields, such as 'dt=2026-01-31'.
-        rows: the number of their live rows.
-        files: the number of their data files, which stay until the older snapshots expire.
-        snapshot_id: the snapshot that dropped them; None if there was none to drop, and in a dry run.
+        rows: the number of live rows in the partitions.
+        files: the number of data files of the partitions; the files stay until the older snapshots expire.
+        snapshot_id: the snapshot that dropped the partitions; None if no partition was due, and in a dry run.
     """
 
     partitions: tuple[tuple[object, ...], ...] = ()
@@ -82,8 +83,8 @@ def expire_partitions(version: Version, *, dry_run: bool = False) -> PartitionEx
 
 
 def due(schema: Schema, now_ms: int, states: States) -> set[Bucket]:
-    """The buckets of the partitions that are due: the oldest ones, at most `partition.expiration-max-num` partitions. Those of a
-    spec that `schema` does not know are as young as that spec."""
+    """The buckets of the partitions that are due: the oldest ones, at most `partition.expiration-max-num` partitions. Partitions
+    of a spec that `schema` does not know are as young as that spec."""
     options = schema.parsed_options.partitions
     files: dict[tuple[int, tuple], list[Bucket]] = {}
     for bucket in filter(lambda bucket: schema.has_spec(bucket.spec), states):
@@ -102,7 +103,8 @@ def due(schema: Schema, now_ms: int, states: States) -> set[Bucket]:
 
 
 def is_check_due(snapshot: Snapshot, before_ms: int | None, interval_ms: int) -> bool:
-    """Whether a commit checks partitions: it is the first one of an interval. `before_ms`: the time of the snapshot before."""
+    """Whether a commit checks partitions, because it is the first commit of an interval. `before_ms`: the time of the snapshot
+    before."""
     return not interval_ms or before_ms is None or snapshot.time_ms // interval_ms != before_ms // interval_ms
 
 

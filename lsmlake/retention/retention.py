@@ -64,8 +64,8 @@ def changelog_retention(options: Options, now_ms: int) -> Retention | None:
 
 
 def first_kept(numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: int | None = None) -> int:
-    """The oldest of `numbers` (ascending, not empty) to keep; at most `protected`. Reads the times of the expiring ones and of
-    two more. Numbers may be missing: a rollback has cut them out."""
+    """The oldest of `numbers` (ascending, not empty) to keep; at most `protected`. Reads the times of the expiring snapshots and
+    of two more. Numbers may be missing: a rollback has cut them out."""
     stop = _newest(numbers, retention.least)
     if protected is not None:
         stop = min(stop, protected)
@@ -84,15 +84,15 @@ def _newest(numbers: Sequence[int], count: int) -> int:
 
 
 def _limited(numbers: Sequence[int], limit: int) -> int:
-    """The oldest number to keep if at most `limit` go."""
+    """The oldest number to keep if at most `limit` snapshots expire."""
     return numbers[min(limit, len(numbers) - 1)]
 
 
 def held(
     numbers: Sequence[int], time_of: Callable[[int], int], retention: Retention, protected: Mapping[str, int]
 ) -> dict[str, int]:
-    """Reason -> how many snapshots it keeps that are otherwise due to expire. `protected`: reason -> the oldest snapshot that it
-    keeps."""
+    """Reason -> the number of snapshots that it keeps although they are due to expire. `protected`: reason -> the oldest snapshot
+    that it keeps."""
     due = first_kept(numbers, time_of, retention._replace(least=1, limit=None))
     stops = {f"at least {retention.least} snapshots are kept": _newest(numbers, retention.least), **protected}
     if retention.limit is not None:
@@ -106,8 +106,8 @@ def held(
 
 
 def plausible_times(numbers: Sequence[int], time_of: Callable[[int], int], now_ms: int) -> Callable[[int], int]:
-    """`time_of`, with times in the future corrected: a snapshot dated after `now_ms` gets the time of the next one that is not,
-    or `now_ms`. Otherwise one wrong clock would keep all snapshots forever."""
+    """`time_of`, with times in the future corrected: a snapshot dated after `now_ms` gets the time of the next snapshot that is
+    not, or `now_ms`. Otherwise one wrong clock would keep all snapshots forever."""
     after = dict(pairwise(numbers))
 
     def time(number: int) -> int:

@@ -5,7 +5,7 @@
    successor does not, except those that a tag or a rollback needs (`refs.file_references`). A crash in between leaves
    unreferenced files, never a snapshot with missing files.
 3. A mark keeps the number taken, so a slow commit cannot reuse it. The newest `Limits.marks` marks stay, by number, independent
-   of clocks. A commit slower than that fails step 6 of `commit.commit`.
+   of clocks. A commit that takes longer fails in step 6 of `commit.commit`.
 4. If changelogs are kept longer than snapshots, a copy of the snapshot stays for its changelog and has its own retention. The
    changes of an overwrite are in no changelog file: until its changelog would expire, it stays, and so does the snapshot before.
 
@@ -43,13 +43,13 @@ _BATCH = 50  # snapshots
 
 @dataclass(frozen=True)
 class ExpireReport(Shown):
-    """The result of an expiry of snapshots or, in a dry run, what it would be.
+    """The result of an expiry of snapshots or, in a dry run, the expected result.
 
     Attributes:
         snapshots: the number of removed snapshots.
         changelogs: the number of removed changelogs that had outlived their snapshot.
         files: the number of deleted files of any kind. Of two expiries at the same time, both count a file.
-        held: reason -> the number of snapshots that it keeps and that are otherwise due to expire.
+        held: reason -> the number of snapshots that it keeps although they are due to expire.
     """
 
     snapshots: int = 0
@@ -66,7 +66,7 @@ def expire(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda what: None,
 ) -> ExpireReport:
-    """Remove pins of dead processes, expired snapshots, then expired changelogs, and consumers without recent progress.
+    """Removes pins of dead processes, expired snapshots, then expired changelogs, and consumers without recent progress.
 
     All metadata of a batch is read before the first of its files is deleted. `explain` fills `held`, which reads more snapshots.
     `dry_run` reads the same and changes nothing. Calls `progress` with a snapshot of each batch.
@@ -120,13 +120,13 @@ def _time(meta: Metadata, number: int, numbers: Sequence[int], known: dict[int, 
 
 
 def _know(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None:
-    """Add a snapshot to `known` unless it has expired."""
+    """Adds a snapshot to `known` unless it has expired."""
     with suppress(SnapshotNotFound):
         known[number] = meta.snapshots.get(number)
 
 
 def _read_ahead(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None:
-    """Read a snapshot, and its metadata into the cache. What cannot be read is reported by whoever needs it."""
+    """Reads a snapshot, and its metadata into the cache. Ignores errors: the later reader of the snapshot raises them."""
     with suppress(LakeError):
         if number not in known:
             known[number] = meta.snapshots.get(number)
@@ -136,14 +136,14 @@ def _read_ahead(meta: Metadata, number: int, known: dict[int, Snapshot]) -> None
 
 
 def _delete(meta: Metadata, paths: Iterable[str], *, dry_run: bool) -> int:
-    """Delete files; returns how many."""
+    """Deletes files; returns how many."""
     return len(set(paths)) if dry_run else delete(meta, paths)
 
 
 def _expire(
     meta: Metadata, numbers: Sequence[int], known: dict[int, Snapshot], mark: int | None, *, record: bool, dry_run: bool
 ) -> tuple[int, int]:
-    """Expire all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
+    """Expires all of `numbers` except the last; returns how many (snapshots, files) were removed. `known`: snapshots that were
     read. `mark`: the number of an existing mark."""
     if meta.env.storage.at_once > 1:
         side_by_side([partial(_read_ahead, meta, number, known) for number in numbers], meta.env.storage.at_once)
@@ -229,7 +229,7 @@ def _compared(
 
 
 def _removed_by(meta: Metadata, snapshot: Snapshot, following: Snapshot) -> Iterable[str]:
-    """The data files of `snapshot` that `following`, the next retained one, has not; an upgraded file is in both."""
+    """The data files of `snapshot` that the next retained snapshot, `following`, does not have; an upgraded file is in both."""
     schema = meta.schemas.of(following)
     if following.restores is not None or following.id != snapshot.id + 1:  # its delta does not say
         before, after = (meta.manifests.live(one, meta.schemas.of(one)) for one in (snapshot, following))
@@ -262,7 +262,7 @@ def _expire_changelogs(
     *,
     dry_run: bool,
 ) -> tuple[int, int]:
-    """Expire recorded changelogs; returns how many (changelogs, files) were removed. `kept`: the retained snapshots. Without a
+    """Expires recorded changelogs; returns how many (changelogs, files) were removed. `kept`: the retained snapshots. Without a
     retention of its own, a changelog expires with its snapshot."""
     recorded = meta.snapshots.recorded_ids()
     if not recorded:

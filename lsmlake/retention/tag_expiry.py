@@ -1,4 +1,4 @@
-"""Creates automatic tags, and deletes tags whose time is over. `refs.tagging` deletes each with the files that only it needs."""
+"""Creates automatic tags, and deletes expired tags. `refs.tagging` deletes each tag with the files that only it needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 50  # tags that one commit deletes
 def expire_tags(
     meta: Metadata, older_than_ms: int | None = None, *, limit: int | None = None, dry_run: bool = False
 ) -> TagReport:
-    """Delete the tags that have been kept as long as they should be.
+    """Deletes the tags whose retention time is over.
 
     Args:
         meta: the table.
@@ -38,7 +38,7 @@ def expire_tags(
 
 
 def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> Tag | None:
-    """Create the automatic tag that is due at the commit of `snapshot`, and delete the oldest ones if there are too many.
+    """Creates the automatic tag that is due at the commit of `snapshot`, and deletes the oldest ones if there are too many.
 
     One listing for each handle and period, and otherwise no call of the storage.
 
@@ -67,7 +67,7 @@ def _created(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | Non
 
 
 def _delete_surplus(meta: Metadata, automatic: list[str], most: int | None) -> None:
-    """Delete the oldest automatic tags, a bounded number, so that at most `most` are left in the end."""
+    """Deletes the oldest automatic tags, a bounded number, so that at most `most` are left in the end."""
     if most is not None:
         delete_tags(meta, automatic[:-most][:_AT_ONCE])
 

@@ -83,8 +83,8 @@ def _adapted(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Ar
 
 
 class NamedFields(NamedTuple):
-    """What a field is called in files. `id`: None for a field that is no column. `inner`: the fields inside it; those of lists
-    are called `element`, those of maps `key` and `value`."""
+    """The names of a field in files. `id`: None for a field that is no column. `inner`: the fields inside it; those of lists are
+    called `element`, those of maps `key` and `value`."""
 
     id: int | None
     names: tuple[str, ...]
@@ -105,7 +105,7 @@ def lacks_ids(stored: pa.Schema) -> bool:
 
 
 def with_ids(stored: pa.Schema, names: Sequence[NamedFields]) -> pa.Schema:
-    """The columns of a file, with the ids of their names; those without such a name have none."""
+    """The columns of a file, with the ids that `names` gives them; a column with another name gets no id."""
     return pa.schema([_identified(field, field.name, names) for field in stored])
 
 

@@ -1,4 +1,4 @@
-"""What a new schema is checked for: columns of keys, partitions and options exist and have types that fit."""
+"""The checks of a new schema: columns of keys, partitions and options exist and have types that fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def _near(name: str, names: Sequence[str]) -> str:
 
 
 def check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:
-    """Raises InvalidSchema unless these are columns whose values have an order. `role`: what they are, for the message."""
+    """Raises InvalidSchema unless these are columns whose values have an order. `role`: the role of the columns, for the
+    message."""
     for name in names:
         _check_known(name, columns, InvalidSchema, f"{role} column {name!r} is not in the schema", where)
         column_types.check_orderable(columns.field(name).type, name)

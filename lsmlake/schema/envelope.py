@@ -140,7 +140,7 @@ def check_lengths(what: str, columns: Iterable[list], where: str) -> None:
 
 
 def stored(values: pa.ChunkedArray | pa.Scalar) -> list | object:
-    """Converts values to what msgpack stores."""
+    """Converts values to values that msgpack can store."""
     plain = values.cast(column_type(values.type).stored)
     return plain.as_py() if isinstance(plain, pa.Scalar) else plain.to_pylist()
 

@@ -128,7 +128,8 @@ def unfit(written: Schema, now: Schema) -> str | None:
 
 
 def lost_column(followed: Schema, later: Schema) -> str | None:
-    """Returns what a stream with the columns of `followed` cannot read under a later schema; None if it can go on."""
+    """Returns a text about the column that a stream with the columns of `followed` cannot read under a later schema; None if
+    there is none."""
     after = {field_id(field): field for field in later.columns}
     for field in followed.columns:
         found = after.get(field_id(field))

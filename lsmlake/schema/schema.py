@@ -286,7 +286,8 @@ class Schema:
 
     @cached_property
     def typed_columns(self) -> pa.Schema:
-        """The columns without ids and comments, with the lengths of their texts: what statements and conditions see."""
+        """The columns without ids and comments, with the lengths of their texts: the columns that statements and conditions
+        see."""
         return pa.schema([column_types.with_lengths(f) for f in self.columns])
 
     @cached_property
@@ -350,7 +351,7 @@ class Schema:
 
 
 def _check_sound(schema: Schema, partition_by: Sequence[str], where: str) -> None:
-    """Checks what `Schema.create` guarantees. Raises InvalidSchema, InvalidOption."""
+    """Checks the guarantees of `Schema.create`. Raises InvalidSchema, InvalidOption."""
     if column_types.canonical_schema(schema.columns).types != [column_types.plain(field.type) for field in schema.columns]:
         raise InvalidSchema("a column has a type in another form than it must", where=where)
     ids = column_types.field_ids(schema.columns)
@@ -400,7 +401,7 @@ def _with_write_defaults(columns: pa.Schema, given: pa.Schema, keys: Sequence[st
 
 
 def _check_new_names(columns: pa.Schema, where: str) -> None:
-    """The checks of a schema that is being made; older tables may have what only this refuses."""
+    """The checks of a new schema only; older tables may have names that this refuses."""
     _check_names(columns, where)
     if (name := next((name for name in columns.names if "\0" in name), None)) is not None:  # DuckDB ends a name there
         raise InvalidSchema("a column name has a NUL character", where=where, found=repr(name), cure="rename the column")

@@ -39,8 +39,8 @@ def in_parallel(version: Version, covers: Covers, parallelism: int, *, replaces:
 def in_few(
     version: Version, covers: Covers, messages: list[CommitMessage], pick: Picker | None, divide: Divide, *, replaces: bool
 ) -> list[CommitMessage]:
-    """The messages of a write to the buckets `covers` of `in_parallel`, merged into fewer buckets if they are small. `pick`: what
-    an upsert compacts inline."""
+    """The messages of a write to the buckets `covers` of `in_parallel`, merged into fewer buckets if they are small. `pick`:
+    picks the inline compactions of an upsert."""
     first, meta = covers.first, version.meta
     edits = [message.compact if replaces and message.compact else message.append for message in messages]
     size, fewer = sum(file.bytes for edit in edits for file in edit.added), first

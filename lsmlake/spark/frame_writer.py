@@ -56,7 +56,7 @@ Placed = tuple[pa.Table, pa.ChunkedArray | None, Arrival]
 
 @dataclass(frozen=True)
 class _Write:
-    """What every task receives."""
+    """The value that every task receives."""
 
     base: Version
     covers: Covers
@@ -133,8 +133,8 @@ def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[Commit
 
 
 def columns_for(schema: Schema, found: pa.Schema, request: WriteRequest, own: Collection[str] = ()) -> list[str]:
-    """The columns that a write takes from data with the columns `found`. `own`: those that only the order of the rows reads.
-    Raises InvalidData."""
+    """The columns that a write takes from data with the columns `found`. `own`: the columns that only the order of the rows
+    reads. Raises InvalidData."""
     row_kind = request.row_kind and request.row_kind.column
     if request.deletes:
         names = list(delete_columns(schema, request))
@@ -230,7 +230,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Placed]:
-    """What `_placed` made, taken apart."""
+    """The inverse of `_placed`: the rows, their places and their order."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
         rows, arrival = _arrived(raise_error(table.drop_columns([_BUCKET])), write)

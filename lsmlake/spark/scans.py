@@ -158,8 +158,8 @@ def _same(value: object, text: str) -> bool:
 
 
 class EvolvedRead(NamedTuple):
-    """`columns`: what Spark reads, nullable. `select`: one expression per column of the table, in its order; None: the columns
-    are those of the table."""
+    """`columns`: the columns that Spark reads, nullable. `select`: one expression per column of the table, in its order; None:
+    the columns are those of the table."""
 
     columns: pa.Schema
     select: tuple[str, ...] | None = None

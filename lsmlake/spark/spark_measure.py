@@ -17,7 +17,7 @@ _LOG2_REGISTERS = 14  # a sketch of 16 KiB with a standard error of 0.8 %
 
 
 def measure(spark, plan: Plan, columns: Sequence[str]) -> Measured:
-    """Measure the columns of a plan. A count alone needs no job: the metadata has it, but for rows that wait at level 0."""
+    """Measures the columns of a plan. A count alone needs no job: the metadata has it, but for rows that wait at level 0."""
     if not columns:
         return measure_here(plan, columns)
     types = [plan.schema.plain_columns.field(name).type for name in columns]

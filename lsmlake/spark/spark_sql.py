@@ -50,7 +50,7 @@ _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 
 @dataclass
 class SparkEngine:
-    """What a session does for one statement, see `sql.engine`; a context manager, at whose end the statement is executed.
+    """A session as the engine of one statement, see `sql.engine`; a context manager, at whose end the statement is executed.
     `args`: the parameters of a query. `uneven`: as in `write.upsert`."""
 
     spark: object
@@ -119,7 +119,7 @@ class SparkEngine:
     def replacements(
         self, node: exp.Expression, text: Text, catalog: Catalog, named: Mapping[str, str] = MappingProxyType({})
     ) -> list[Replacement]:
-        """What stands in the text instead of the tables and values in a part of it. `named`: the views of the queries of WITH."""
+        """The replacements in the text for the tables and values in a part of it. `named`: the views of the queries of WITH."""
         inner = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
         replaced = values_in(node)
         for table in node.find_all(exp.Table):
@@ -141,7 +141,7 @@ class SparkEngine:
         return found
 
     def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> Rows | None:
-        """What a name stands for; None if it is Spark's own."""
+        """The rows of a name; None if the name is Spark's own."""
         parts = [part.name for part in table.parts]
         if not isinstance(peek(table, "this"), exp.Identifier):  # a function
             return None
@@ -226,7 +226,7 @@ def errors_of_text() -> Iterator[None]:
 
 
 def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str) -> list[tuple[int, int, str]]:
-    """Places in the text and what to write there: the name of the view, and columns without the database of the table."""
+    """Places in the text and their replacements: the name of the view, and columns without the database of the table."""
     first, last = table.parts[0], table.parts[-1]
     stop = last.meta["end"] + 1
     at_version = _AT_VERSION.match(text.text, stop)

@@ -1,4 +1,4 @@
-"""CALL: the verbs that look after a table, as procedures: those of `VERBS`, by the names and arguments of the methods.
+"""CALL: the verbs of maintenance as procedures: the methods in `VERBS`, under their own names and arguments.
 
 `CALL compact(table => 'sales.orders', full => true)`, or by place in the order of the method's arguments after the table:
 `CALL compact('sales.orders', true)`.

@@ -44,7 +44,7 @@ _CURES = {
 
 @dataclass
 class Copy:
-    """What a COPY INTO says."""
+    """A parsed COPY INTO."""
 
     path: str
     kind: str = ""
@@ -149,7 +149,7 @@ def _flag(words: Words, option: str, value: str) -> bool:
 
 
 def _only_off(words: Words, option: str, value: str, known: str) -> None:
-    """Refuses an option, unless it asks for what happens anyway."""
+    """Refuses an option, unless it asks for the default behaviour."""
     cure = next((cure for name, cure in _CURES.items() if name.lower() == option.lower()), None)
     if cure is None or value.lower() != "false":
         words.refuse(f"the option {option} is not supported", expected=known, cure=cure or "leave it out")
@@ -198,7 +198,7 @@ def _identity(version: Version, made: Copied, owner: str | None) -> Identity:
 
 
 class Counted:
-    """Counts the rows of tables as they go by."""
+    """Yields tables unchanged and counts their rows."""
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self.count, self._tables = 0, tables

@@ -48,7 +48,7 @@ Query = Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
 
 @dataclass
 class Definition:
-    """What a CREATE TABLE says. `given`: the clauses so far, of which none may stand twice."""
+    """A parsed CREATE TABLE. `given`: the clauses read so far; no clause may occur twice."""
 
     columns: pa.Schema | None = None
     primary_key: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Definition:
 
     @property
     def arguments(self) -> dict[str, object]:
-        """Those of `Lake.create_table` beside the columns."""
+        """The arguments of `Lake.create_table`, except the columns."""
         return {
             "primary_key": self.primary_key,
             "partition_by": self.partition_by,

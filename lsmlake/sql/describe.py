@@ -108,7 +108,7 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 def details_of_table(name: str, table: Table, schema: Schema) -> dict[str, str]:
-    """What DESCRIBE EXTENDED says of a table."""
+    """The lines of DESCRIBE EXTENDED for a table."""
     return {
         "Name": name,
         "Type": "MANAGED",
@@ -121,7 +121,7 @@ def details_of_table(name: str, table: Table, schema: Schema) -> dict[str, str]:
 
 
 def details_of_view(name: str, view: View) -> dict[str, str]:
-    """What DESCRIBE EXTENDED says of a view."""
+    """The lines of DESCRIBE EXTENDED for a view."""
     return {
         "Name": name,
         "Type": "VIEW",
@@ -135,7 +135,7 @@ def details_of_view(name: str, view: View) -> dict[str, str]:
 
 
 def _column(lake: Lake, name: str, path: list[str], extended: bool) -> pa.Table:
-    """The column `path`. `extended`: with what an analysis has found."""
+    """The lines of DESCRIBE for the column `path`. `extended`: with its statistics."""
     found = table_or_view(lake, name)
     columns = tuple(columns_of(found)) if isinstance(found, View) else tuple(found.version.schema.columns)
     field = field_at(columns, resolve(columns, path, name))

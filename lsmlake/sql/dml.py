@@ -49,7 +49,7 @@ class ChangeStatements:
         return lambda: _report(evaluated(version, evaluate))
 
     def explained(self, node: exp.Delete | exp.Update, mode: str) -> Iterator[str]:
-        """What a DELETE or UPDATE would read, and what would become of the rows, as lines."""
+        """The lines of EXPLAIN for a DELETE or UPDATE: the files that it would read, and how the rows would change."""
         statement, target = self._changing(node)
         table, version = self.catalog.table(target), self.catalog.newest(target)
         return table.runtime.explained(version, statement, table.name, mode)
@@ -68,7 +68,7 @@ class ChangeStatements:
         return lambda: _report(act())
 
     def explained_merge(self, node: exp.Merge, mode: str) -> Iterator[str]:
-        """What a MERGE would read, and what would become of the rows, as lines."""
+        """The lines of EXPLAIN for a MERGE: the files that it would read, and how the rows would change."""
         prepared: list[Prepared] = []
         merging, version, source = self._merging(node, prepared.append)
         yield from merging.explained(version, source, mode)
@@ -105,7 +105,7 @@ class ChangeStatements:
         return Merging(statement, table.runtime, table.name, bool(node.args.get("evolves"))), version, rows
 
     def _in_memory(self, using: exp.Expression, node: exp.Merge) -> pa.Table | None:
-        """The rows of a source that is data in memory as it is; None for others."""
+        """The rows of a source that is an unchanged in-memory table; None for other sources."""
         named = isinstance(using, exp.Table) and isinstance(peek(using, "this"), exp.Identifier) and peek(node, "with_") is None
         if not named or aliased_columns(using) or {name for name, _ in said(using)} - {*exp.TABLE_PARTS, "alias"}:
             return None
@@ -131,7 +131,7 @@ class ChangeStatements:
         return node
 
     def _names(self, node: exp.Expression) -> tuple[str, ...]:
-        """What can stand before a column of a table or of the source."""
+        """The qualifiers that can stand before a column of a table or of the source."""
         if node.alias:
             return (node.alias,)
         return (node.name, self.catalog.name(node)) if isinstance(node, exp.Table) else ()

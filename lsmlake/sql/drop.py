@@ -37,7 +37,7 @@ def drop(lake: Lake, words: Words) -> Callable[[], object]:
 
 def _drop_tables(lake: Lake, names: list[str], optional: bool) -> None:
     """Drops none if one of them is not there, unless that is allowed."""
-    there = []
+    existing = []
     for name in names:
         try:
             lake.table(name)
@@ -47,8 +47,8 @@ def _drop_tables(lake: Lake, names: list[str], optional: bool) -> None:
             if not optional:
                 raise
         else:
-            there.append(name)
-    for name in dict.fromkeys(there):
+            existing.append(name)
+    for name in dict.fromkeys(existing):
         lake.drop_table(name)
 
 

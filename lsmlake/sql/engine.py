@@ -1,4 +1,4 @@
-"""What an engine beside this process does for a statement: it executes queries, and the parts that hold queries."""
+"""The interface of another engine, such as Spark, that executes queries, and the parts of a statement that hold queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lsmlake.statements.statement import StatementQueries
 
 
 class Engine(Protocol):
-    """Its rows are not brought into this process, and expressions mean what they mean to it."""
+    """An engine for one statement. Its rows stay outside this process, and expressions follow its rules."""
 
     def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: str | None) -> SparkDataFrame:
         """The rows of a statement that is a query, or how they are found. Its parameters are not bound."""
@@ -29,7 +29,7 @@ class Engine(Protocol):
     def assigned(
         self, rows: SparkDataFrame, sources: Mapping[str, int | exp.Expression], schema: Schema
     ) -> tuple[SparkDataFrame, Callable[[], int]]:
-        """Rows as those of a table, and their number once they are written. `sources`: column -> which column of `rows`, or a
+        """Rows as those of a table, and their number once they are written. `sources`: column -> the column of `rows`, or a
         constant. Raises InvalidQuery for a value of another type; one that would lose something fails when it is computed."""
 
     def queries(self, node: exp.Expression, target: exp.Table, text: Text, catalog: Catalog) -> StatementQueries:

@@ -97,7 +97,7 @@ _READERS: dict[str, Callable[[Lake, Words], _Act]] = {
 
 
 def by_words(lake: Lake, given: str, first: str, args: object, engine: Engine | None) -> Callable[[], pa.Table] | None:
-    """Reads a statement; None for the others. `first`: its first word."""
+    """Reads a statement that is read word by word; None for other statements. `first`: its first word."""
     if first not in (*_READERS, "ALTER", "CREATE", "DESC", "DESCRIBE"):
         return None
     words = Words(given)
@@ -144,7 +144,7 @@ def _analyse(lake: Lake, engine: Engine | None, query: str, temporary: bool) -> 
 
 
 def _check_of_lake(tree: exp.Expression, catalog: Catalog) -> None:
-    """Refuses a kept view of what is not in the lake."""
+    """Refuses to keep a view that reads tables outside the lake."""
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
         plain = isinstance(peek(node, "this"), exp.Identifier)
@@ -193,7 +193,7 @@ def execute(
         tables: data by name.
         engine: executes queries instead of DuckDB.
         evaluate: makes the result of a query that is the whole statement, without an engine.
-        query_for: what takes only rows of a query: other statements are refused in its name.
+        query_for: the call that accepts only queries; its name is in the error for other statements.
     """
     first, behind = first_word(given)
     if (action := by_words(lake, given, first, args, engine)) is not None:
@@ -253,7 +253,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         return prepare(query, text, catalog, now)
 
     def rows_of(query: exp.Expression) -> Rows:
-        """Reads a query; what it returns gives its rows."""
+        """Reads a query; returns a function that returns its rows."""
         if engine is None:
             return partial(run, prepared(query))
         passed_on(query)

@@ -1,4 +1,5 @@
-"""EXPLAIN: what a query reads and what was pruned. FORMATTED names the files, ANALYZE also runs the query and measures it."""
+"""EXPLAIN: the files that a query reads, and how many were pruned. FORMATTED names the files, ANALYZE also runs the query and
+measures it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def opened(node: exp.Table, text: Text) -> FileRows:
 
 
 def paths_of(path: str) -> list[str]:
-    """The files that a path names: itself, those in a folder, or those that match a glob. Raises InvalidData."""
+    """The files that a path names: the file itself, the files in a folder, or the files that match a glob. Raises InvalidData."""
     paths, folder = input_files.find_any(path), input_files.local_path(path)
     for one in paths if folder.is_dir() else ():
         if any("=" in part for part in Path(one).relative_to(folder).parts[:-1]):
@@ -110,7 +110,7 @@ class FileRows(Readable):
 
 @contextmanager
 def own_errors(sources: Iterable[object]) -> Iterator[None]:
-    """Raises the error of a file as such, not as what DuckDB makes of an error of its source."""
+    """Raises the original error of a file, not the error into which DuckDB turns it."""
     try:
         yield
     except LakeError:
@@ -130,7 +130,8 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _conformed(table: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
-    """The columns of all files: those that one lacks are null, others than those of the first are left out, as in Spark."""
+    """A table with the columns of the first file: columns that this file lacks are null, other columns are left out, as in
+    Spark."""
     columns = []
     for one in schema:
         found = table[one.name] if one.name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows, one.type)])
@@ -193,7 +194,8 @@ def _json_schema(paths: tuple[str, ...]) -> pa.Schema:
 
 
 def _of_json(kind: pa.DataType) -> pa.DataType:
-    """Spark's type of what PyArrow infers: no time is recognised in texts, and fields are sorted by name."""
+    """The type that Spark infers for a type that PyArrow has inferred: times in texts stay text, and fields are sorted by
+    name."""
     t = pa.types
     if t.is_struct(kind):
         return pa.struct(sorted(((field.name, _of_json(field.type)) for field in kind), key=lambda pair: pair[0]))

@@ -1,4 +1,4 @@
-"""`information_schema`: what a lake holds as tables of SQL, with the columns of Databricks and the SQL standard."""
+"""`information_schema`: the content of a lake as tables of SQL, with the columns of Databricks and the SQL standard."""
 
 from __future__ import annotations
 

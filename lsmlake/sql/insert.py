@@ -88,7 +88,7 @@ class InsertStatements:
         return act
 
     def explained(self, node: exp.Insert, mode: str) -> Iterator[str]:
-        """What an INSERT would read, and where its rows would go, as lines."""
+        """The lines of EXPLAIN for an INSERT: the files that it would read, and the table that its rows would go to."""
         made = self._insertion(node)
         schema, engine = made.version.schema, made.engine
         if engine is None:
@@ -150,13 +150,14 @@ class InsertStatements:
         return lambda: write_rows(table, version, version.schema.row_columns.empty_table(), replaces)
 
     def _replacement(self, table: Table, version: Version, condition: exp.Expression | None) -> Replacement:
-        """What is replaced: the partitions that satisfy the condition."""
+        """The `Replacement` of the partitions that satisfy the condition."""
         zone, columns = table.runtime.zone, version.schema.typed_columns
         where = None if condition is None else predicate_from(condition, self.text, columns, zone, self.now)
         return Replacement.of(version.schema, where, False, zone, table.name)
 
     def _rows_of(self, node: exp.Insert, made: _Insertion) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
-        """Reads the query of an INSERT. What it returns gives the rows for the table, and their number once they are written."""
+        """Reads the query of an INSERT. Returns a function that returns the rows for the table, and their number once they are
+        written."""
         text, engine, query, schema = self.text, made.engine, made.query, made.version.schema
         given, static = made.given, made.static
         if engine is None:
@@ -182,7 +183,7 @@ class InsertStatements:
 
 
 def _replaced(made: _Insertion, mode: str) -> Iterator[str]:
-    """What an overwrite replaces."""
+    """The `Replacement` of an overwrite."""
     replaces = made.replaces
     if replaces is None:
         return

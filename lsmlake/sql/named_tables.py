@@ -91,14 +91,14 @@ class Catalog:
         return Catalog(lake, text, {name.lower(): data for name, data in given.items()}, lazy, database=lake.session.database)
 
     def schema(self, node: exp.Table) -> pa.Schema | ViewUse:
-        """The columns of a table in FROM, or the view. Refuses what is not there."""
+        """The columns of a table in FROM, or the view. Refuses a name that does not exist."""
         found = self.rows(node)
         if isinstance(found, ViewUse):
             return found
         return found.schema.typed_columns if isinstance(found, Version) else found.schema
 
     def rows(self, node: exp.Table) -> Rows:
-        """What a table in FROM stands for."""
+        """The rows of a table in FROM."""
         key = (self.name(node), self._moment(node))
         if key not in self._found:
             self._found[key] = self._open(node, *key)
@@ -115,7 +115,8 @@ class Catalog:
         self._found[(self.name(node), Moment())] = version
 
     def reads(self, part: exp.Expression, target: exp.Table) -> bool:
-        """Whether a part of a statement reads the table that the statement changes, as it is now, also by a view."""
+        """Whether a part of a statement reads the table that the statement changes, in its current state, directly or through a
+        view."""
         return self._reads(part, self.name(target), target)
 
     def _reads(self, part: exp.Expression, name: str, target: exp.Table | None) -> bool:
@@ -130,8 +131,8 @@ class Catalog:
         return False
 
     def queries_in(self, part: exp.Expression, named: Mapping[str, exp.CTE]) -> Iterator[tuple[exp.Expression, Text]]:
-        """The queries that a part of a statement reads by their names, also through others. `named`: those of a WITH around it;
-        the others are of views."""
+        """The named queries that a part of a statement reads, directly or through other named queries. `named`: the queries of a
+        WITH around it; other queries are views."""
         own = {cte.alias.lower() for cte in part.find_all(exp.CTE)}
         for one in part.find_all(exp.Table):
             name = one.name.lower() if len(one.parts) == 1 else ""
@@ -147,7 +148,7 @@ class Catalog:
                 yield from view.catalog.queries_in(query, {})
 
     def _view_named(self, node: exp.Table) -> ViewUse | None:
-        """The view that a name stands for; None for a table, and for what is not there: reading it says so."""
+        """The view of a name; None for a table, and for a name that does not exist: reading it raises the error."""
         if not isinstance(peek(node, "this"), exp.Identifier) or is_file(node) or not self.is_named(node):
             return None
         try:
@@ -161,7 +162,7 @@ class Catalog:
         return [found for found in self._found.values() if isinstance(found, ViewUse)]
 
     def name(self, node: exp.Table) -> str:
-        """The full name of a table in the text; the plain name of what is in no database."""
+        """The full name of a table in the text; the plain name of a table or view that is in no database."""
         if _NAME in node.meta:
             return node.meta[_NAME]
         if is_file(node):

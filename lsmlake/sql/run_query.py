@@ -150,7 +150,7 @@ def order_of_rows(query: exp.Expression, catalog: Catalog) -> Ordered:
 
 
 def _trees(query: exp.Expression, catalog: Catalog) -> Iterator[exp.Expression]:
-    """The query, and those of the views that it reads."""
+    """The query, and the queries of the views that it reads."""
     yield query
     yield from (view.tree() for view in catalog.views())
 

@@ -1,4 +1,4 @@
-"""SHOW: what a lake holds, as rows."""
+"""SHOW: the databases, tables and other objects of a lake, as rows."""
 
 from __future__ import annotations
 

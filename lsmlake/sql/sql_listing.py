@@ -1,4 +1,4 @@
-"""What the listings of SQL have in common: patterns of names, rows of text, and the tables and views of a database."""
+"""Shared parts of the listings of SQL: patterns of names, rows of text, and the tables and views of a database."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def sql(lake: Lake, text: str, args: Args = None, *, query_for: str = "") -> Str
     """Executes a statement as `Lake.sql` does in process. The error of a query may come with any batch.
 
     Args:
-        query_for: what takes only rows of a query: other statements are refused in its name.
+        query_for: the call that accepts only queries; its name is in the error for other statements.
     """
     found = execute(lake, text, args, {}, evaluate=_streamed, query_for=query_for)
     if isinstance(found, Streamed):

@@ -214,7 +214,7 @@ class Words:
         return self.text[self._tokens[first].start : self._tokens[self._next - 1].end + 1]
 
     def rest(self, what: str) -> str:
-        """Takes all that is left, as text."""
+        """Takes the rest of the statement, as text."""
         token = self._token
         if token is None:
             self.refuse(f"expected {what}")
@@ -272,7 +272,7 @@ def name_of(node: exp.Table, text: Text) -> str:
 
 
 def cure_of(lake: Lake, name: str) -> str:
-    """What to write for a name without a database."""
+    """The cure for a name without a database."""
     homes = [one for one in lake.tables() if one.partition(".")[2].lower() == name.lower()]
     return f"write {homes[0]}" if homes else "write the database before the table, or USE database"
 

@@ -21,7 +21,7 @@ from lsmlake.types.type_text import format_type_of
 
 @dataclass(frozen=True)
 class Analysed:
-    """What a query gives: its columns, and the names of the views that it reads, directly or through others."""
+    """An analysed query: its columns, and the names of the views that it reads, directly or through other views."""
 
     columns: pa.Schema
     views: frozenset[str]
@@ -33,7 +33,7 @@ Analyse = Callable[[str, bool], Analysed]
 
 @dataclass
 class _Head:
-    """What stands before AS."""
+    """The part of CREATE VIEW before AS."""
 
     temporary: bool
     replaces: bool

@@ -1,5 +1,5 @@
-"""Statements that change rows by condition: evaluated on one version, committed if nothing came between that they depend on, and
-evaluated again otherwise."""
+"""Evaluates statements that change rows by condition: on one version, and again on a newer one if another commit changed what
+they depend on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class DmlReport(Shown):
 
 
 def check_isolation(isolation: str | None) -> None:
-    """`isolation`: of a call; None: as the table says. Raises InvalidQuery for an unknown level."""
+    """Raises InvalidQuery for an unknown isolation level. `isolation`: the level that a call asks for; None: as the table
+    says."""
     if isolation is not None and isolation not in ISOLATIONS:
         raise InvalidQuery(
             "unknown isolation", expected=" or ".join(map(repr, ISOLATIONS)), found=repr(isolation), cure="pass one of them"

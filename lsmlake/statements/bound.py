@@ -1,5 +1,5 @@
-"""A statement checked against the columns of one version, for this process: what each clause assigns to which columns, the types
-of the values, and the conditions. Reads no rows.
+"""A statement checked against the columns of one version, for this process: the values that each clause assigns to columns, their
+types, and the conditions. Reads no rows.
 
 Assignments to fields of structs: `SET st.a = 1` assigns the column `st`, whose other fields keep their values. As in Spark, a
 struct that is NULL becomes one in which only the assigned fields have values.
@@ -159,7 +159,7 @@ def whole_columns(
     old: Callable[[Path], Value],
     struct: Callable[[list[tuple[str, Value]]], Value],
 ) -> dict[str, Value]:
-    """Column -> value, given the values of columns and of fields of structs. A name that is no column stays as it is.
+    """Column -> value, given the values of columns and of fields of structs. A name that is not a column is returned unchanged.
 
     Args:
         assigned: the path of a column or field, and its value. Names are compared without case.
@@ -216,8 +216,8 @@ class Checked:
 
 @dataclass(frozen=True)
 class Bound:
-    """A checked statement. `equal`: pairs of a target and a source column that the condition requires to be equal. `known`: what
-    else it requires of a target row; None: nothing is known."""
+    """A checked statement. `equal`: pairs of a target and a source column that the condition requires to be equal. `known`: a
+    predicate that every matching target row satisfies; None: nothing is known."""
 
     on: Condition
     equal: tuple[tuple[str, str], ...]
@@ -324,13 +324,13 @@ def _equal(node: exp.Expression, scope: Scope, signs: tuple[type[exp.Expression]
 
 
 def _is_compared_as_stored(ours: ScopeColumn, theirs: ScopeColumn) -> bool:
-    """Whether no text is padded for the comparison."""
+    """Whether the values are compared as they are stored, that is, no text is padded."""
     lengths = {char_length(ours.known.declared), char_length(theirs.known.declared)}
     return len(lengths) == 1 or None in lengths
 
 
 def _column(node: exp.Expression, side: str, scope: Scope) -> ScopeColumn | None:
-    """The column of a side that a node is."""
+    """The column of a side that a node names; None if it names no column."""
     if not isinstance(node, exp.Column):
         return None
     path = [part.name for part in node.parts]

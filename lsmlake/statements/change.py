@@ -48,9 +48,9 @@ class CheckedChange:
     """A DELETE or UPDATE that was checked against one version.
 
     Attributes:
-        statement: what was checked.
-        condition: for which rows; None: `predicate` says it, or it is all rows.
-        predicate: what is known of the rows; None: nothing.
+        statement: the statement that was checked.
+        condition: chooses the rows; None: `predicate` chooses them or, without a predicate, all rows are chosen.
+        predicate: is true of all chosen rows; None: nothing is known of them.
         values: the new values; None: the rows are deleted.
     """
 
@@ -107,7 +107,7 @@ class CheckedChange:
 
 
 def explained(statement: Statement, version: Version, zone: str, name: str, mode: str) -> Iterator[str]:
-    """What EXPLAIN says of a DELETE or UPDATE in this process."""
+    """The lines of EXPLAIN for a DELETE or UPDATE in this process."""
     made, (clause,) = CheckedChange.of(statement, version, zone), statement.clauses
     values = assigned(statement, clause, version.schema, None)
     by = "Arrow" if made.condition is None else "DuckDB"

@@ -37,6 +37,6 @@ class Clause(Generic[Expression]):
             yield self.condition
 
     def map(self, made: Callable[[Expression], Other]) -> Clause[Other]:
-        """The clause with other expressions."""
+        """The clause with `made` applied to each expression."""
         values = None if self.values is None else {name: made(value) for name, value in self.values.items()}
         return Clause(self.when, self.action, values, None if self.condition is None else made(self.condition))

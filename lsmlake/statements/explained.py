@@ -1,4 +1,4 @@
-"""What EXPLAIN says of a statement, as lines: what its plan would read, and what would become of the rows.
+"""The lines of EXPLAIN for a statement: the files that its plan would read, and how the rows would change.
 
 Nothing is written, and no row is read. So for a MERGE it cannot say how many files its source leaves.
 """
@@ -24,12 +24,12 @@ _FILES_SHOWN_MAX = 20
 
 
 def pruned(plan: Plan) -> str:
-    """How many files each step leaves."""
+    """A text with the number of files that each step of pruning leaves."""
     return f"  files     {' -> '.join(f'{files} ({step})' for step, files in plan.pruned)}"
 
 
 def contents(plan: Plan, mode: str) -> Iterator[str]:
-    """What is in the files that are left: nothing with `PLAIN`, with `FORMATTED` also their names."""
+    """Lines about the remaining files: none with `PLAIN`, with `FORMATTED` also their names."""
     if mode == PLAIN:
         return
     files = _files(plan)
@@ -54,7 +54,7 @@ def change_lines(
     by: str,
     mode: str,
 ) -> Iterator[str]:
-    """The lines of a DELETE or UPDATE. `values`: the new ones, by column. `by`: what finds the rows."""
+    """The lines of a DELETE or UPDATE. `values`: the new values, by column. `by`: the engine that finds the rows."""
     version = planned.version
     _check(version, clause.action, values)
     yield changed_table(name, version)
@@ -96,12 +96,12 @@ def merge_lines(
 
 
 def changed_table(name: str, version: Version) -> str:
-    """The first line."""
+    """The first line: the table that the statement changes."""
     return f"{name}: snapshot {version.number or 'none: the table is empty'}, to be changed"
 
 
 def writes(schema: Schema) -> str:
-    """How changes are written."""
+    """A line that says how changes are written."""
     if not schema.append_only:
         return "  writes    rows and deletes by key"
     if schema.parsed_options.layout.deletion_vectors:
@@ -114,7 +114,7 @@ def _action(action: str, values: Mapping[str, ExpressionPart]) -> str:
 
 
 def _check(version: Version, action: str, values: Mapping[str, ExpressionPart]) -> None:
-    """The refusals of the statement itself."""
+    """Raises the errors that the statement itself would raise before it reads rows."""
     if action == UPDATE:
         check_updatable(version.schema, list(values), version.meta.paths.root)
     if action == DELETE:

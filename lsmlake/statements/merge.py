@@ -42,7 +42,7 @@ from lsmlake.write.write_request import WriteRequest
 
 
 def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:
-    """Evaluates a MERGE on a version and commits it. `own`: the source is made of rows of this version. Raises Overtaken."""
+    """Evaluates a MERGE on a version and commits it. `own`: the source is read from rows of this version. Raises Overtaken."""
     statement, own = join.statement, own or join.statement.reader.own
     for clause in statement.clauses:
         if clause.action == UPDATE:
@@ -57,7 +57,7 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
 
 
 def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> ReadSet:
-    """The rows that overtake a MERGE: those that match a source row; all, if clauses are for rows that match none."""
+    """The read set of a MERGE: the rows that match a source row; all rows if a clause is for rows that match no source row."""
     if statement.of(BY_SOURCE) or own:
         return ReadSet(everything=own)
     names = tuple(sorted(name.removeprefix(TARGET) for name in statement.on.needs if name.startswith(TARGET)))
@@ -74,7 +74,7 @@ def _as_target(placed: pa.Table) -> pa.Table:
 
 
 def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | None:
-    """What all target rows satisfy that a clause can be for; None: nothing is known."""
+    """A predicate that is true of all target rows to which a clause can apply; None: nothing is known."""
     if statement.of(BY_SOURCE):
         return None
     found = statement.known, candidates(version.schema, statement.equal, join)
@@ -136,8 +136,8 @@ def _kept_columns(schema: Schema, statement: Bound) -> list[str]:
 
 
 def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Table:
-    """The rows with the values that the update clauses assign. `old`: their columns of `_kept_columns`, or more; None: there are
-    none. `changes`: of `Join.updates`, one per row, in their order."""
+    """The rows with the values that the update clauses assign. `old`: the columns `_kept_columns` of these rows, or more; None:
+    no column is kept. `changes`: the rows of `Join.updates`, one per row, in the same order."""
     columns = {} if old is None else dict(zip(old.column_names, old.columns, strict=True))
     for name in changes.column_names:
         number, point, column = name.partition(".")
@@ -194,7 +194,7 @@ def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -
 
 
 def _beside(rows: pa.Table, others: pa.Table) -> pa.Table:
-    """The columns of both tables."""
+    """A table with the columns of both tables, row beside row."""
     for field, column in zip(others.schema, others.columns, strict=True):
         rows = rows.append_column(field, column)
     return rows

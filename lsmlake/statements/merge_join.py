@@ -39,7 +39,7 @@ class Join:
         memory_bytes: int,
         ordered: Ordered = Ordered.ALL,
     ) -> None:
-        """`columns`: of the source. `ordered`: which of its rows are in order."""
+        """`columns`: the columns of the source. `ordered`: says which source rows are in order."""
         self.statement, self.columns = statement, columns
         self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
         self._names, self._ordered = statement.needs(SOURCE), ordered
@@ -57,9 +57,9 @@ class Join:
         self._exits.__exit__(*error)
 
     def state(self, statement: Bound, load: Load | None) -> None:
-        """Evaluates this statement from now on: the same one, which may be checked against a newer schema of the target. `load`:
-        makes what its expressions read besides. Raises CommitConflict if it needs columns of the source that the first one did
-        not: the source is read once."""
+        """Sets the statement to evaluate: the same one, perhaps checked against a newer schema of the target. `load`: makes the
+        tables of queries in its expressions. Raises CommitConflict if it needs source columns that the first statement did not
+        need: the source is read once."""
         with translated_errors():
             if load is None:  # the source is the build side
                 self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
@@ -94,22 +94,22 @@ class Join:
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
 
     def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
-        """The values of a source column, without null; None if they are more than `most`."""
+        """The distinct values of a source column, without null; None if there are more than `most`."""
         name = quoted(SOURCE + column)
         query = f"SELECT DISTINCT {name} FROM s WHERE {name} IS NOT NULL LIMIT {most + 1}"
         found = self._connection.sql(query).to_arrow_table().column(0)
         return None if len(found) > most else found.cast(self.columns.field(column).type)
 
     def bounds(self, column: str) -> tuple[object, object]:
-        """The least and the greatest value of a source column; None without values."""
+        """The least and the greatest value of a source column; None if it has no value."""
         name = quoted(SOURCE + column)
         found = self._connection.sql(f"SELECT min({name}) AS low, max({name}) AS high FROM s").to_arrow_table()
         kind = self.columns.field(column).type
         return found["low"].cast(kind)[0].as_py(), found["high"].cast(kind)[0].as_py()
 
     def run(self, target: Iterable[pa.Table], kept: Sequence[str]) -> None:
-        """Joins the target. Its rows have `FILE`, `POSITION`, and columns with the prefix `TARGET`; `kept`: those of them that
-        `updates` and `deletes` return.
+        """Joins the target. Its rows have `FILE`, `POSITION`, and columns with the prefix `TARGET`; `kept`: the columns that
+        `updates` and `deletes` return, too.
 
         Raises:
             InvalidData: Several source rows match one target row.
@@ -147,7 +147,7 @@ class Join:
 
     @property
     def _changing(self) -> list[Checked]:
-        """The clauses for target rows, in the order of their numbers."""
+        """The clauses that update or delete target rows, in the order of their numbers."""
         return [*self.statement.of(MATCHED), *self.statement.of(BY_SOURCE)]
 
     def updates(self, kept: Sequence[str]) -> Iterator[pa.Table]:
@@ -186,7 +186,7 @@ class Join:
         return self._ordered if len(self.statement.of(NOT_MATCHED)) < 2 else Ordered.QUERY
 
     def inserts(self) -> Iterator[pa.Table]:
-        """Yields the rows to insert: for each clause its columns."""
+        """Yields the rows to insert: for each insert clause, tables with its columns."""
         if not self.statement.of(NOT_MATCHED):
             return
         with translated_errors():
@@ -225,7 +225,7 @@ def repeated() -> InvalidData:
 
 
 def _as_first(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    """A column of a table of the source, with the type that it has in the first one. Raises InvalidData."""
+    """A column of a table of the source, cast to its type in the first table of the source. Raises InvalidData."""
     if field.name not in table.column_names:
         raise InvalidData(
             "a part of the source lacks a column of the first part",

@@ -1,8 +1,8 @@
-"""DELETE, UPDATE and MERGE as values. SQL makes them of its tree, the methods of a table of the texts that they are given; this
+"""DELETE, UPDATE and MERGE as values. SQL makes them from its tree, the methods of a table from their text arguments; this
 process (`change`, `merge`) and Spark (`spark.statements`) evaluate them.
 
-An expression of a statement is a tree, which this process evaluates, and the place in the text that an engine beside it gets.
-No text is parsed again: an engine gets the words of the statement, with other names where the statement names tables.
+An expression of a statement is a tree, which this process evaluates, and a part of the text, which another engine gets. No text
+is parsed again: an engine gets the words of the statement, with other names where the statement names tables.
 """
 
 from __future__ import annotations
@@ -97,24 +97,24 @@ class ExpressionReader(Protocol):
         """A translator for expressions of a text."""
 
     def loading(self) -> AbstractContextManager[Load | None]:
-        """What makes the tables of the queries on a connection; None without queries."""
+        """A function that makes the tables of the queries on a connection; None without queries."""
 
     def explained(self, zone: str, mode: str) -> Iterator[str]:
-        """What EXPLAIN says of the tables of the queries that were translated."""
+        """The lines of EXPLAIN about the tables of the translated queries."""
 
 
 class StatementQueries(Protocol):
     """The queries in the expressions of a statement."""
 
     def at(self, version: Version) -> ExpressionReader:
-        """Reads them where the changed table is this version of it."""
+        """A reader of expressions for which the changed table is this version."""
 
     def replacements(self, part: ExpressionPart, version: Version) -> list[Replacement]:
-        """What an engine beside this process gets in a text instead of the names of tables, which it has under other names."""
+        """The replacements for names of tables in a text for another engine, which knows the tables by other names."""
 
     @property
     def own(self) -> bool:
-        """Whether they read the table that the statement changes."""
+        """Whether the queries read the table that the statement changes."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +137,15 @@ class _Plain:
 
 @dataclass(frozen=True)
 class Statement:
-    """What becomes of rows.
+    """A DELETE, UPDATE or MERGE.
 
     Attributes:
-        clauses: what to do with which rows; a DELETE or UPDATE has one.
+        clauses: the WHEN clauses; a DELETE or UPDATE has one.
         on: the condition of the join or, without a source, the condition for the rows; None: all rows.
         now: the time of the statement.
         isolation: None: as the options of the table say.
-        target: what can stand before a column of the target.
-        source: what can stand before a column of the source; None: the statement is no MERGE.
+        target: the qualifiers that can stand before a column of the target.
+        source: the qualifiers that can stand before a column of the source; None: the statement is not a MERGE.
         queries: None: expressions hold no queries.
     """
 
@@ -188,15 +188,15 @@ class Statement:
         return self.queries is not None and any(part.node.find(exp.Query) is not None for part in parts)
 
     def words(self, part: ExpressionPart, sides: Mapping[str, str], version: Version, more: Sequence[Replacement] = ()) -> str:
-        """An expression as text for an engine. `sides`: what the engine calls the target and the source."""
+        """An expression as text for an engine. `sides`: the engine's names of the target and the source."""
         return part.words(sides, [*more, *([] if self.queries is None else self.queries.replacements(part, version))])
 
     def alone(self, columns: pa.Schema, prefix: str = "") -> Scope:
-        """The columns of the target. In the rows their names begin with `prefix`."""
+        """The scope with the columns of the target. In the rows, their names begin with `prefix`."""
         return Scope((self._side(columns, TARGET_SIDE, prefix),))
 
     def joined(self, columns: pa.Schema, source: pa.Schema) -> dict[str, Scope]:
-        """The columns that the clauses of each kind can name, of the target and the source."""
+        """The scopes of the clauses by kind: the columns of target and source that they can name."""
         target, given = self._side(columns, TARGET_SIDE, TARGET), self._side(source, SOURCE_SIDE, SOURCE)
         return {MATCHED: Scope((target, given)), NOT_MATCHED: Scope((given,)), BY_SOURCE: Scope((target,))}
 

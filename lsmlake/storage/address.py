@@ -52,7 +52,8 @@ def without_scheme(location: str) -> str:
 
 
 def address_of(location: str) -> Address:
-    """Parse what a user names: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold secrets."""
+    """Parses the address that a user gives: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold
+    secrets."""
     path = without_scheme(location)
     found = _URL.fullmatch(location)
     if found is None or path != location:

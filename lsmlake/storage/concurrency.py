@@ -75,7 +75,7 @@ def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Re
 
 
 def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
-    """Yield the items of all streams; up to `workers` streams run concurrently, each at most two items ahead of the caller.
+    """Yields the items of all streams; up to `workers` streams run concurrently, each at most two items ahead of the caller.
 
     Streams take turns, so the order depends only on the streams and `workers`. With one worker, streams follow one another, and
     no thread is started. A stream's error is raised in the place of its item. After an error, or when the caller stops, running

@@ -70,7 +70,7 @@ class DiskCache:
         return None
 
     def put(self, file: str, part: str, data: memoryview) -> None:
-        """Store a part of a file, unless that fails or it exceeds the share of a shard."""
+        """Stores a part of a file, unless that fails or it exceeds the share of a shard."""
         name, path = self._place(file, part)
         size, shard = _HEADER_BYTES + len(data), os.path.dirname(path)
         try:
@@ -95,7 +95,7 @@ class DiskCache:
                 _log.warning("the cache in %s cannot be written: %s", self.folder, error.strerror)
 
     def forget(self, file: str) -> None:
-        """Delete all parts of a file."""
+        """Deletes all parts of a file."""
         start = _digest(file)
         for shard in range(_SHARDS):
             with suppress(OSError):
@@ -116,7 +116,7 @@ class DiskCache:
         return name, os.path.join(self._shard(name[0] % _SHARDS), f"{_digest(file)}-{name.hex()}{_SUFFIX}")
 
     def _make_room(self, shard: str, size: int) -> int:
-        """Delete the least recently used entries until one of `size` fits; returns the bytes that stay."""
+        """Deletes the least recently used entries until one of `size` fits; returns the bytes that stay."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(shard, _NEW))  # of a process that was killed
         entries = sorted(_entries(shard))

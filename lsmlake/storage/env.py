@@ -82,7 +82,7 @@ class CommitFollower:
     """The warning of the log if the work after a commit failed."""
 
     def after_commit(self, version: Any, snapshot: Any) -> None:
-        """Called once for each published snapshot. The commit stands whatever happens here. `version`: that of the verb, before
+        """Called once for each published snapshot. An error does not undo the commit. `version`: the version of the verb, before
         the commit; its options decide."""
 
     def after_names(self, meta: Any) -> None:
@@ -92,7 +92,8 @@ class CommitFollower:
         """Called after snapshots or tags are gone, before their files are deleted. If it fails, none is deleted."""
 
     def references(self, meta: Any) -> Callable[[], Iterable[str]] | None:
-        """A function that returns the paths of files that this work names and no snapshot does; None: there are none."""
+        """A function that returns the paths of files that this work references and no snapshot does; None: there are no such
+        files."""
         return None
 
 

@@ -270,7 +270,7 @@ def _unlink(paths: Iterable[str]) -> None:
 
 
 def _create(path: str) -> BinaryIO:
-    """Create a file and its parent directories. Retries, because another process may be removing empty directories."""
+    """Creates a file and its parent directories. Retries, because another process may be removing empty directories."""
     for _ in range(_TRIES):
         _make_directory(os.path.dirname(path))
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What an address of a user names: the storage of a warehouse, or files outside of it, as those of the tables of other systems.
+"""Opens the address that a user gives: the storage of a warehouse, or files outside it, such as the tables of other systems.
 
 A file outside is a path in a storage: of local files their folder, of objects their bucket.
 """

@@ -108,9 +108,8 @@ _CASES = [
 
 
 class Refusal(NamedTuple):
-    """What the store answered. `is_missing`: the object does not exist. `exists`: it does, although it must not.
-    `certain`: the request had no effect. `transient`: the connection failed, and the client has not
-    repeated the request."""
+    """A refusal by the store. `is_missing`: the object does not exist. `exists`: the object exists, although it must not.
+    `certain`: the request had no effect. `transient`: the connection failed, and the client has not repeated the request."""
 
     found: str
     cure: str

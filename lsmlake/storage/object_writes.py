@@ -145,7 +145,7 @@ class Upload:
         return self._size
 
     def flush(self) -> None:
-        """Nothing to do: what is written becomes visible at the end."""
+        """Does nothing: written bytes become visible when the upload ends."""
 
     def close(self) -> None:
         self.closed = True

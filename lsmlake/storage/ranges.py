@@ -44,7 +44,7 @@ def merged(wanted: Sequence[ByteRange]) -> list[ByteRange]:
 
 
 def cut(wanted: Sequence[ByteRange], pieces: Sequence[ByteRange], data: Sequence[memoryview]) -> list[memoryview]:
-    """The bytes of `wanted`, from those of `merged(wanted)`."""
+    """The bytes of `wanted`, cut from the bytes of `merged(wanted)`."""
     found, number = [], 0
     for one in wanted:
         while one.stop > pieces[number].stop:
@@ -55,8 +55,8 @@ def cut(wanted: Sequence[ByteRange], pieces: Sequence[ByteRange], data: Sequence
 
 
 class Ranges:
-    """What `pa.PythonFile` needs of a file of `size` bytes. Holds the bytes at its end, if they are given, and those of the last
-    request. One reader at a time."""
+    """A file of `size` bytes for `pa.PythonFile`, read by ranges. Holds the bytes at its end, if they are given, and those of the
+    last request. One reader at a time."""
 
     closed, mode = False, "rb"
 
@@ -67,13 +67,13 @@ class Ranges:
         self._coming: tuple[list[ByteRange], Work[Sequence[memoryview]]] | None = None
 
     def expect(self, wanted: Sequence[ByteRange]) -> None:
-        """Begin to fetch ranges, in another thread, that a later `load` will ask for."""
+        """Begins to fetch ranges, in another thread, that a later `load` will ask for."""
         missing = self._missing(wanted)
         if missing:
             self._coming = missing, begin(partial(self._fetch, missing))
 
     def load(self, wanted: Sequence[ByteRange]) -> None:
-        """Fetch these ranges, unless they are at hand; forget those of the last request."""
+        """Fetches these ranges, unless they are in memory; forgets the ranges of the last request."""
         missing = self._missing(wanted)
         if not missing:
             return
@@ -134,6 +134,6 @@ class RangedFile(pa.PythonFile):
 
 
 def load(file: pa.NativeFile, wanted: Sequence[ByteRange]) -> None:
-    """Fetch ranges of an open file that the caller is about to read. Does nothing if the file is not read by requests."""
+    """Fetches ranges of an open file that the caller is about to read. Does nothing if the file is not read by requests."""
     if isinstance(file, RangedFile):
         file.ranges.load(wanted)

@@ -68,7 +68,7 @@ class Storage(ABC):
 
     @abstractmethod
     def read(self, path: str) -> pa.NativeFile:
-        """Open a file for random access; the caller closes it. Raises FileNotFoundError."""
+        """Opens a file for random access; the caller closes it. Raises FileNotFoundError."""
 
     def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
         """As `read`, for a caller that will first read the last `length` bytes of a file that should have `size` bytes.
@@ -90,7 +90,7 @@ class Storage(ABC):
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create a file with this content unless it exists; return whether it was created. Atomic, and durable on return."""
+        """Creates a file with this content unless it exists; returns whether it was created. Atomic, and durable on return."""
 
     @abstractmethod
     def list(self, prefix: str) -> Iterator[Entry]:
@@ -108,10 +108,10 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Delete a file; do nothing if it does not exist."""
+        """Deletes a file; does nothing if it does not exist."""
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Delete files, in this order or at once, with few requests; ignore those that do not exist, and look none of them up.
+        """Deletes files, in this order or at once, with few requests; ignores those that do not exist, and looks none up.
         Tries all of them before it raises."""
         failed: StorageFailed | None = None
         for path in paths:
@@ -123,14 +123,14 @@ class Storage(ABC):
             raise failed
 
     def copy(self, source: str, target: str) -> None:
-        """Replace the file `target` by the content of `source`, atomically. Durable only after a later `write` into the
+        """Replaces the file `target` by the content of `source`, atomically. Durable only after a later `write` into the
         directory of `target` has returned. Raises FileNotFoundError."""
         data = read_bytes(self, source)
         with self.write(target) as sink:
             sink.write(data)
 
     def bring(self, source: Storage, path: str, target: str, *, link: bool = True) -> None:
-        """Create the file `target` with the content of a file of any storage. Atomic and durable, as `write`.
+        """Creates the file `target` with the content of a file of any storage. Atomic and durable, as `write`.
 
         Where it can, the storage does not copy bytes through this process. `link`: the source never changes the content of the
         file in place, so both may be names of one file. Raises FileNotFoundError if there is no such source."""
@@ -140,14 +140,14 @@ class Storage(ABC):
 
     @abstractmethod
     def move(self, source: str, target: str) -> bool:
-        """Rename the directory `source`, with its content, to `target`; return whether it was renamed. Does nothing if `source`
+        """Renames the directory `source`, with its content, to `target`; returns whether it was renamed. Does nothing if `source`
         contains no file, or `target` contains one. Atomic: a reader never sees files under both names or under neither.
 
         A storage without an atomic rename raises InvalidQuery: copying objects one by one is not a move."""
 
     @abstractmethod
     def prune(self, prefix: str) -> None:
-        """Remove the directory `prefix` and all directories inside it that contain no file. Removes symbolic links, never their
+        """Removes the directory `prefix` and all directories inside it that contain no file. Removes symbolic links, never their
         targets. Does nothing if directories exist only as parts of paths."""
 
     @property
@@ -156,7 +156,7 @@ class Storage(ABC):
         return self
 
     def distrust(self, path: str) -> bool:
-        """Forget what a cache holds of a file that was found to be damaged; return whether there is a cache."""
+        """Forgets what a cache holds of a file that was found to be damaged; returns whether there is a cache."""
         return False
 
     def leftovers(self, prefix: str) -> Iterator[Entry]:
@@ -164,7 +164,7 @@ class Storage(ABC):
         yield from ()
 
     def delete_leftover(self, path: str) -> bool:
-        """Delete a temporary file, unless a live writer has it; return whether it was deleted."""
+        """Deletes a temporary file, unless a live writer has it; returns whether it was deleted."""
         return False
 
     @abstractmethod

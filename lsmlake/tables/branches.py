@@ -26,11 +26,12 @@ _LOOKS = 10
 
 
 class BranchState(NamedTuple):
-    """A branch at the moment.
+    """The state of a branch at one moment.
 
     Attributes:
-        ended: how many works have ended.
-        base: the snapshot that it begins at; older ones, and this one, belong to the table. None: it begins without rows.
+        ended: the number of the last work that has ended; 0: none has.
+        base: the snapshot that the branch begins at; it and older snapshots belong to the table. None: the branch begins without
+            rows.
         work: the work under way.
     """
 
@@ -76,7 +77,7 @@ class Branches:
         return self.by_new_name({name: found for name in self.names() if (found := self.read(name)) is not None})
 
     def by_new_name(self, found: Mapping[str, BranchInfo]) -> dict[str, BranchInfo]:
-        """Branches without the old names of those that are being renamed and have their new names already."""
+        """Leaves out the old name of each branch that is being renamed and has its new name already."""
         counts = Counter(info.uuid for info in found.values())
         twice = {info.uuid: info for info in found.values() if counts[info.uuid] > 1}
         works = (self.state(info).work for info in twice.values())
@@ -84,11 +85,11 @@ class Branches:
         return {name: info for name, info in found.items() if not (name in old and info.uuid in twice)}
 
     def place(self, name: str) -> Branch:
-        """What the paths of a branch are made of. Raises TableNotFound."""
+        """The parts from which the paths of a branch are built. Raises TableNotFound."""
         return self.get(name).named(name)
 
     def put(self, name: str, info: BranchInfo) -> bool:
-        """Create a branch; returns False if its name is taken."""
+        """Creates a branch; returns False if its name is taken."""
         return self.files.env.storage.put_if_absent(self.files.paths.branch_file(name), info.encode())
 
     def remove(self, name: str) -> None:
@@ -109,20 +110,20 @@ class Branches:
                 return BranchState(ended, last.snapshot if last else info.base, work)
 
     def begin(self, info: BranchInfo, state: BranchState, work: BranchWork) -> bool:
-        """Begin work that excludes other work; returns whether no other program came first."""
+        """Begins work that excludes other work; returns whether no other program came first."""
         return self.files.env.storage.put_if_absent(self._paths(info).begun(state.ended + 1), work.encode())
 
     def end(self, info: BranchInfo, state: BranchState, base: Snapshot | None) -> None:
-        """End the work under way. `base`: where the branch begins from now on."""
+        """Ends the work under way. `base`: where the branch begins from now on."""
         paths, number = self._paths(info), state.ended + 1
         self.files.env.storage.put_if_absent(paths.ended(number), BranchWork(state.work.work, base).encode())
         old = [paths.begun(number), *([paths.ended(state.ended)] if state.ended else [])]
         self.files.delete_quietly(old)
 
     def owned(self, snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-        """Returns the snapshots whose files may be deleted if nothing else names them. None while table and branch share
-        snapshots; on a branch none that it has in common with the table. Asked after the snapshots have become impossible to
-        find, so that the table cannot be forwarded to them later."""
+        """Returns those of `snapshots` whose files may be deleted if nothing else references them. Returns no snapshot while the
+        table is being forwarded, and on a branch no snapshot that belongs to the table. Call this after the snapshots have become
+        impossible to find, so that the table cannot be forwarded to them later."""
         own = self.files.paths.branch
         if own is None:
             return [] if self.is_forwarding() else list(snapshots)
@@ -130,7 +131,7 @@ class Branches:
         return [one for one in snapshots if state.forward is None and (state.base is None or one.id > state.base.id)]
 
     def is_of_table(self, snapshot: Snapshot) -> bool:
-        """On a branch, whether the snapshot is one that it has from the table: its changelog belongs to the table."""
+        """Whether a snapshot of a branch belongs to the table; then its changelog belongs to the table, too."""
         own = self.files.paths.branch
         base = None if own is None else self.state(self.get(own.name)).base
         return base is not None and snapshot.id <= base.id
@@ -142,7 +143,8 @@ class Branches:
         return any(self.state(info).forward is not None for info in found)
 
     def holders(self) -> list[Holder]:
-        """The snapshots whose files stay because of branches: on the table those that branches begin at, on a branch its own."""
+        """The snapshots whose files stay because of branches: for the table, the snapshots that branches begin at; for a branch,
+        its own; also the snapshots to which the table is being forwarded."""
         own = self.files.paths.branch
         found = self._settled() if own is None else {own.name: self.state(self.get(own.name))}
         return [
@@ -153,7 +155,7 @@ class Branches:
         ]
 
     def _settled(self) -> dict[str, BranchState]:
-        """All branches, read until two looks in a row agree: one may miss a branch that is renamed meanwhile."""
+        """All branches, read until two readings in a row agree: a single reading may miss a branch that is being renamed."""
 
         def look() -> dict[str, BranchState]:
             return {name: self.state(info) for name, info in self.all().items()}

@@ -15,7 +15,7 @@ _RESET = Wording("reset_consumer() writes or removes it", command="`lsmlake cons
 
 
 class Progress(NamedTuple):
-    """The next snapshot to read, or to finish reading: its changes or, with `full`, all rows visible at it."""
+    """The next snapshot to read, or to finish reading: the consumer reads its changes or, with `full`, all rows visible at it."""
 
     next_snapshot: int
     full: bool = False
@@ -43,7 +43,7 @@ def consumer_names(meta: Metadata) -> dict[str, int]:
 
 
 def read_consumer(meta: Metadata, name: str, modified_ms: int) -> Consumer | None:
-    """A consumer that was listed; None if it was removed, or if its file is a copy of another one. Raises Corrupt."""
+    """A consumer that was listed; None if it was removed, or if its file is a copy of another consumer's file. Raises Corrupt."""
     progress = progress_of(meta, name)
     return None if progress is None else Consumer(name, progress, modified_ms)
 
@@ -63,7 +63,7 @@ def progress_of(meta: Metadata, name: str) -> Progress | None:
 
 
 def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
-    """Create a consumer or replace its progress. Raises TableNotFound."""
+    """Creates a consumer or replaces its progress. Raises TableNotFound."""
     path = meta.paths.consumer(name)
     meta.files.first_schema()
     with meta.env.storage.write(path) as sink:
@@ -76,6 +76,6 @@ def is_consumer(meta: Metadata, name: str) -> bool:
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:
-    """Remove a consumer if it exists. Raises TableNotFound."""
+    """Removes a consumer if it exists. Raises TableNotFound."""
     meta.files.first_schema()
     meta.env.storage.delete(meta.paths.consumer(name))

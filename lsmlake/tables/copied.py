@@ -1,8 +1,8 @@
-"""The files that COPY INTO has loaded into a table: lists that the newest snapshot leads to.
+"""The lists of the files that COPY INTO has loaded into a table. The newest snapshot names the newest list.
 
-A snapshot names the list of the last COPY INTO as the query of the writer `WRITER`. So a list counts with the commit of its rows,
-and stays known while snapshots expire, as writers do. A list holds the names of the files that it adds, and names the lists
-before it; it takes over the shorter ones, so there are few of them.
+A snapshot names the list of the last COPY INTO as the query of the writer `WRITER`. So a list takes effect with the commit of its
+rows, and outlives the expiry of snapshots, as the entries of writers do. A list holds the names of the files that it adds, and
+names the older lists; it absorbs the shorter lists, so there are few of them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def list_of(snapshot: Snapshot | None) -> str | None:
 
 
 def read_copied(meta: Metadata, name: str) -> Copied:
-    """Raises InvalidQuery if the list is not there, as in a copy of a table; Corrupt."""
+    """Reads a list. Raises InvalidQuery if the list does not exist, as in a copy of a table; Corrupt."""
     path = meta.paths.copied(name)
     try:
         content = envelope.unwrap_json("copied", read_bytes(meta.env.storage, path), path)
@@ -59,7 +59,8 @@ def files_of(meta: Metadata, newest: Copied | None) -> set[str]:
 
 
 def put_copied(meta: Metadata, newest: Copied | None, files: list[str]) -> Copied:
-    """Stores a list of files after `newest`. It counts once a snapshot names it; it goes if the public call fails before."""
+    """Stores a list of files after `newest`. The list takes effect once a snapshot names it; it is deleted if the public call
+    fails before."""
     found, before = dict.fromkeys(files), [] if newest is None else [*newest.before, (newest.name, len(newest.files))]
     while before and before[-1][1] <= len(found):
         name, _ = before.pop()

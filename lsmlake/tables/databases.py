@@ -1,7 +1,7 @@
-"""The databases of a warehouse and the tables in them: folders, and the file of each whose existence is its own.
+"""The databases of a warehouse and the tables in them: folders, and the file whose existence makes each of them exist.
 
-A database exists by its mark, a table by its schema 0. What a table holds is in `tables.version`; a lake keeps that of the
-tables that it opened last, so that the next statement finds what this one has read.
+A database exists if its mark exists, a table if its schema 0 exists. `tables.version` reads the content of a table; a lake
+caches the metadata of the tables that it opened last, so that the next statement need not read it again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Databases:
         return self.storage.put_if_absent(database_mark(check_database(name)), json.dumps(facts or {}).encode())
 
     def facts(self, name: str) -> Mapping[str, object]:
-        """What its maker noted of a database: "comment" and "properties", if any. Raises TableNotFound, Corrupt."""
+        """The facts stored when a database was created: "comment" and "properties", if any. Raises TableNotFound, Corrupt."""
         self.need(name)
         path = database_mark(name)
         try:
@@ -64,7 +64,8 @@ class Databases:
         return found
 
     def need(self, name: str) -> None:
-        """Raises TableNotFound, which names a similar database; InvalidQuery if the name is not valid."""
+        """Checks that a database exists. Raises TableNotFound, which names a similar database; InvalidQuery if the name is not
+        valid."""
         if not self._has(check_database(name)):
             near = get_close_matches(name, self.names(), n=1)
             cure = f"did you mean {near[0]!r}?" if near else _no_database(name)
@@ -75,7 +76,7 @@ class Databases:
         return self.storage.size(database_mark(name)) is not None
 
     def remove(self, name: str) -> None:
-        """Removes a database without tables, its views, and what tables have left in its folder."""
+        """Removes a database without tables, its views, and files that dropped tables have left in its folder."""
         self.storage.delete_all([entry.path for entry in self.storage.list(views_dir(name))])
         for folder in self.storage.folders(database_dir(name)):
             self.clear(f"{database_dir(name)}/{folder}")
@@ -100,14 +101,14 @@ class Databases:
         return table_dir(name)
 
     def root_of_new(self, name: str) -> str:
-        """The folder of a table that is to be made. Raises TableExists, TableNotFound without its database, InvalidQuery."""
+        """The folder of a table that is to be created. Raises TableExists, TableNotFound without its database, InvalidQuery."""
         root = self.root(name)
         if self.is_table(root):
             raise taken(name)
         return root
 
     def end_table(self, root: str) -> None:
-        """From here on the table does not exist, even if files remain: `clear` removes them."""
+        """Ends the existence of a table. Its files remain until `clear` removes them."""
         self.storage.delete(first_schema(root))
 
     def clear(self, root: str, *, foreign: bool = False) -> None:
@@ -123,7 +124,7 @@ class Databases:
         if self.is_table(root):
             return
         remains = [path for path in found if foreign or is_of_a_table(path, root)]
-        for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first what names other files
+        for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first the files that name other files
             self.storage.delete_all(sorted((path for path in remains if path.startswith(folder)), key=_newest_last))
             remains = [path for path in remains if not path.startswith(folder)]
         if found or foreign:
@@ -131,12 +132,12 @@ class Databases:
 
 
 def taken(name: str) -> TableExists:
-    """The error that a table has the name of a new one."""
+    """The error for a new table whose name an existing table has."""
     return TableExists(f"table {name!r} exists", cure="choose another name, or drop that table first")
 
 
 def _newest_last(path: str) -> tuple[int, str]:
-    """An order of files with numbers in their names."""
+    """A sort key for file names that contain numbers."""
     return len(path), path
 
 
@@ -179,8 +180,8 @@ _TABLES_MAX = 16
 
 
 class HandleCache:
-    """The metadata of the last tables, by table: by its uuid, so one that was dropped and created again starts anew. Threads can
-    share it. Pickles empty."""
+    """The metadata of the tables opened last, by the uuid of the table, so a table that was dropped and created again starts
+    anew. Threads can share the cache. It pickles empty."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[TablePaths, Metadata] = OrderedDict()

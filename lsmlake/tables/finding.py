@@ -1,4 +1,4 @@
-"""What `maintain.verify` finds: a violation, and the snapshots, tags and branches that it touches."""
+"""A violation that `maintain.verify` finds, with the snapshots, tags and branches that it affects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lsmlake.errors import Corrupt, LakeError
 
 
 class Finding(NamedTuple):
-    """A violation of what a sound table guarantees.
+    """A violation of an invariant of the table format.
 
     Attributes:
         where: the path of the file, or the bucket.
@@ -34,7 +34,8 @@ def finding(where: str, broken: LakeError) -> Finding:
 
 
 def merged(found: Iterable[Finding]) -> list[Finding]:
-    """Each violation once, with all that it touches: many snapshots name the same broken file."""
+    """Each violation once, with all snapshots, tags and branches that it affects: many snapshots reference the same broken
+    file."""
     touched: dict[tuple[str, str], tuple[set, set, set]] = {}
     for one in found:
         sides = touched.setdefault((one.where, one.what), (set(), set(), set()))

@@ -1,8 +1,8 @@
 """The live files of a snapshot: the fold of its manifests, of all files or of a selection; and the cache of a table handle, which
 holds them beside decoded immutable files and the newest snapshot seen.
 
-The live set of the newest snapshot stays in memory. A commit adds its entries beside it, because a fold costs O(files): they are
-folded in once they are many. A selection is pruned before it is folded (`format.manifest` says why that is sound).
+The live set of the newest snapshot stays in memory. Entries of later commits are kept beside it and folded in once they are many,
+because a fold costs O(files). A selection is pruned before it is folded (`format.manifest` says why that is sound).
 
 A fold takes the entries of all manifests in commit order: the last entry of a file name decides. Manifests are merged, and their
 entries sorted, without a change of the live set.
@@ -34,9 +34,10 @@ _ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its name
 
 
 class Selection(NamedTuple):
-    """The files that a caller needs, chosen by partition, bucket and key only. False: certainly not needed.
+    """The files that a caller needs, chosen by partition, bucket and key only. A flag False means certainly not needed.
 
-    `manifests`: flags the manifests to open, given some with typed bounds and the path of their list. `entries`: flags entries.
+    `manifests`: given manifests with typed bounds and the path of their list, flags the manifests to open. `entries`: flags
+    entries.
     """
 
     manifests: Callable[[Sequence[ManifestMeta], str], np.ndarray]
@@ -61,7 +62,7 @@ class Live(NamedTuple):
     later: pa.Table | None = None
 
     def all(self, schema: Schema) -> Live:
-        """The same with all entries folded."""
+        """The same live files, with all entries folded."""
         if self.later is None:
             return self
         return self._replace(files=fold([self.files, self.later], schema), later=None)
@@ -116,8 +117,8 @@ def fold(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
 def merge(tables: Iterable[pa.Table], schema: Schema, *, whole: bool = False) -> pa.Table:
     """Merges consecutive manifests so that they fold as before, each with the same change of the number of live files.
 
-    Keeps the last entry of each file, and its first one if that is the DELETE of a file that was added again. Drops files that
-    were added and deleted within the manifests. `whole`: there is no manifest before these, so only ADDs of live files are kept.
+    Keeps the last entry of each file, and its first entry if this is the DELETE of a file that was added again. Drops files that
+    were added and deleted within the manifests. `whole`: there is no older manifest, so only ADDs of live files are kept.
     """
     if whole:
         return fold(tables, schema)
@@ -150,7 +151,7 @@ class StoredSnapshot(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The vector index of a snapshot: its name, the changes in each of its parts by name, and the vectors."""
+    """The vector index of a snapshot: its name, the changes in each of its parts (by name of the part), and the vectors."""
 
     name: str
     layers: Mapping[str, VectorChanges]
@@ -168,9 +169,9 @@ def _bytes_of(value: object) -> int:
 class Cache:
     """Holds at most `limit_bytes` of decoded values and evicts the least recently used first.
 
-    `latest`: the newest snapshot seen; the search for newer ones starts there, before that at number `hint`. `newest`: its live
-    files, and `index`: the vectors of the snapshot last asked for, both outside the limit. `parent`: a cache to look into first,
-    which gets nothing.
+    `latest`: the newest snapshot seen, where the search for newer ones starts; before there is one, it starts at number `hint`.
+    `newest`: the live files of that snapshot, and `index`: the vectors of the snapshot last asked for; the limit does not count
+    these two. `parent`: a cache to look into first, in which nothing is stored.
     """
 
     def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:

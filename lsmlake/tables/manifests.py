@@ -44,8 +44,8 @@ class Manifests:
         return self.files.cache.get(path, lambda: manifest.decode_list(self.files.read(path, named.bytes), path))
 
     def entries(self, meta: ManifestMeta, schema: Schema) -> pa.Table:
-        """The entries of a manifest, with inherited sequences and the columns that `schema` gives them. Checked once, then cached
-        for all schemas with the same columns."""
+        """The entries of a manifest, with inherited sequences and the columns of `schema`. A manifest is checked once, then
+        cached for all schemas with the same columns."""
         return next(self.entries_of([meta], schema))
 
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
@@ -83,10 +83,11 @@ class Manifests:
         return manifest.concat(self.entries_of(self.listed(snapshot.changelog_manifest_list), schema), schema)
 
     def live(self, snapshot: Snapshot, schema: Schema, selection: Selection | None = None) -> pa.Table:
-        """The live files of the snapshot, as entries of `format.manifest`; or those that a selection needs.
+        """The live files of the snapshot, as entries of `format.manifest`; with a selection, only the files that it needs.
 
-        A selection opens only the manifests that can hold its files, unless all files of the snapshot are in memory. All files of
-        the newest snapshot are kept, and a later snapshot adds its new entries to them; those of older ones are cached.
+        A selection opens only the manifests that can hold its files, unless all files of the snapshot are in memory. All live
+        files of the newest snapshot are kept, and a later snapshot adds its new entries to them; the live files of older
+        snapshots are cached.
         """
         cache = self.files.cache
         if self.files.env.storage.at_once > 1:
@@ -110,12 +111,13 @@ class Manifests:
         return live.files if selection is None else live.select(selection, schema)
 
     def load(self, snapshot: Snapshot) -> None:
-        """Read the manifest lists and the index of vectors at once; both are cached."""
+        """Reads the manifest lists and the index of vectors at once; both are cached."""
         index = [] if snapshot.index_manifest is None else [partial(self.index, snapshot.index_manifest)]
         side_by_side([partial(self.metas, snapshot), *index], self.files.env.storage.at_once)
 
     def _continued(self, snapshot: Snapshot, schema: Schema) -> Live | None:
-        """The live files of the newest snapshot, continued from those in memory. None if they do not lead to it."""
+        """The live files of the newest snapshot, computed from the live files in memory and later entries. None if entries
+        between them are unknown."""
         newest = self.files.cache.newest
         if newest is None or newest.types_by_id != schema.types_by_id:
             return None
@@ -153,14 +155,15 @@ class Manifests:
     def states(
         self, snapshot: Snapshot, schema: Schema, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True
     ) -> dict[Bucket, BucketState]:
-        """The state of those of `buckets` (default: all) that have files in the snapshot."""
+        """The states of the `buckets` (default: all) that have files in the snapshot."""
         wanted = None if buckets is None else set(buckets)
         table = self.live(snapshot, schema, None if wanted is None else _of_buckets(wanted, schema))
         found = manifest.states(table, self.vector_refs(snapshot), schema, statistics=statistics)
         return found if wanted is None else {bucket: state for bucket, state in found.items() if bucket in wanted}
 
     def covers(self, snapshot: Snapshot | None, schema: Schema) -> Covers:
-        """The buckets of each partition; cached. Reads the lists only, if all manifests have the total of new partitions."""
+        """The buckets of each partition; cached. Reads only the manifest lists if all files have the bucket total of new
+        partitions."""
         first = schema.parsed_options.layout.first_buckets
         if snapshot is None or not schema.bucket_key or all(meta.total_buckets == first for meta in self.metas(snapshot)):
             return Covers(first)
@@ -172,7 +175,7 @@ class Manifests:
         )
 
     def put(self, table: pa.Table, schema: Schema, sequence: int) -> ManifestMeta:
-        """Write a manifest. `table`: its entries, with the columns that `schema` gives them."""
+        """Writes a manifest. `table`: its entries, with the columns of `schema`."""
         data = encode(table)
         name = self.files.write_new("manifest", data).name
         self.files.cache.put(self._key(name, schema), table)
@@ -203,7 +206,7 @@ class Manifests:
         return index.vectors
 
     def index(self, named: NamedFile) -> IndexManifest:
-        """One index manifest, without those that it adds to."""
+        """One index manifest, without the index manifests that it continues."""
         path = self.files.paths.manifest(named.name)
         return self.files.cache.get(
             path, lambda: deletion_vector.decode_index(self.files.read(path, named.bytes), path), _index_bytes
@@ -221,7 +224,7 @@ _VECTOR_BYTES = 512  # of a vector in an index, with its names
 
 
 def _covers_of(table: pa.Table, schema: Schema, first: int, where: str) -> dict[tuple, Cover]:
-    """The covers of the partitions that do not have `first` buckets."""
+    """The covers of the partitions whose number of buckets is not `first`."""
     if not table.num_rows:
         return {}
     codes = manifest.partition_codes(table, schema)
@@ -251,7 +254,7 @@ def _index_bytes(index: IndexManifest) -> int:
 
 
 def _of_buckets(buckets: Collection[Bucket], schema: Schema) -> Selection:
-    """The files of buckets, and perhaps others."""
+    """A selection of the files of some buckets; it may include other files."""
     numbers = np.array(sorted({bucket.number for bucket in buckets}), np.int32)
     specs = {bucket.spec for bucket in buckets}
     places = ((field, schema.partition_places(field)) for field in schema.all_partition_columns)

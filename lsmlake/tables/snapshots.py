@@ -1,6 +1,7 @@
-"""The snapshots of a table: finding the newest one, publishing one, and the marks that expired ones leave.
+"""The snapshots of a table: finds the newest snapshot, publishes a snapshot, and replaces expired snapshots by marks.
 
-A hint file holds the number of a recent snapshot, so that a new handle need not list them. `commit` decides what to publish.
+A hint file holds the number of a recent snapshot, so that a new handle need not list the snapshots. `commit` decides what to
+publish.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Snapshots:
     manifests: Manifests
 
     def get(self, number: int) -> Snapshot:
-        """Read a snapshot. Raises SnapshotNotFound; TableNotFound if the table no longer exists."""
+        """Reads a snapshot. Raises SnapshotNotFound; TableNotFound if the table no longer exists."""
         stored = self._stored(number)
         if stored is None:
             self.files.first_schema()
@@ -61,7 +62,7 @@ class Snapshots:
         return self._decoded(stored)
 
     def each(self, numbers: Iterable[int]) -> Iterator[Snapshot]:
-        """`get` of each number; some are read ahead where requests wait for a network."""
+        """Yields `get` of each number. Reads some snapshots ahead where requests wait for a network."""
 
         def one(number: int) -> Generator[Snapshot]:
             yield self.get(number)
@@ -84,8 +85,8 @@ class Snapshots:
     @contextmanager
     def unless_expired(self, *snapshots: Snapshot | int | None) -> Iterator[None]:
         """Turns Corrupt into SnapshotNotFound if one of `snapshots` (or snapshot numbers; None is ignored) has expired during the
-        read, or into TableNotFound if the table no longer exists: missing files are then not damage. A tag keeps the
-        files of an expired snapshot, but not its changelog, which a number may stand for."""
+        read, or into TableNotFound if the table no longer exists: missing files are then not damage. A tag keeps the files of an
+        expired snapshot, but not its changelog, so a caller that needs the changelog passes the number."""
         try:
             yield
         except Corrupt as broken:
@@ -112,7 +113,7 @@ class Snapshots:
             return False
 
     def is_numbered(self, number: int) -> bool:
-        """Whether the number is taken by a snapshot, or by the mark of one."""
+        """Whether a snapshot, or the mark of a removed snapshot, has the number."""
         return self.files.env.storage.size(self.files.paths.snapshot(number)) is not None
 
     def is_cut(self, number: int) -> bool:
@@ -121,8 +122,8 @@ class Snapshots:
         return stored is not None and stored.data == _CUT
 
     def last_cut(self, number: int) -> int:
-        """The last of the marks of a rollback that stand side by side from this number on; 0 if there is none. A program that
-        died while it forwarded the table to a branch may have left them after the newest snapshot."""
+        """The last number of the unbroken row of rollback marks that begins at this number; 0 if there is none. A program that
+        died while it forwarded the table to a branch may have left such marks after the newest snapshot."""
         return next((n - 1 for n in count(number) if not self.is_cut(n)), 0) if self.is_cut(number) else 0
 
     def is_in_place(self, snapshot: Snapshot) -> bool:
@@ -142,8 +143,8 @@ class Snapshots:
         return next((entry.modified_ms for entry in listed if entry.path == path), None)
 
     def retire(self, numbers: Sequence[int], mark: int | None) -> None:
-        """Replace snapshots by marks. The last mark is written last, which makes all durable. `mark`: the number of an existing
-        mark, to copy from."""
+        """Replaces snapshots by marks. The last mark is written last, which makes all marks durable. `mark`: the number of an
+        existing mark to copy."""
         for number in numbers:
             path = self.files.paths.snapshot(number)
             if mark is not None and number != numbers[-1]:
@@ -155,7 +156,7 @@ class Snapshots:
             mark = number
 
     def cut(self, numbers: Sequence[int]) -> None:
-        """Replace snapshots by the marks of a rollback, in the order given. The last mark is written last, which makes all
+        """Replaces snapshots by the marks of a rollback, in the order given. The last mark is written last, which makes all marks
         durable."""
         for number in numbers:
             path = self.files.paths.snapshot(number)
@@ -166,7 +167,7 @@ class Snapshots:
                 self.files.env.storage.copy(self.files.paths.snapshot(numbers[0]), path)
 
     def put_cut(self, number: int) -> bool:
-        """Store the mark of a snapshot that a rollback removed; returns False if its number is taken."""
+        """Stores the mark of a snapshot that a rollback removed; returns False if its number is taken."""
         return self.files.env.storage.put_if_absent(self.files.paths.snapshot(number), _CUT)
 
     def recorded(self, number: int) -> Snapshot:
@@ -180,7 +181,8 @@ class Snapshots:
             return self.files.own(Snapshot.decode(self.files.read(path, None), path), number, path)
 
     def record(self, snapshots: Sequence[Snapshot]) -> None:
-        """Copy snapshots so that their changelogs outlive them. The last copy is written last, which makes all durable."""
+        """Copies snapshots so that their changelogs outlive them. The last copy is written last, which makes all copies
+        durable."""
         for snapshot in snapshots:
             path = self.files.paths.changelog(snapshot.id)
             if snapshot is snapshots[-1]:
@@ -200,8 +202,8 @@ class Snapshots:
 
     def numbers(self) -> tuple[list[int], list[int]]:
         """The numbers of (snapshots, marks of expired ones), ascending. One listing. A snapshot file with a number before a mark
-        does not count: a slow commit stored it under a freed number (`commit.commit`, step 6). Nor do the marks of a rollback
-        count among the snapshots; once older than an expired one, they count as its mark. Raises TableNotFound."""
+        does not count: a slow commit stored it under a freed number (`commit.commit`, step 6). The marks of a rollback are not
+        snapshots; a rollback mark older than an expired snapshot counts as the mark of an expired one. Raises TableNotFound."""
         marks, cut, found = self._listed_numbers()
         if not found:
             self.files.first_schema()
@@ -226,8 +228,8 @@ class Snapshots:
         return None if latest is None else latest.id
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot; None before the first. Two reads if this handle has seen it before, and one more for each snapshot
-        since. Raises TableNotFound if the table does not exist."""
+        """The newest snapshot; None before the first. Costs two reads if this handle has seen it before, and one more read for
+        each snapshot since. Raises TableNotFound if the table does not exist."""
         failed, cure = "the latest snapshot expired before it could be read, on every attempt", "expire snapshots less often"
         for _ in attempts(_LOOKS, failed, self.files.paths.snapshots, cure, kind=StorageFailed):
             found = self._forward() or self._listed()
@@ -259,8 +261,8 @@ class Snapshots:
     def _after(
         self, here: StoredSnapshot, read: Sequence[StoredSnapshot | None], widths: Iterator[int]
     ) -> Iterator[StoredSnapshot]:
-        """The snapshot files after `here` until a number is free; after some steps, only those from the hint on. `read`: those
-        that were probed together with `here`; `widths`: how many to probe next at once."""
+        """The snapshot files after `here`, up to the first free number; after some steps, only the files from the hint on.
+        `read`: the files that were probed together with `here`; `widths`: how many files to probe at once in each step."""
         passed = 0
         while True:
             for following in read:
@@ -281,22 +283,22 @@ class Snapshots:
         return side_by_side([*files, *others], self.files.env.storage.at_once)
 
     def read_hint(self) -> None:
-        """Read the hint for the first search for the newest snapshot."""
+        """Reads the hint for the first search for the newest snapshot."""
         self.files.cache.hint = self._hint()
 
     def _hint_once(self) -> int | None:
-        """The hint: at first that of `read_hint`, then that in the file."""
+        """The hint: the first call returns the result of `read_hint`, later calls read the file."""
         hint, self.files.cache.hint = self.files.cache.hint, None
         return hint or self._hint()
 
     def _load(self, stored: StoredSnapshot) -> None:
-        """`load` of what is probably the newest snapshot, while the one after it is looked for."""
+        """Starts `load` of the probably newest snapshot while the search looks for the next one."""
         if stored.data not in _MARKS:
             with suppress(LakeError):
                 self.load(self._decoded(stored))
 
     def load(self, snapshot: Snapshot) -> None:
-        """Read the manifest lists of a snapshot ahead, unless it expires meanwhile."""
+        """Reads the manifest lists of a snapshot ahead, unless it expires meanwhile."""
         with suppress(LakeError):
             self.manifests.load(snapshot)
 
@@ -324,7 +326,7 @@ class Snapshots:
         return files.cache.get((path, stored.data), lambda: files.own(Snapshot.decode(stored.data, path), stored.number, path))
 
     def put(self, snapshot: Snapshot) -> bool:
-        """Publish a snapshot; returns False if its number is taken. After an error, it may be published."""
+        """Publishes a snapshot; returns False if its number is taken. After an error, it may be published."""
         held = undo.hold()
         created = self.files.env.storage.put_if_absent(self.files.paths.snapshot(snapshot.id), snapshot.encode())
         if not created:
@@ -332,7 +334,7 @@ class Snapshots:
         return created
 
     def note_latest(self, snapshot: Snapshot) -> None:
-        """Cache a snapshot just published; the next search for the newest one starts there."""
+        """Caches a snapshot just published; the next search for the newest one starts there."""
         self.files.cache.latest = stored = StoredSnapshot(snapshot.id, snapshot.encode())
         self.files.cache.put((self.files.paths.snapshot(snapshot.id), stored.data), snapshot)
 

@@ -41,7 +41,7 @@ class TableFiles:
     """Path -> content of files to be written together; None: each is written at once."""
 
     def first_schema(self) -> Schema:
-        """Read schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
+        """Reads schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
         the reason, if the table was dropped or renamed, or if another table has its name."""
         path = self.paths.schema(0)
         try:
@@ -124,7 +124,7 @@ class TableFiles:
         side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file. After an error it is not there."""
+        """Writes a file. After an error it is not there."""
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)
@@ -133,7 +133,7 @@ class TableFiles:
             raise
 
     def write_unnamed(self, path: str, data: bytes) -> None:
-        """Write a file under a new name, which a snapshot will name. It is removed if the public call fails before."""
+        """Writes a file under a new name, which a snapshot will name. It is removed if the public call fails before."""
         if self.gathered is not None:
             self.gathered[path] = data
             return
@@ -147,9 +147,9 @@ class TableFiles:
         return named
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Delete unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
+        """Deletes unreferenced files; storage errors are ignored, since a file that stays is a harmless orphan."""
         delete_quietly(self.env.storage, paths)
 
     def discard(self, messages: Iterable[CommitMessage]) -> None:
-        """Delete the files written for messages that will not be committed; storage errors are ignored."""
+        """Deletes the files written for messages that will not be committed; storage errors are ignored."""
         self.delete_quietly(path for message in messages for path in message.written)

@@ -102,7 +102,7 @@ class Tags:
         return [tag for tag in self.readable() if tag.snapshot.id == number]
 
     def put(self, tag: Tag) -> bool:
-        """Store a new tag; returns False if its name is taken."""
+        """Stores a new tag; returns False if its name is taken."""
         return self.files.env.storage.put_if_absent(self.files.paths.tag(tag.name), tag.encode())
 
     def replace(self, tag: Tag) -> None:
@@ -119,7 +119,7 @@ class Tags:
     # -- pins ---------------------------------------------------------------------------------------------------------
 
     def pin(self, snapshot: Snapshot) -> str:
-        """Keep the files of a snapshot until the pin, whose path this returns, is deleted."""
+        """Keeps the files of a snapshot until the pin, whose path this returns, is deleted."""
         path = self.files.paths.pin(self.files.env.ids())
         self.files.write(path, Tag("", snapshot, self.files.env.clock()).encode())
         return path

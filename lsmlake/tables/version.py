@@ -1,9 +1,9 @@
 """The metadata of a table or of one of its branches, and the table at one snapshot.
 
-Schemas, snapshots, tags, branches, manifests and vectors share files and a cache, and make no decisions. Here are schemas and
-vectors, whose files never change: a schema has a file for its number, and the newest snapshot names the one in effect; the
-vectors of a bucket's commit are in one Puffin file. A verb reads the version once and passes it on; the code it calls never reads
-the newest one again.
+Schemas, snapshots, tags, branches, manifests and vectors share files and a cache, and make no decisions. This module reads and
+writes schemas and vectors, whose files never change: each schema number has a file, and the newest snapshot names the schema in
+effect; the vectors that a commit writes for a bucket are in one Puffin file. A verb reads the version once and passes it on; the
+code that it calls never reads the newest version again.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Metadata:
 
     @staticmethod
     def opened(env: Env, root: str) -> Metadata | None:
-        """The metadata of the table in the folder `root`; None if there is no table. Reads schema 0 and, where it takes a
-        request, the hint, so that the first verb need not wait for it. Raises Corrupt, UnsupportedFormat."""
+        """The metadata of the table in the folder `root`; None if there is no table. Reads schema 0 and, in a storage that reads
+        by requests, the hint, so that the first verb need not wait for it. Raises Corrupt, UnsupportedFormat."""
         path = first_schema(root)
         try:
             schema = _decoded(read_bytes(env.storage, path), path)
@@ -84,15 +84,15 @@ class Metadata:
         return Metadata.of(self.env, self.paths.on(branch))
 
     def with_empty_cache(self) -> Metadata:
-        """The same without anything that this process or a disk has cached."""
+        """The same metadata, without the caches of this process and of the disk."""
         return Metadata.of(replace(self.env, storage=self.env.storage.uncached), self.paths)
 
     def past_disk_cache(self) -> Metadata:
-        """The same, or `with_empty_cache` if the storage has a cache on disk."""
+        """The same metadata; with an empty cache if the storage has a cache on disk."""
         return self if self.env.storage.uncached is self.env.storage else self.with_empty_cache()
 
     def with_cache_aside(self) -> Metadata:
-        """The same with a cache that finds what this one holds, and puts nothing into it."""
+        """The same metadata with a second cache, which reads from this cache and stores nothing in it."""
         return Metadata._on(TableFiles(self.env, self.paths, Cache(self.env.limits.cache_bytes, self.files.cache)))
 
     @property
@@ -117,11 +117,11 @@ class Schemas:
         return files.cache.get(self._key(number), read)
 
     def known(self, number: int) -> Schema | None:
-        """The schema if this handle has read it."""
+        """The schema of this number; None if this handle has not read it."""
         return self.files.cache.known(self._key(number))
 
     def keep(self, schema: Schema) -> None:
-        """Cache a schema that was read from the table."""
+        """Caches a schema that was read from the table."""
         self.files.cache.put(self._key(schema.id), schema)
 
     def _key(self, number: int) -> tuple[str, str]:
@@ -137,7 +137,8 @@ class Schemas:
         return sorted({0, *numbered((entry.path for entry in self.files.env.storage.list(folder)), folder, "schema")})
 
     def begin(self, schema: Schema) -> bool:
-        """As `put`, for schema 0, which makes a table. The table goes if the public call fails before it has a snapshot."""
+        """As `put`, for schema 0, which creates a table. The table is deleted if the public call fails before it has a
+        snapshot."""
         path = self.files.paths.schema(schema.id)
         unmade = _Unmade(self.files.env.storage, self.files.paths.snapshots, schema.encode())
         undo.made(unmade, [path])
@@ -147,14 +148,14 @@ class Schemas:
         return created
 
     def put(self, schema: Schema) -> bool:
-        """Store a schema; returns False if its number is taken. It stays if the public call fails: another one may have found it
-        and may name it in a snapshot."""
+        """Stores a schema; returns False if its number is taken. The schema stays if the public call fails: another call may have
+        found it and may name it in a snapshot."""
         return self.files.env.storage.put_if_absent(self.files.paths.schema(schema.id), schema.encode())
 
 
 @dataclass(frozen=True)
 class _Unmade:
-    """Deletes schema 0 of a table if this process has created it, which its content tells, and nobody has committed."""
+    """Deletes schema 0 of a table if this process has created it, as its content shows, and no snapshot was committed."""
 
     storage: Storage
     snapshots: str
@@ -179,7 +180,7 @@ class Vectors:
     files: TableFiles
 
     def get(self, ref: VectorRef, file: DataFile) -> DeletionVector:
-        """Read the vector of `file`, in one ranged read. Raises Corrupt if it is damaged or marks a row that does not exist."""
+        """Reads the vector of `file`, in one ranged read. Raises Corrupt if it is damaged or marks a row that does not exist."""
         return self._decoded(self._read(ref.puffin, ref.offset, ref.offset + ref.length), ref, file)
 
     def read_together(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
@@ -221,13 +222,13 @@ class Vectors:
         return vector
 
     def read(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
-        """Data file name -> vector, for those of `files` that have one."""
+        """Data file name -> vector, for the `files` that have a vector."""
         if self.files.env.storage.at_once > 1:
             return self.read_together(refs, files)
         return {file.name: self.get(refs[file.name], file) for file in files if file.name in refs}
 
     def put(self, vectors: Mapping[str, DeletionVector]) -> dict[str, VectorRef]:
-        """Write `vectors` to one new Puffin file; writes nothing if there are none."""
+        """Writes `vectors` to one new Puffin file; writes nothing if there are none."""
         if not vectors:
             return {}
         name = f"dv-{self.files.env.ids()}.puffin"

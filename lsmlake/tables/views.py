@@ -45,6 +45,6 @@ class Views:
 
     def drop(self, name: str) -> bool:
         """Returns False if there is no such view."""
-        there = self.is_there(name)
+        existed = self.is_there(name)
         self.storage.delete(view_file(*split_name(name)))
-        return there
+        return existed

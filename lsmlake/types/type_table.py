@@ -1,4 +1,4 @@
-"""The table of column types: one row says what a type is called and how its values are stored, everywhere.
+"""The table of column types: one row per type, with its names and with the form in which its values are stored.
 
     column_type(pa.date32()).iceberg          # "date"
     named("DECIMAL(10,2)").arrow              # decimal128(10, 2)

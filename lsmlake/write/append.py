@@ -43,7 +43,7 @@ def append_files(version: Version, tables: Iterable[pa.Table], covers: Covers | 
 
 
 def joined(messages: Iterable[CommitMessage]) -> list[CommitMessage]:
-    """Joins the appends of each bucket into one message, in their order."""
+    """Joins the appends of each bucket into one message, in the given order."""
     found: dict[Bucket, CommitMessage] = {}
     for message in messages:
         known = found.get(message.bucket)

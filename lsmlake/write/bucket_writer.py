@@ -5,7 +5,7 @@
 
 With `changelog-producer = input` the writer also writes all rows of each key with their original kinds, as changelog files.
 
-A writer does not know its sequence. Of older rows it reads only the keys, unless the merge rule merges with them.
+A writer does not know its sequence. It reads only the keys of older rows, unless the merge rule merges with older rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def split(
         arrival: The order of the rows of a key. None: row number.
 
     Raises:
-        InvalidData: Rows of a key have no order, and the result depends on it.
+        InvalidData: The result depends on the order of rows of a key, and these have no order.
     """
     yield from _split(without_input_kinds(rows), schema, covers, numbers, arrival, fold, checks=True)
 
@@ -77,7 +77,8 @@ def split_input(
 
 
 def in_replay_order(rows: pa.Table, groups: Groups, rule: MergeRule, pool: Threads | None) -> pa.Table:
-    """Returns all rows; applying the rows of a key in this order, ignoring sequences, gives the row of the table."""
+    """Returns all rows, ordered so that applying the rows of a key one after the other, ignoring sequences, gives the row of the
+    table."""
     return gather(rows, rule.of_one_commit().replay_order(rows, groups), pool)
 
 

@@ -58,7 +58,7 @@ def check_deletable(schema: Schema, where: str) -> None:
 
 def check_replaces(schema: Schema, old: pa.Table, new: pa.Table, names: Sequence[str]) -> None:
     """Raises InvalidData if new rows would not replace the old ones: they are older by `sequence.field`, or have a null under a
-    merge engine to which null means no change. `old` and `new`: the same rows before and after."""
+    merge engine for which null means "no change". `old` and `new`: the same rows before and after."""
     if schema.append_only:
         return
     merge = schema.parsed_options.merge
@@ -91,20 +91,20 @@ def check_replaces(schema: Schema, old: pa.Table, new: pa.Table, names: Sequence
 
 
 class SourceValues(Protocol):
-    """The source. `columns`: its columns."""
+    """The values of the source of a MERGE. `columns`: the columns of the source."""
 
     columns: pa.Schema
 
     def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
-        """The values of a column, without null; None if they are more than `most`."""
+        """The distinct values of a column, without null; None if there are more than `most`."""
 
     def bounds(self, column: str) -> tuple[object, object]:
-        """The least and the greatest value of a column; None without values."""
+        """The least and the greatest value of a column; None if it has no value."""
 
 
 def candidates(schema: Schema, equal: Iterable[tuple[str, str]], source: SourceValues) -> Predicate | None:
-    """What a target row satisfies that matches a source row; None if nothing is known. `equal`: pairs of a target and a source
-    column that must be equal; those whose values compare otherwise than they are say nothing."""
+    """A predicate that is true of every target row that matches a source row; None if nothing is known. `equal`: pairs of a
+    target and a source column that must be equal; pairs whose values are not compared as stored are ignored."""
     indexed = schema.parsed_options.index.columns
     found = [
         _equal_to_source(
@@ -117,7 +117,7 @@ def candidates(schema: Schema, equal: Iterable[tuple[str, str]], source: SourceV
 
 
 def of_rows(predicate: Predicate | None) -> Predicate | None:
-    """What `candidates` returned, or less, in a form that takes little time to evaluate on rows."""
+    """A weaker or equal predicate that is quick to evaluate on rows. `predicate`: the result of `candidates`."""
     match predicate:
         case And(children):
             return and_(*map(of_rows, children))
@@ -147,5 +147,5 @@ def _within(column: Column, low: object, high: object) -> Predicate:
 
 
 def _holds(kind: pa.DataType, value: int) -> bool:
-    """Whether an integer type has the value."""
+    """Whether the value fits an integer type."""
     return -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1

@@ -1,8 +1,8 @@
-"""The order of the rows of a batch: what `order_by` asks for, its values in this process, and the order in which rows arrived.
+"""The order of the rows of a batch: the argument `order_by`, its values in this process, and the order in which rows arrived.
 
 `OrderBy` is the argument `order_by` of a write: the order in which the rows of a key in one batch apply. `Order` evaluates it,
-and takes the columns out that only the order needs. `Arrival` is the order by its values, then by the places of rows in the
-input; it refuses rows of one key that differ and have no order.
+and removes the columns that only the order needs. `Arrival` orders rows by these values, then by their places in the input; it
+refuses rows of one key that differ and have no order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Order:
         own: the columns of the data that only the order reads.
         given: the columns of the data that the table lacks and the order reads, with their types.
         names: the columns of the values, if the expressions are names.
-        keys: evaluates the expressions, if they are not; a `dialect.row_evaluation.Columns`.
+        keys: evaluates the expressions, if some are not names; a `dialect.row_evaluation.Columns`.
     """
 
     own: frozenset[str] = frozenset()
@@ -84,12 +84,12 @@ class Order:
         return data.drop_columns([name for name in data.column_names if name in self.own]) if self.own else data
 
     def values(self, data: pa.Table, rows: pa.Table, kept: np.ndarray | None) -> pa.Table | None:
-        """The values that order the rows, one column for each expression; None if nothing does.
+        """The values that order the rows, one column for each expression; None if there is no `order_by`.
 
         Args:
             data: the data as it was given.
-            rows: the rows of the table made of it.
-            kept: the numbers of the rows of `data` that these are; None: all.
+            rows: the rows of the table made from the data.
+            kept: the numbers of the rows of `data` from which `rows` were made; None: all.
         """
         if not self.names and self.keys is None:
             return None
@@ -102,18 +102,18 @@ class Order:
 
 
 def order_in(order_by: OrderBy | None, found: pa.Schema, schema: Schema) -> OrderBy | None:
-    """The order that was asked for; without one, that of the commit columns, if the data has them."""
+    """The order that `order_by` asks for; without it, the order of the commit columns, if the data has them."""
     return order_by or (OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL)) if commit_columns_in(found, schema) else None)
 
 
 def commit_columns_in(found: pa.Schema, schema: Schema) -> tuple[str, ...]:
-    """The commit columns of a change feed, if the data has all of them and the table none."""
+    """The commit columns of a change feed, if the data has all of them and the table has none of them."""
     there = all(found.names.count(name) == 1 for name in COMMIT_COLUMNS)
     return COMMIT_COLUMNS if there and not any(name in schema.columns.names for name in COMMIT_COLUMNS) else ()
 
 
 def _others(found: pa.Schema, schema: Schema) -> pa.Schema:
-    """The columns of the data that the table lacks, as far as their types are known."""
+    """The columns of the data that the table lacks and whose types are known."""
     own, fields = {name.lower() for name in schema.columns.names}, []
     for field in found:
         if field.name.lower() in own or found.names.count(field.name) > 1:
@@ -126,7 +126,7 @@ def _others(found: pa.Schema, schema: Schema) -> pa.Schema:
 
 
 def _column(text: str, columns: pa.Schema) -> str:
-    """The column that a name means; case counts only if names differ in nothing else."""
+    """The column that a name means; case is ignored unless two names differ only in case."""
     if text in columns.names:
         return _orderable(text, columns)
     found = [name for name in columns.names if name.lower() == text.lower()]
@@ -153,8 +153,8 @@ def _orderable(name: str, columns: pa.Schema) -> str:
 
 
 def check_typed(given: Sequence[pa.Field]) -> None:
-    """Refuses to order by texts of data whose texts are converted (files without types, `cast=True`), if the table does not tell
-    the type: the text 10 is before the text 9.
+    """Refuses to order by texts of data whose texts are converted (files without types, `cast=True`), unless the table knows the
+    type: the text 10 is before the text 9.
 
     Args:
         given: the columns that `order_by` names and the table lacks.
@@ -178,7 +178,7 @@ _EXPECTED = "the name of a column, an expression of SQL, a list of them, or lsml
 
 
 class AnyOrder(Enum):
-    """The one value is `ANY`."""
+    """The class of the single value `ANY`: any order of rows will do."""
 
     ANY = "any"
 
@@ -192,7 +192,7 @@ ANY = AnyOrder.ANY
 
 @dataclass(frozen=True)
 class OrderBy:
-    """What the argument asks for.
+    """The parsed argument `order_by`.
 
     Attributes:
         expressions: the texts, the most significant first; a greater value is newer, a null is older than any value.
@@ -240,7 +240,7 @@ PART_BITS = 33
 
 
 class Ordered(Enum):
-    """Which rows of a batch are in the order of their places."""
+    """Says which rows of a batch are in the order of their places."""
 
     ALL = "all rows"
     PARTS = "the rows of a part of the input"
@@ -268,9 +268,9 @@ class Arrival:
     """The order of the rows of one table.
 
     Attributes:
-        places: of each row in the input, int64.
+        places: the place of each row in the input, int64.
         by: the values of `order_by`, one column for each expression, a greater value is newer; None: there are none.
-        ordered: the rows that are in the order of their places; the others have no order but that of `by`.
+        ordered: the rows that are in the order of their places; only `by` orders the other rows.
     """
 
     places: np.ndarray
@@ -299,7 +299,7 @@ class Arrival:
         return None if self.by is None else SequenceFields(tuple(self.by.column_names)).ranks(self.by, every=True)
 
     def check(self, rows: pa.Table, groups: Groups, rule: MergeRule, key: Sequence[str]) -> None:
-        """Raises InvalidData if the merged row of a key depends on the order of rows that have none. `rows`: those of this
+        """Raises InvalidData if the merged row of a key depends on the order of rows without an order. `rows`: the rows of this
         arrival; `groups`: the rows of each key."""
         if self.ordered is Ordered.ALL or groups.unique:
             return
@@ -327,7 +327,7 @@ class Arrival:
 
     @staticmethod
     def taken_from(rows: pa.Table, ordered: Ordered) -> tuple[pa.Table, Arrival]:
-        """The rows of a spill without the columns of their arrival, and this."""
+        """The rows of a spill without the columns of their arrival, and the arrival."""
         names = [name for name in rows.column_names if name.startswith(_BY)]
         arrival = Arrival(np.asarray(rows[_PLACE]), rows.select(names) if names else None, ordered)
         return rows.drop_columns([_PLACE, *names]), arrival

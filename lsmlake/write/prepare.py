@@ -83,7 +83,7 @@ def order_of(found: pa.Schema, schema: Schema, request: WriteRequest) -> Order:
 
 
 def unstored(found: pa.Schema, schema: Schema, request: WriteRequest) -> tuple[str, ...]:
-    """The columns of data that no write stores: the row kinds, and the order of a change feed."""
+    """The columns of data that no write stores: the row kinds, and the commit columns of a change feed."""
     kinds = () if request.row_kind is None else (request.row_kind.column,)
     return (*kinds, *commit_columns_in(found, schema))
 

@@ -1,13 +1,13 @@
-"""The rows that a statement would have read, and the requirement that no other commit changed one: then it is evaluated again.
+"""The rows that a statement would have read, and the requirement that no other commit changed any of them.
 
 The requirement of a statement on a table with a primary key:
 
 1. Commits that only compacted changed no row.
 2. A statement writes every row that it changes, so its own files name their keys. Such a key, and the key of a row that the
    statement would have read, may have been changed by another commit if it lies in a file that came or went since the statement
-   read, or whose vector changed. Reads the key columns of these files, and nothing if no file of the bucket is one.
-3. Of the keys that are left the rows are compared. So a compaction that moved a row, or a commit that wrote the same values,
-   disturbs no statement.
+   read, or whose vector changed. The check reads the key columns of these files only.
+3. The check compares the rows of the remaining keys before and after. So a compaction that moved a row, or a commit that wrote
+   the same values, disturbs no statement.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from lsmlake.tables.version import Version
 
 @dataclass(frozen=True)
 class ReadSet:
-    """The rows that meet all conditions.
+    """A read set: the rows that meet all of these conditions.
 
     Attributes:
-        predicate: is true of the rows; None: of all rows.
+        predicate: true of the rows of the set; None: true of all rows.
         columns: the columns that `among` reads.
-        among: returns a flag for each row; None: all rows are wanted.
+        among: flags the rows that belong to the set; None: all rows belong to it.
         everything: the statement depends on all rows of the table, so any change overtakes it.
     """
 
@@ -55,7 +55,7 @@ class ReadSet:
 
     @property
     def needs(self) -> list[str]:
-        """The columns that decide."""
+        """The columns that decide whether a row belongs to the set."""
         return sorted({*self.columns, *(self.predicate.columns if self.predicate else ())})
 
     def of(self, rows: pa.Table) -> pa.Table:
@@ -72,13 +72,15 @@ class ReadSet:
 
 @dataclass(frozen=True)
 class KeysUnchanged(Requirement):
-    """`base`: the version that the statement read. `wanted`: rows that overtake it if they are new; None: none do."""
+    """Requires that the rows a statement depends on are unchanged. `base`: the version that it read. `wanted`: new rows in this
+    set overtake it; None: no new row does."""
 
     base: Version
     wanted: ReadSet | None
 
     def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
-        """Raises Overtaken if the rows that the statement depends on are not the same at `now`. `messages`: what it wrote."""
+        """Raises Overtaken if the rows that the statement depends on are not the same at `now`. `messages`: the messages of the
+        statement."""
         if not _changed_rows(self.base, now):
             return
         if self.wanted is not None and self.wanted.everything:
@@ -109,7 +111,8 @@ class KeysUnchanged(Requirement):
                         self._check_same(now, keys.take(found), None)
 
     def _check_new(self, now: Version, wanted: ReadSet) -> None:
-        """Looks at the rows of new files. Rows that are merged with older ones can match in parts, so all of them count."""
+        """Raises Overtaken if new files hold wanted rows. Rows that are merged with older rows can match in parts, so all of them
+        count as wanted."""
         base, schema = self.base, self.base.schema
         combined = rule_of(schema).old_row is not OldRow.REPLACED
         splits = plan(now, wanted.predicate).splits
@@ -128,7 +131,7 @@ class KeysUnchanged(Requirement):
                         self._check_same(now, _distinct(rows, schema), wanted)
 
     def _check_same(self, now: Version, keys: pa.Table, wanted: ReadSet | None) -> None:
-        """Raises Overtaken unless the rows of the keys, or those of them that are wanted now, are as they were."""
+        """Raises Overtaken unless the rows of the keys, or those of them that are wanted now, are unchanged."""
         if not keys.num_rows:
             return
         rows = rows_of_keys(now, keys)
@@ -140,7 +143,7 @@ class KeysUnchanged(Requirement):
 
 
 def _touched(before: BucketState | None, after: BucketState | None) -> list[DataFile]:
-    """The files of a bucket that came or went, or whose vectors are others."""
+    """The files of a bucket that were added or removed, or whose vectors changed."""
 
     def marked(state: BucketState | None) -> Iterator[tuple[tuple, DataFile]]:
         for file in state.files if state else ():
@@ -160,7 +163,7 @@ def _distinct(rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _changed_rows(base: Version, now: Version) -> bool:
-    """Whether commits after `base` changed rows of keys. Raises Overtaken if they changed rows otherwise, or the schema."""
+    """Whether commits after `base` changed rows by key. Raises Overtaken if they changed rows in another way, or the schema."""
     if now.schema.id != base.schema.id:
         raise Overtaken
     kinds = base.kinds_until(now)

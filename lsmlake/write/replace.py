@@ -1,8 +1,8 @@
-"""What an overwrite replaces.
+"""The rows that an overwrite replaces.
 
-A write to replace a bucket reads nothing of the bucket: it makes one run at the last level, and the commit removes the files that
-the bucket has when the snapshot is published. So it never conflicts with other writers: rows of commits before it are replaced,
-rows of commits after it stay. The snapshot has no changelog; readers of changes compare it with the snapshot before.
+A write that replaces a bucket reads nothing of the bucket: it makes one run at the last level, and the commit removes the files
+that the bucket has when the snapshot is published. So it never conflicts with other writers: rows of commits before it are
+replaced, rows of commits after it stay. The snapshot has no changelog; readers of changes compare it with the preceding snapshot.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _DIVIDED = Wording(
 
 @dataclass(frozen=True)
 class Replacement:
-    """`everything`: the whole table. `where`: the partitions that satisfy this predicate, and no row may lie elsewhere. Neither:
-    the partitions of the rows that are written."""
+    """The part of a table that an overwrite replaces. `everything`: the whole table. `where`: the partitions that satisfy this
+    predicate; no new row may lie elsewhere. Neither: the partitions of the new rows."""
 
     everything: bool = False
     where: Predicate | None = None
@@ -63,11 +63,11 @@ class Replacement:
             )
         return Replacement(where=partition_predicate(schema, where, zone, now))
 
-    def chosen(self, schema: Schema, messages: Sequence[CommitMessage], there: Collection[Bucket]) -> list[Bucket]:
-        """Returns the buckets that the overwrite replaces. `messages`: what was written."""
+    def chosen(self, schema: Schema, messages: Sequence[CommitMessage], buckets: Collection[Bucket]) -> list[Bucket]:
+        """Returns the buckets that the overwrite replaces. `messages`: the messages of the new rows."""
         if self.everything:
-            return list(there)
-        partitions = {bucket.partition_key: bucket for bucket in there}
+            return list(buckets)
+        partitions = {bucket.partition_key: bucket for bucket in buckets}
         if not all(schema.has_spec(spec) for spec, _ in partitions):
             cure = "run it again"
             raise CommitConflict(
@@ -79,11 +79,11 @@ class Replacement:
         else:
             found = partitions_match(self.where, schema, list(partitions.values()))
             chosen = {key for (key, bucket), one in zip(partitions.items(), found, strict=True) if _decided(one, bucket, schema)}
-        return [bucket for bucket in there if bucket.partition_key in chosen]
+        return [bucket for bucket in buckets if bucket.partition_key in chosen]
 
     def check(self, rows: pa.Table, schema: Schema, kept: np.ndarray | None, first_row: int | None) -> None:
-        """Raises InvalidData for a row outside of the replaced partitions. `kept`: the numbers of the rows in the data, as
-        `prepare` returns them; `first_row`: the number of the first row of the data, None: unknown."""
+        """Raises InvalidData for a row outside the replaced partitions. `kept`: the numbers of the rows in the data, as `prepare`
+        returns them; `first_row`: the number of the first row of the data, None: unknown."""
         if self.where is None or not rows.num_rows:
             return
         inside = evaluate(self.where, rows)
@@ -102,12 +102,12 @@ class Replacement:
 
 @dataclass
 class Overwrite:
-    """Restates the messages of an overwrite for each attempt to commit: they replace what the chosen buckets hold then, so rows
-    that other commits added before the publication are replaced, too.
+    """Restates the messages of an overwrite for each attempt to commit: they replace the content that the chosen buckets have at
+    that version, so rows that other commits added before the publication are replaced, too.
 
     Args:
         messages: one per bucket with new rows; written as if the bucket was empty.
-        choose: those of the buckets that are replaced, which include those of `messages`.
+        choose: returns the buckets that are replaced, which include the buckets of `messages`.
     """
 
     messages: Sequence[CommitMessage]
@@ -120,8 +120,8 @@ class Overwrite:
         return Overwrite(messages, partial(replaces.chosen, schema, messages))
 
     def restate(self, now: Version) -> Sequence[CommitMessage]:
-        there = now.states(statistics=False)
-        states = {bucket: there[bucket] for bucket in self.choose(there) if bucket in there}
+        live = now.states(statistics=False)
+        states = {bucket: live[bucket] for bucket in self.choose(live) if bucket in live}
         if self._planned is None or self._planned[0] != states:  # otherwise the manifest of the last attempt still fits
             self._planned = states, replacing(self.messages, states)
         return self._planned[1]
@@ -140,8 +140,8 @@ def _decided(found: bool | None, bucket: Bucket, schema: Schema) -> bool:
 
 
 def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema) -> bool:
-    """Whether new rows replace a partition. It may be one of an older spec, if it lies inside of a partition that was written.
-    Raises InvalidQuery if it lies partly inside."""
+    """Whether new rows replace a partition. A partition of an older spec is replaced if it lies inside a partition that was
+    written. Raises InvalidQuery if it lies partly inside."""
     if bucket.spec == schema.spec_id:
         return bucket.partition_key in written
     found = [one for one in written.values() if lies_in(bucket, one, schema) is not False]
@@ -157,7 +157,7 @@ def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema
 
 
 def partition_predicate(schema: Schema, where: str | Predicate, zone: str, now: str | None) -> Predicate:
-    """A predicate on partition columns. `zone`: the time zone of times in `where` that name none; `now`: the time of the call.
+    """A predicate on partition columns. `zone`: the time zone of times in `where` without a zone; `now`: the time of the call.
     Raises InvalidQuery."""
     time = None if now is None else lambda: now
     predicate = predicate_of(where, schema.typed_columns, zone, time) if isinstance(where, str) else where

@@ -1,9 +1,9 @@
 """Removes rows of an append-only table by position, and adds others, in one commit.
 
-With deletion vectors the rows are marked; without, their files are rewritten. Rows that other statements marked meanwhile stay
-marked: vectors are united. The edit depends on the rows it removes: if another commit removed one of them or rewrote its file,
-the statement that made the edit must be evaluated again (`Overtaken`). A serializable one must be, too, if rows were added that
-it would have read (`wanted`).
+With deletion vectors the rows are marked as deleted; without, their files are rewritten. Rows that other statements marked
+meanwhile stay marked: the vectors are united. The edit depends on the rows it removes: if another commit removed one of them or
+rewrote its file, the statement that made the edit must be evaluated again (`Overtaken`). A serializable statement must also be
+evaluated again if another commit added rows that it would have read (`wanted`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ class Rewritten(NamedTuple):
 
 @dataclass
 class RowEdit(Requirement):
-    """Requires that the rows to remove are live, and restates the messages: the vectors of other commits are united with its own.
+    """Requires that the rows to remove are live, and restates the messages: the vectors of other commits are united with those of
+    the edit.
 
     Args:
         base: The version that the statement read.
         removed: The rows to remove, at most one item per file.
         rewritten: Without vectors: the files that replace those of `removed`.
         added: The new rows: appends, one message per bucket.
-        wanted: New rows that overtake the statement; None: none do.
+        wanted: New rows in this set overtake the statement; None: no new row does.
     """
 
     base: Version
@@ -61,7 +62,7 @@ class RowEdit(Requirement):
     _made_for: Mapping[str, VectorRef | None] | None = None
 
     def first(self) -> list[CommitMessage]:
-        """What was written so far, for the commit to remove if it fails."""
+        """The messages with the files written so far, which the commit deletes if it fails."""
         kept = [
             CommitMessage(one.of.bucket, written=BucketFiles.of(self.base, one.of.bucket).paths(one.files))
             for one in self.rewritten or ()
@@ -75,7 +76,8 @@ class RowEdit(Requirement):
             check_no_new_rows(self.base, now, self.wanted)
 
     def restate(self, now: Version) -> Sequence[CommitMessage]:
-        """The messages for a version. Raises Overtaken if one of the rows is gone, or a bucket of the new rows was split."""
+        """The messages for a version. Raises Overtaken if one of the rows to remove is no longer live, or a bucket of the new
+        rows was split."""
         covers = now.covers()
         if not all(covers.has(message.bucket, message.append.total_buckets) for message in self.added):
             raise Overtaken
@@ -91,7 +93,7 @@ class RowEdit(Requirement):
     def _all_messages(
         self, now: Version, states: Mapping[Bucket, BucketState], refs: Mapping[str, VectorRef | None]
     ) -> list[CommitMessage]:
-        """The messages. An error removes the vectors that were written."""
+        """The messages for a version. An error removes the vectors that were written."""
         made: list[CommitMessage] = []
         try:
             made.extend(self._messages(now, states, refs))
@@ -162,8 +164,8 @@ def _touched(state: BucketState, names: set[str]) -> BucketState:
 
 
 def check_no_new_rows(base: Version, now: Version, wanted: ReadSet) -> None:
-    """Raises Overtaken if files that were added after `base` hold wanted rows, or after a rollback, which brings old files back.
-    Reads the columns that decide in those files whose statistics allow a match."""
+    """Raises Overtaken if files that were added after `base` hold wanted rows, and after a rollback, which makes old files live
+    again. Reads the columns of `wanted` in the new files whose statistics allow a match."""
     if (now.snapshot.newest_rollback or 0) > base.number:
         raise Overtaken
     if wanted.everything and base.kinds_until(now) - {SNAPSHOT_OF_COMPACTION}:

@@ -3,8 +3,8 @@
 Tasks of Spark use `Intake`, `bucket_messages` and `append_files`, and the driver commits with `publish`.
 
 An `Intake` collects the rows of a large write: in memory up to `write-buffer-size`, then in sorted spill files. Rows carry their
-`Arrival`, which gives the order of the rows of a key after any shuffle. A spill keeps all rows of a key if they are needed for
-the changelog, or if the rule cannot combine rows while others, which arrived between them, may be in another spill.
+`Arrival`, which gives the order of the rows of a key after any shuffle. A spill keeps all rows of a key if the changelog needs
+them, or if the rule cannot combine them while rows that arrived between them may be in another spill.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Part(NamedTuple):
 
     @staticmethod
     def of(rows: pa.Table, first: int = 0) -> Part:
-        """Rows in the order of the table, the first with this number."""
+        """Rows in the order of `rows`, numbered from `first` on."""
         return Part(rows, Arrival(first + np.arange(rows.num_rows)))
 
 
@@ -82,8 +82,8 @@ def write_tables(version: Version, tables: Iterable[pa.Table], request: WriteReq
     whatever their columns.
 
     Returns:
-        The new snapshot, None if there are no rows, or the earlier snapshot if `request.identity` has committed before: then
-        `tables` is not read.
+        The new snapshot, None if there are no rows, or the earlier snapshot if `request.identity` has committed before; in this
+        case `tables` is not read.
 
     Raises:
         InvalidData: A row is invalid; row numbers count through all tables. Nothing is committed.
@@ -95,14 +95,14 @@ def write_tables(version: Version, tables: Iterable[pa.Table], request: WriteReq
 
 
 def write_parts(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None = None) -> Snapshot | None:
-    """Writes rows that are prepared in one commit. An error removes the written files and leaves the table unchanged. `pick`:
-    what to compact inline; an overwrite does not use it."""
+    """Writes prepared rows in one commit. An error removes the written files and leaves the table unchanged. `pick`: picks the
+    inline compactions; an overwrite does not use it."""
     return publish(version, _written(version, parts, request, pick), request)
 
 
 def new_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = Ordered.ALL) -> list[CommitMessage]:
     """Writes the rows of a new table to files, under a key at the last level; returns one message per bucket. An error removes
-    what was written. `ordered`: see `WriteRequest`."""
+    the written files. `ordered`: see `WriteRequest`."""
     request = WriteRequest(ordered=ordered, replaces=Replacement(everything=True))
     return _written(version, _prepared(tables, version.schema, request), request, None)
 
@@ -125,8 +125,8 @@ def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest)
 
 
 def covers_for(version: Version, request: WriteRequest) -> Covers:
-    """The buckets that the rows of a write go to: those of `version`, or of new partitions, if the write replaces partitions. If
-    the version has expired, a commit divides what was written for buckets that the table has not."""
+    """The buckets for the rows of a write: the buckets of `version` or, if the write replaces partitions, those of new
+    partitions. If the version has expired, the commit divides files written for buckets that no longer exist."""
     first = version.options.layout.first_buckets
     if request.replaces is not None:
         return Covers(first)
@@ -138,7 +138,7 @@ def covers_for(version: Version, request: WriteRequest) -> Covers:
 
 
 def known_partitions(version: Version, request: WriteRequest) -> Callable[[], Collection[tuple]] | None:
-    """Finds the partitions whose buckets a write may not choose; None: it chooses none."""
+    """Returns a function that finds the partitions whose buckets the write may not choose; None if it chooses no buckets."""
     if version.options.layout.buckets != AUTO:
         return None
     return frozenset if request.replaces is not None else version.partitions
@@ -157,8 +157,8 @@ def _written(version: Version, parts: Iterable[Part], request: WriteRequest, pic
 
 
 def bucket_messages(version: Version, intake: Intake, pick: Picker | None, workers: int = 1) -> list[CommitMessage]:
-    """Writes the rows of an intake, bucket by bucket; returns one message per bucket. An error removes what was written.
-    `workers`: how many buckets at once, if the rows are in memory."""
+    """Writes the rows of an intake, bucket by bucket; returns one message per bucket. An error removes the written files.
+    `workers`: how many buckets are written at once, if the rows are in memory."""
     overwrites, states = intake.request.replaces is not None, None
     collected: Iterable[BucketRows] = intake.sorted()
     if intake.in_memory:
@@ -187,7 +187,7 @@ def _released(parts: list[BucketRows]) -> Iterator[BucketRows]:
 def publish(
     version: Version, messages: Sequence[CommitMessage], request: WriteRequest, divide: Divide = divide
 ) -> Snapshot | None:
-    """Commits what a write made. Returns None if there was nothing to commit. `divide`: see `Request`."""
+    """Commits the messages of a write. Returns None if there was nothing to commit. `divide`: see `Request`."""
     replaces = request.replaces
     if not messages and (replaces is None or request.requires is not None):
         return None
@@ -203,8 +203,8 @@ def publish(
 
 
 def _split_small(version: Version, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
-    """After a write that has compacted: splits the buckets that have grown too large under `bucket = auto`, if that is quick. The
-    write has succeeded, so it does not fail here."""
+    """After a write with compaction under `bucket = auto`, splits the buckets that have grown too large, if that is quick. Errors
+    are not raised, since the write has succeeded."""
     layout = version.options.layout
     if layout.buckets != AUTO or not version.schema.bucket_key:
         return
@@ -218,7 +218,7 @@ def _split_small(version: Version, snapshot: Snapshot, messages: Sequence[Commit
 
 
 def _bytes_after(message: CommitMessage) -> int:
-    """The bytes of a bucket after an inline compaction; 0 without one."""
+    """The bytes of a bucket after its inline compaction; 0 if there was none."""
     edit = message.compact
     if edit is None or edit.base is None:
         return 0
@@ -227,7 +227,7 @@ def _bytes_after(message: CommitMessage) -> int:
 
 
 def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
-    """Says in the log what a write has made of its buckets, which it reads."""
+    """Logs the state of the buckets after a write. Reads these buckets' metadata."""
     compact_ms = [message.compact_ms for message in messages if message.compact is not None]
     told = meta.paths.root, snapshot.id, snapshot.delta_rows, len(messages), len(compact_ms)
     try:
@@ -245,13 +245,13 @@ def _tell(meta: Metadata, snapshot: Snapshot, messages: Sequence[CommitMessage])
 
 _FINER, _FINER_PARTITIONS = 64, 8
 """Parts that the rows of a new partition are spilled in; of a table with partitions fewer, as there may be many partitions."""
-_EXPANSION = 4  # of a Parquet file in memory
+_EXPANSION = 4  # bytes in memory per byte of a Parquet file
 Numbers = "pa.ChunkedArray | np.ndarray"
 
 
 class BucketRows(NamedTuple):
-    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `total`: of the bucket.
-    `changelog`: all rows with their input kinds, if the input is the changelog."""
+    """The combined `rows` of a bucket, ascending by key: a list if they are in memory, else an iterator. `total`: the total of
+    the bucket. `changelog`: all rows with their input kinds, if the input is the changelog."""
 
     bucket: Bucket
     total: int
@@ -264,8 +264,8 @@ class Intake:
     spills at the end.
 
     `covers`: the buckets of each partition. `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
-    `known`: finds the partitions that have files; under `bucket = auto`, others get as many buckets as their rows need, if rows
-    are spilled.
+    `known`: finds the partitions that have files; under `bucket = auto`, other partitions get as many buckets as their rows need,
+    if rows are spilled.
     """
 
     def __init__(
@@ -299,7 +299,7 @@ class Intake:
             self.spill.close()
 
     def add(self, rows: pa.Table, arrival: Arrival, numbers: Numbers | None = None) -> None:
-        """Adds rows. `numbers`: of their buckets, if known. Invalid rows raise InvalidData here or in `sorted`."""
+        """Adds rows. `numbers`: the bucket numbers of the rows, if known. Invalid rows raise InvalidData here or in `sorted`."""
         self.tables.append((rows, arrival, numbers))
         self.ordered = arrival.ordered
         self.bytes += rows.get_total_buffer_size()  # nbytes reads offsets that Spark 4.1 leaves out of empty nested columns
@@ -336,14 +336,14 @@ class Intake:
 
     @cached_property
     def _first_sizes(self) -> Counter[Bucket]:
-        """About the bytes of the first buckets of new partitions, stored."""
+        """Estimated stored bytes of the first buckets of new partitions."""
         found: Counter[Bucket] = Counter()
         for bucket, size in self.sizes.items():
             found[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
         return found
 
     def _grown(self, bucket: Bucket) -> tuple[Bucket, int]:
-        """The bucket, and its total, that the rows of a spilled one come to."""
+        """The bucket, and its total, to which the rows of a spilled bucket go."""
         covers = self.covers
         if covers.finer == 1 or not covers.is_new(bucket.partition_key):
             return bucket, covers.total(bucket)
@@ -390,7 +390,7 @@ class Intake:
         yield from map(with_input_kinds, merge_windows(self._runs(buckets), self.schema.key, merge))
 
     def _runs(self, buckets: Sequence[Bucket]) -> list[RunReader]:
-        """Those of a bucket, oldest first."""
+        """The runs of the spills of a bucket, oldest first."""
         runs = (run for bucket in buckets for run in self.spill.runs(bucket))
         return [RunReader(whole_keys(tables, self.schema.key), rows) for tables, rows in runs]
 

@@ -1,4 +1,4 @@
-"""A write: what the user says about the rows, and about the commit. One value from the verb to the snapshot."""
+"""The parameters of a write: what the user says about the rows and about the commit. One value from the verb to the snapshot."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class WriteRequest:
     """The parameters of a write.
 
     Attributes:
-        identity: of the commit; None: the rows are only prepared.
+        identity: the identity of the commit; None: the rows are only prepared.
         row_kind: the column with row kinds.
         deletes: the rows are keys to delete.
         ignore_sequence: delete rows whatever their sequence.
         of_rows: the keys to delete were read from rows, so a null sequence is that of its row.
         cast: convert values.
         order_by: the order of the rows of a key.
-        ordered: whether the rows of data in this process have an order without it.
+        ordered: whether the rows of data in this process have an order without `order_by`.
         files: how text files are read.
         evolve: first add the columns of the data that the table lacks.
         compact: compact each bucket after the write; None: as the options of the table say.
         replaces: the write is an overwrite of these rows.
-        requires: what the commit requires; None: that the rows fit the schema in effect.
-        properties: of the snapshot, asked when all rows are written.
+        requires: the requirement of the commit; None: the rows must fit the schema in effect.
+        properties: returns the properties of the snapshot; called when all rows are written.
     """
 
     identity: Identity | None = None

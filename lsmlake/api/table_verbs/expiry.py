@@ -1,4 +1,4 @@
-"""The verbs that remove what nobody needs any more, and the consumers that still need it."""
+"""The verbs that remove old snapshots, partitions and files; and the consumers, which keep snapshots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 
 @verbs_of("Table")
 class Expiry(Handle):
-    """The verbs that remove what nobody needs any more, and the consumers that still need it."""
+    """The verbs that remove old snapshots, partitions and files; and the consumers, which keep snapshots."""
 
     def expire_snapshots(
         self,

@@ -117,7 +117,7 @@ class Listings(Handle):
         start: int | str | None = None,
         commit_columns: bool = False,
     ) -> pa.Table | Readable:
-        """What the table knows about itself, by name, with the names and columns of Apache Paimon's system tables.
+        """Metadata of the table as a system table, with the names and columns of Apache Paimon's system tables.
 
         As a pyarrow.Table: `snapshots`, `history`, `schemas`, `options`, `files`, `file_key_ranges`, `manifests`, `partitions`,
         `buckets`, `table_indexes`, `file_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a

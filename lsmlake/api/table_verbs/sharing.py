@@ -58,11 +58,11 @@ class Sharing(Handle):
         if catalog is None and name is not None:
             cure = Wording("add catalog=, or leave name out", command="add --catalog, or leave --name out")
             raise InvalidQuery("only a table in a catalog has another name", found=f"{name!r}, but no catalog", cure=cure)
-        there = main if name is None else name
-        check_name(there)
+        entry = main if name is None else name
+        check_name(entry)
         published = mirror.publish(self.meta, asked=True)
         if catalog is not None:
-            register(published.metadata_file, published.content, catalog, there)
+            register(published.metadata_file, published.content, catalog, entry)
         return published.metadata_file
 
     def copy(

@@ -1,4 +1,4 @@
-"""What the demo asks of Spark, or of its own process where there is no Java: the same events, questions and proof on both."""
+"""The interface of the demo to Spark or, without Java, to its own process: the same events, questions and proof on both."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the demo shows in the end: that the table has the rows of the source, and what it costs. Costs are bytes written per byte
-of input, and the time of a raw read compared with plain Parquet.
+"""The proof at the end of the demo: the table has the rows of the source; and the costs. Costs are bytes written per byte of
+input, and the time of a raw read compared with plain Parquet.
 """
 
 from __future__ import annotations

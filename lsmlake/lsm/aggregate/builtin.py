@@ -26,7 +26,8 @@ _t = pa.types
 
 
 class Builtin(NamedTuple):
-    """`fits(type)` and its description, the settings that the function reads, and its factory (field, settings, where)."""
+    """A built-in function: `fits(type)` and its description, the settings that it reads, and its factory (field, settings,
+    where)."""
 
     fits: Callable[[pa.DataType], bool]
     types: str

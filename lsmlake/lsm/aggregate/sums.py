@@ -90,7 +90,7 @@ def _decimal_sums(
 
 
 def _signed(numbers: np.ndarray, present: np.ndarray | None, retract: np.ndarray | None) -> np.ndarray:
-    """0 for nulls, the negative for rows taken back."""
+    """The values to add: 0 for a null, the negated value for a retracted row."""
     if present is not None:
         numbers = np.where(present, numbers, numbers.dtype.type(0))
     return numbers if retract is None else np.where(retract, -numbers, numbers)

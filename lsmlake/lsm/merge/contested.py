@@ -1,4 +1,4 @@
-"""Finds keys whose merged row depends on the order of rows that have none: they come from different parts of a batch.
+"""Finds keys whose merged row depends on the order of rows that have no order, because they come from different parts of a batch.
 
 The parts of a batch are the input partitions of Spark. Rows of one part are in order; between rows of different parts there is an
 order only if a sequence or the expressions of `order_by` tell it.
@@ -22,7 +22,7 @@ from lsmlake.schema.rowkind import kinds_of, retractions
 
 
 class Decisive(Enum):
-    """The rows of a key that decide its merged row."""
+    """Which rows of a key decide its merged row."""
 
     ALL = "all of them"
     NEWEST = "those that no order tells to be older than another one"
@@ -34,7 +34,7 @@ class Contest(NamedTuple):
 
     Attributes:
         columns: the columns that are taken from the rows.
-        sequence: orders the rows before anything else does. Empty: nothing.
+        sequence: orders the rows before all other criteria. Empty: no sequence does.
         decisive: see `Decisive`.
         only_sequenced: rows without any value in the sequence do not count.
         skips_nulls: a null is never taken; for one column only.
@@ -52,13 +52,14 @@ class Contest(NamedTuple):
 def contested(
     rows: pa.Table, groups: Groups, contests: Sequence[Contest], ranks: np.ndarray | None, parts: np.ndarray
 ) -> tuple[int, int] | None:
-    """Returns the numbers of two rows of a key that differ and have no order, None if there are none.
+    """Returns the numbers of two rows of a key that differ and have no order, None if there is no such pair.
 
     Args:
         rows: The rows, with or without `_row_kind`.
         groups: The rows of each key, oldest first by `ranks`.
-        contests: What the merge rule takes by order; see `MergeRule.contests`.
-        ranks: The order that `order_by` gives the rows, greater = newer, equal = none. None: it gives none.
+        contests: The parts of the merged row that depend on the order; see `MergeRule.contests`.
+        ranks: The ranks of the rows by `order_by`: a greater rank is newer, equal ranks are unordered. None: there is no
+            `order_by`.
         parts: The part of the batch that each row comes from.
     """
     if groups.unique or not contests:
@@ -118,14 +119,14 @@ class Neighbours(NamedTuple):
 
 
 def _alike(rows: pa.Table, pairs: Neighbours, contests: Sequence[Contest]) -> np.ndarray:
-    """Flags the pairs whose rows are equal in all that the contests take. The order of equal rows changes nothing."""
+    """Flags the pairs whose rows are equal in all values that the contests take. The order of equal rows changes nothing."""
     taken = dict.fromkeys(name for contest in contests for name in contest.columns)
     same, kinds = equal_rows(rows.select(list(taken)), pairs.before, pairs.after), kinds_of(rows)
     return same if kinds is None else same & (kinds[pairs.before] == kinds[pairs.after])
 
 
 class RankedRows(NamedTuple):
-    """Some of the rows of a table, by their numbers, ascending by the number of their key; with their ranks and parts."""
+    """The numbers of some rows of a table, ascending by the number of their key, with the ranks and parts of these rows."""
 
     table: pa.Table
     numbers: np.ndarray
@@ -156,7 +157,7 @@ def _pair(rows: RankedRows, contest: Contest) -> tuple[int, int] | None:
         return _differing(rows, np.flatnonzero(taken), tiers, contest, of_key=bool(contest.sequence))
     tiers = [contest.sequence.ranks(sequenced, every=True), rows.ranks] if contest.sequence else [rows.ranks]
     of_tier = _decisive(rows.keys, np.flatnonzero(counted if contest.sequence else taken), tiers, contest.decisive)
-    if contest.sequence and not taken[of_tier].all():  # a null of the newest rows gives way to one of the others, by arrival
+    if contest.sequence and not taken[of_tier].all():  # a null in the newest rows: an older row decides, by arrival
         undecided = np.isin(rows.keys, rows.keys[of_tier[~taken[of_tier]]])
         if pair := _differing(rows, np.flatnonzero(taken & undecided), [], contest, of_key=True):
             return pair
@@ -165,7 +166,7 @@ def _pair(rows: RankedRows, contest: Contest) -> tuple[int, int] | None:
 
 
 def _decisive(keys: np.ndarray, places: np.ndarray, tiers: Sequence[np.ndarray], decisive: Decisive) -> np.ndarray:
-    """Filters places to those with the greatest, or the least, tier of their key."""
+    """Returns the places whose tier is the greatest, or the least, of their key."""
     order = places[np.lexsort((*(tier[places] for tier in reversed(tiers)), keys[places]))]
     if not len(order):
         return order
@@ -178,8 +179,8 @@ def _decisive(keys: np.ndarray, places: np.ndarray, tiers: Sequence[np.ndarray],
 def _differing(
     rows: RankedRows, places: np.ndarray, tiers: Sequence[np.ndarray], contest: Contest, *, of_key: bool
 ) -> tuple[int, int] | None:
-    """Two of the places of one key and tier that differ, if these come from several parts. `of_key`: the key has several parts,
-    that is enough."""
+    """Two places of one key and tier whose rows differ, if the rows of the tier come from several parts; with `of_key`, if the
+    rows of the key do."""
     order = places[np.lexsort((*(tier[places] for tier in reversed(tiers)), rows.keys[places]))]
     starts = np.flatnonzero(_changes([rows.keys[order], *(tier[order] for tier in tiers)]))
     followers = segments.lengths(starts, len(order)) - 1

@@ -1,5 +1,5 @@
-"""The aggregate function of a column: with the settings that the options give it, what it takes by the order of rows, and its use
-on the rows of a key one at a time, in order of arrival, when some rows are late.
+"""The aggregate function of a column: creates it from the options, says how its result depends on the order of rows, and applies
+it to the rows of a key in order of arrival when some rows are late.
 
 With state `s`, row `r` and aggregate function `f`:
 
@@ -35,7 +35,7 @@ def function_for(column: str, name: str, schema: Schema, where: str) -> Function
 
 
 def contests_of(column: str, function: Function, sequence: SequenceFields) -> list[Contest]:
-    """What the value of the column takes from some rows by their order; see `MergeRule.contests`."""
+    """The parts of the column's value that depend on the order of rows; see `MergeRule.contests`."""
     if function.commutative_adds:
         return []
     decisive = Decisive.NEWEST if isinstance(function, Last) else Decisive.ALL

@@ -40,8 +40,8 @@ from lsmlake.schema.schema import Schema
 
 @dataclass(frozen=True)
 class SequenceGroup:
-    """`sequence` orders the values of `columns`; `functions`: by column, of those that are aggregated. `removes`: a -D that is on
-    time in this group removes its key."""
+    """`sequence` orders the values of `columns`; `functions`: the aggregate functions by column. `removes`: a -D that is on time
+    in this group removes its key."""
 
     sequence: SequenceFields
     columns: tuple[str, ...]

@@ -9,10 +9,10 @@ row is that of its commit's level-0 file.
 
 Without the ignored rows, the merge rule `deduplicate`, under which a delete forgets its sequence, makes the same states. So
 readers and compactions remove the ignored rows from level 0 and then merge as if no delete was retained. Rows at deeper levels
-need not be known: of rows that they make late, none decides.
+need not be known: a row that is late against one of them never decides.
 
-`settle` finds the ignored rows of all keys at once: the greatest sequence of a key applies whatever came before it. If it is that
-of a delete, the rows after it are ignored up to the first that is later than the limit; with that one the key begins anew.
+`settle` finds the ignored rows of all keys at once: the row with the greatest sequence of a key always applies. If it is a
+delete, the rows after it are ignored up to the first row that is later than the limit; from that row on the key begins anew.
 """
 
 from __future__ import annotations

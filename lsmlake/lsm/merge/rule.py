@@ -1,5 +1,5 @@
-"""Merge rules: how the rows of a key become one. `MergeRule` is their interface, `merge_runs` merges sorted runs in memory by
-one; `windows` merges runs that are larger than memory.
+"""Merge rules: how the rows of a key become one. `MergeRule` is their interface; `merge_runs` merges sorted runs in memory by a
+rule; `merge_windows` merges runs that are larger than memory.
 
 Erasing deletes remove all earlier rows of their key, whatever the sequence of those rows and the merge rule. An erasing delete
 applies in order of arrival, while merge rules order rows by sequence. So erasures are applied before the rule (`merge`):
@@ -68,7 +68,7 @@ class MergeRule(ABC):
 
     @abstractmethod
     def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
-        """Merge the rows of each key.
+        """Merges the rows of each key.
 
         Args:
             rows: the key and any columns that are closed under `needs`, with or without `_row_kind`.
@@ -89,14 +89,14 @@ class MergeRule(ABC):
 
     @abstractmethod
     def contests(self, columns: Sequence[str]) -> list[Contest]:
-        """What the merged row takes from some rows of a key by their order. `columns`: all columns outside the key."""
+        """The parts of the merged row that depend on the order of rows. `columns`: all columns outside the key."""
 
     @abstractmethod
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         """The columns that are required to merge `columns`, including `columns`."""
 
     def validate(self, rows: pa.Table, kinds: np.ndarray | None) -> None:
-        """Refuse rows that the rule could never merge: a value that no merge accepts, such as bytes that are not a sketch, or a
+        """Refuses rows that the rule could never merge: a value that no merge accepts, such as bytes that are not a sketch, or a
         kind that does not fit the columns. Called before rows are written.
 
         Args:

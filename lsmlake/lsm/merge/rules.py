@@ -38,8 +38,8 @@ def rule_of(schema: Schema, where: str = "") -> MergeRule:
 
 
 def check_new(schema: Schema, where: str) -> None:
-    """As `rule_of`, for a schema that is being made: also refuses what older tables have and what does no harm there. Raises
-    InvalidOption."""
+    """As `rule_of`, for a schema that is being made: also refuses options that are harmless in tables that already have them.
+    Raises InvalidOption."""
     rule_of(schema, where)
     options = schema.parsed_options
     if options.columns.default_function is not None:

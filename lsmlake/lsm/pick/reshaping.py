@@ -2,10 +2,10 @@
 
 Under `bucket = auto`:
 
-1. A bucket with more live bytes than `bucket.target-size` splits into as many as bring each to half of it at most. So rows are
-   rewritten once each time that the partition has grown fourfold.
-2. Two sisters, which are the buckets (n, T) and (n + T/2, T), merge into (n, T/2) if together they have less than a quarter of
-   the target; the result may merge again. So a bucket that was split does not merge before it has shrunk.
+1. A bucket with more live bytes than `bucket.target-size` splits into as many buckets as bring each to at most half of this size.
+   So rows are rewritten once each time that the partition has grown fourfold.
+2. Two sister buckets (n, T) and (n + T/2, T) merge into (n, T/2) if together they have less than a quarter of the target; the
+   result may merge again. So a bucket that was split does not merge before it has shrunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MERGE_SHARE, _ROWS_MIN = 4, 4
 
 @dataclass(frozen=True)
 class Reshaping:
-    """Buckets to replace by others that have the same keys."""
+    """Buckets to replace by other buckets that hold the same keys."""
 
     sources: tuple[Share, ...]
     targets: tuple[Share, ...]
@@ -31,10 +31,10 @@ class Reshaping:
 def pick_reshapings(
     cover: Cover, sizes: Mapping[Share, int], target_bytes: int, rows: Mapping[Share, int] | None = None
 ) -> list[Reshaping]:
-    """Returns what to split and to merge in a partition.
+    """Returns the buckets of a partition to split and to merge.
 
     Args:
-        sizes: the live bytes of the buckets with files; others are empty.
+        sizes: the live bytes of the buckets with files; other buckets are empty.
         rows: their live rows. A bucket of few large rows is not split into buckets without rows.
     """
     found = []
@@ -75,7 +75,7 @@ def _merges(cover: Cover, sizes: Mapping[Share, int], target_bytes: int) -> list
 
 
 def to_cover(now: Cover, wanted: Cover) -> list[Reshaping]:
-    """Returns what brings a partition from one cover to another: as many independent steps as there are."""
+    """Returns the steps that bring a partition from one cover to another, as many independent steps as possible."""
     found, left = [], {share for share in now.shares if not wanted.has(share)}
     while left:
         sources, targets, reached = set(), set(), {min(left)}

@@ -1,5 +1,5 @@
-"""Picks the next compaction by the strategy of the table, `tiered` or `universal`, or in full; and how a table's options become a
-choice of compactions: options in, a function of `Levels` out.
+"""Picks the next compaction by the strategy of the table, `tiered` or `universal`, or a full compaction; and turns the options of
+a table into a picker, a function of `Levels`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Choice = Callable[[Levels], "Compaction | None"]
 
 
 def as_needed(options: CompactionOptions, now_ms: int) -> Choice:
-    """What the table's strategy asks for, and a full compaction when it is due. The hour of off-peak options is that of `now_ms`
-    in UTC, so that every machine chooses alike."""
+    """Returns a picker of the compactions of the table's strategy, and of a full compaction when it is due. The hour of off-peak
+    options is that of `now_ms` in UTC, so that every machine chooses alike."""
 
     def choose(levels: Levels) -> Compaction | None:
         if options.full_delta_commits and commits_since_full(levels, options) >= options.full_delta_commits:
@@ -57,7 +57,7 @@ def as_needed(options: CompactionOptions, now_ms: int) -> Choice:
 
 
 def with_imports(choose: Choice, options: CompactionOptions) -> Choice:
-    """`choose`, and a full compaction where files of another system are left, which are not sorted."""
+    """Returns `choose`, extended by a full compaction if unsorted files of another system are left."""
 
     def chosen(levels: Levels) -> Compaction | None:
         return choose(levels) or (None if all(run.sorted for run in levels.runs) else pick_full(levels, options))
@@ -66,8 +66,8 @@ def with_imports(choose: Choice, options: CompactionOptions) -> Choice:
 
 
 def commits_since_full(levels: Levels, options: CompactionOptions) -> int:
-    """How many commits there were since all of a bucket was one run at the last level, going by the sequences of its files; what
-    came before its first row does not count."""
+    """The number of commits since the whole bucket was one run at the last level, by the sequences of its files; commits before
+    its first row do not count."""
     max_level = last_level_of(options, levels)
     newer = [file.sequence for run in levels.runs if run.level < max_level for file in run.files]
     if not newer:
@@ -81,7 +81,7 @@ def commits_since_full(levels: Levels, options: CompactionOptions) -> int:
 
 
 def in_full(schema: Schema, now_ms: int) -> Choice:
-    """Everything into one run without dead rows and expired ones at the last level."""
+    """Returns a picker that brings everything into one run at the last level, without dead and expired rows."""
     options, expiry = schema.parsed_options.compaction, RowExpiry.of(schema, now_ms)
 
     def choose(levels: Levels) -> Compaction | None:

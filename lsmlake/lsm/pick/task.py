@@ -114,7 +114,7 @@ def plan_task(
 
 
 def _groups(found: Iterable[Section], moves: Callable[[Section], bool]) -> list[tuple[Section, ...]]:
-    """Groups neighbouring sections; a section that `moves` forms a group of its own."""
+    """Groups neighbouring sections; a section for which `moves` is true is a group of its own."""
     groups: list[list[Section]] = []
     joining = False
     for section in found:

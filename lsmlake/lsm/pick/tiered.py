@@ -82,7 +82,7 @@ def _make_room(weights: Sequence[int], older: Sequence[SortedRun], options: Comp
 
 
 def _reclaim(levels: Levels, options: CompactionOptions, max_level: int) -> Compaction | None:
-    """Rule 5."""
+    """Rule 5: returns the compaction that drops deleted rows, None if too few rows are deleted."""
     dirty = _dirty(levels, options)
     if not dirty:
         return None

@@ -72,7 +72,7 @@ def _first_rule(
 
 
 def early_full(runs: Sequence[SortedRun], max_level: int, options: CompactionOptions, now_ms: int) -> bool:
-    """Rule 1."""
+    """Rule 1: whether an early full compaction is due."""
     if len(runs) < 2:
         return False
     interval, small, incremental = (
@@ -89,7 +89,7 @@ def early_full(runs: Sequence[SortedRun], max_level: int, options: CompactionOpt
 
 
 def size_amplified(runs: Sequence[SortedRun], percent: int) -> bool:
-    """Rule 2."""
+    """Rule 2: whether the runs are too large in relation to the oldest one."""
     if not runs:
         return False
     return sum(run.bytes for run in runs[:-1]) * 100 > percent * runs[-1].bytes

@@ -89,16 +89,16 @@ def _additions(parent: tuple[str, ...], found: Sequence[pa.Field], known: Siblin
             yield from _additions((*parent, there.name), _found_inside(field.type, there.type, inside), inside)
 
 
-def _found_inside(found: pa.DataType, there: pa.DataType, inside: Siblings) -> list[pa.Field]:
+def _found_inside(found: pa.DataType, stored: pa.DataType, inside: Siblings) -> list[pa.Field]:
     """Returns the fields inside a type of the data, named as in the nested type that the table has; none if it is of another
     kind. A type of the data can have parts without a type, such as the elements of lists that are all empty."""
     t = pa.types
-    if t.is_struct(there) and t.is_struct(found):
+    if t.is_struct(stored) and t.is_struct(found):
         return list(found)
     lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
-    if t.is_list(there) and lists:
+    if t.is_list(stored) and lists:
         return [found.value_field.with_name(inside[0].name)]
-    if t.is_map(there) and t.is_map(found):
+    if t.is_map(stored) and t.is_map(found):
         return [one.with_name(own.name) for one, own in zip(column_types.inner_fields(found), inside, strict=True)]
     return []
 

@@ -74,7 +74,7 @@ class FieldPlace:
 
     @property
     def role(self) -> str | None:
-        """What makes the column part of the place of every row: "key" or "partition"."""
+        """The role by which the column decides the place of every row: "key" or "partition"; None if it has no such role."""
         name = self.column.name
         fields = (*self.draft.partitioning.fields, *self.draft.fields)
         if column_types.field_id(self.column) in {field.source for field in fields}:
@@ -112,7 +112,7 @@ class FieldPlace:
         return self.siblings_edited(lambda before, field, after: (*before, *after))
 
     def siblings_edited(self, edit: Callable[[Siblings, pa.Field, Siblings], Sequence[pa.Field]]) -> Draft:
-        """Edits the fields around the field: `edit` gets those before it, the field, and those after it."""
+        """Edits the list of fields around the field: `edit` gets the fields before it, the field, and the fields after it."""
         *parent, last = self.positions
         return self.draft.edited(parent, lambda all: edit(all[:last], all[last], all[last + 1 :]))
 

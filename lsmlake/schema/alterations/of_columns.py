@@ -1,5 +1,5 @@
-"""Alterations of columns: which there are, their names and their order; what a column is: its type, its comment, whether it may
-be null, and its default. Fields of structs count as columns.
+"""Alterations of the columns: adding, dropping, renaming and moving them; and of the properties of one: its type, its comment,
+whether it may be null, and its default. Fields of structs count as columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options of `format("lsmlake")`: their names, and what they mean for a read, a stream or a write."""
+"""The options of `format("lsmlake")`: their names, and their effect on a read, a stream or a write."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Given:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> Given:
-        """Takes what Spark passes. Raises InvalidOption for a name that is not known."""
+        """The options that Spark passes. Raises InvalidOption for a name that is not known."""
         texts, in_catalog = {}, False
         for name, value in options.items():
             if name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option."):
@@ -141,7 +141,7 @@ class Given:
 
     @property
     def moment(self) -> Moment:
-        """What a batch reads."""
+        """The moment that a batch reads."""
         return Moment(self._number(SNAPSHOT), self.texts.get(TIMESTAMP), self.texts.get(TAG))
 
     def refuse_writing(self) -> None:
@@ -174,7 +174,7 @@ class Given:
         return self._number(SCHEMA)
 
     def following(self, columns: Sequence[str]) -> Following:
-        """What a stream of these columns follows."""
+        """The `Following` of a stream of these columns."""
         if TAG in self.texts:
             cure = f"start the stream with {SNAPSHOT!r}"
             raise InvalidOption(f"option {TAG!r} is not for streams", where=_FORMAT, cure=cure)
@@ -206,7 +206,7 @@ class Given:
             )
 
     def replacement(self, schema: Schema, name: str, now: str | None) -> Replacement:
-        """What an overwrite of the table `name` replaces. `now`: the time of the write; None: it is one of many."""
+        """The `Replacement` of an overwrite of the table `name`. `now`: the time of the write; None: it is one of many."""
         where, mode = self.texts.get(REPLACE_WHERE), self.texts.get(OVERWRITE_MODE, "static").lower()
         if mode not in ("static", "dynamic") or (where is not None and mode == "dynamic"):
             raise InvalidOption(

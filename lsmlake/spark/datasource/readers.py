@@ -65,7 +65,8 @@ class StreamReader(WithPackage, DataSourceStreamReader):
         return self.follower.end()._asdict()
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
-        """Each partition carries the columns to read: those of this reader, whatever the table has when a task begins."""
+        """Each partition carries the columns to read: the columns of this reader, even if the table has others when a task
+        begins."""
         first, last = Offset(**start), Offset(**end)
         self.follower.note(first)
         pieces = [piece for _, piece in self.follower.pieces(first, last)]

@@ -50,8 +50,8 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass
 class _Message(WriterCommitMessage):
-    """What a task made: `files` that it wrote; or its rows in Arrow's stream format, as `rows` or in the file `staged`. `query`:
-    the id of the streaming query."""
+    """The result of a task: `files` that it wrote; or its rows in Arrow's stream format, as `rows` or in the file `staged`.
+    `query`: the id of the streaming query."""
 
     files: Sequence[CommitMessage] = ()
     rows: bytes = b""

@@ -69,7 +69,7 @@ def _request(clauses: Clauses, identity: Identity, unchanged: KeysUnchanged) -> 
 
 
 def _written(clauses: Clauses) -> list[str]:
-    """The columns that an UPDATE writes under partial-update: the others keep their values."""
+    """The columns that an UPDATE writes under partial-update: other columns keep their values."""
     schema = clauses.schema
     kept = {*schema.primary_key, *schema.parsed_options.merge.sequence_field}
     kept.update(name for values in clauses.values for name in values)

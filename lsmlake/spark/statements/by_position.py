@@ -1,5 +1,5 @@
-"""A statement on an append-only table: rows with their places, what becomes of them (`clauses`), and one job that writes new
-rows and reports the places to remove (`row_edit`).
+"""A statement on an append-only table: rows with their places, their changes (`clauses`), and one job that writes new rows and
+reports the places to remove (`row_edit`).
 
 The place of a row is the number of its file and the position in it. As in `spark.read`, Catalyst reads the files and masks
 deleted rows; Python tasks read the files whose bitmaps are too large to broadcast, and all files if the settings of the

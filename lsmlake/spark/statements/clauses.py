@@ -37,7 +37,7 @@ _CHANGES = (MATCHED, NOT_MATCHED, BY_SOURCE)
 
 @dataclass(frozen=True)
 class Clauses:
-    """The clauses of a statement on a table. `target`: what the statement calls the table. `values`: of each clause, column ->
+    """The clauses of a statement on a table. `target`: the statement's name of the table. `values`: of each clause, column ->
     expression."""
 
     schema: Schema
@@ -100,8 +100,8 @@ class Clauses:
         return evaluated.selectExpr(ACTION, *kept, *columns)
 
     def _kept(self, deleted: bool) -> set[str]:
-        """The columns whose old values are among the new ones: a scan reads no others than these and those that clauses read.
-        `deleted`: as in `new_rows`."""
+        """The columns whose old values are kept. A scan reads only these and the columns that clauses read. `deleted`: as in
+        `new_rows`."""
         names, updates = self.schema.columns.names, self.numbers(UPDATE)
         if deleted and self.numbers(DELETE):
             return {*names}
@@ -156,7 +156,7 @@ def _alone(text: str) -> str:
 
 
 def _of_some(text: str, number: int) -> str:
-    """The values of a clause, for its rows among those of several."""
+    """The values of one clause, given the rows of several clauses."""
     return f"case when {ACTION} = {number} then {_alone(text)} end"
 
 

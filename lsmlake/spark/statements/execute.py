@@ -87,7 +87,7 @@ def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Read
 def _known(
     runtime: Runtime, where: ExpressionPart, text: str, statement: Statement, columns: pa.Schema
 ) -> tuple[Predicate | None, bool]:
-    """What lsmlake knows of the rows for which a condition is true, and whether that is the whole condition."""
+    """A predicate that lsmlake derives from a condition, and whether it is equal to the condition."""
     scope = statement.alone(columns)
     predicate = bound(where.node, scope, runtime.zone)
     decides = predicate is not None
@@ -109,7 +109,7 @@ def merging(source: MergeSource, statement: Statement, uneven: set[str]) -> Call
 
 
 def check_merge(source: MergeSource, statement: Statement) -> None:
-    """Refuses what no version of the target allows."""
+    """Refuses a MERGE that no version of the target allows."""
     pass_on(statement)
     check_clauses(statement.clauses)
     if source.frame.isStreaming:
@@ -126,7 +126,7 @@ def merge_of(source: MergeSource, statement: Statement, version: Version, uneven
 
 
 def _merge(source: MergeSource, statement: Statement, uneven: set[str], version: Version, own: bool) -> DmlReport:
-    """If the files are not few, only those are read that can match."""
+    """Evaluates a MERGE. If there are many files, only files that can match are read."""
     schema, made = version.schema, merge_of(source, statement, version, uneven, own)
     scope = statement.joined(schema.typed_columns, source.columns)[MATCHED]
     equal = equal_columns(statement.on.node, scope)

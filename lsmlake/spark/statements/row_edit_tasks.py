@@ -31,8 +31,8 @@ def column(number: int) -> str:
 
 @dataclass
 class Edit:
-    """What a task did, or all of them. `places`: (number of the clause, file) -> rows of the target; `rows`: how many rows these
-    were, with repeats; `inserted`: new rows; `added`: the files of all rows that were written."""
+    """The result of one task, or of all. `places`: (number of the clause, file) -> rows of the target; `rows`: how many rows
+    these were, with repeats; `inserted`: new rows; `added`: the files of all rows that were written."""
 
     places: dict[tuple[int, int], DeletionVector] = field(default_factory=dict)
     rows: int = 0
@@ -63,12 +63,12 @@ class Edit:
 
 @dataclass(frozen=True)
 class RowWriting:
-    """What every task receives.
+    """The value that every task receives.
 
     Attributes:
         version: the version that is changed.
         writes: the numbers of the clauses that write rows.
-        inserts: the numbers of those of them that insert rows, which have no place in a file yet.
+        inserts: the numbers of the clauses that insert rows, which have no place in a file yet.
     """
 
     version: Version

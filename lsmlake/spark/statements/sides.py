@@ -43,9 +43,9 @@ class SparkTarget:
     """The rows of a version that a statement may change.
 
     Attributes:
-        name: what the statement calls the table.
+        name: the statement's name of the table.
         where: the condition for the rows, in the words of the statement.
-        predicate: what is known of the rows. `decides`: it is the whole condition.
+        predicate: true of all chosen rows. `decides`: it is equal to the condition.
         ranges: limits of the rows, as SQL by which Spark leaves out parts of files.
         own: the statement reads other rows of this version, too.
         uneven: as in `write.upsert`.
@@ -73,7 +73,7 @@ class SparkTarget:
 
     @property
     def picker(self) -> Picker | None:
-        """What picks the compaction of the buckets that the statement writes."""
+        """The picker of the inline compactions of the buckets that the statement writes."""
         return None if self.version.schema.append_only else picker(self.version, None)
 
 

@@ -1,4 +1,5 @@
-"""A statement as a value: a target, the clauses for its rows and, in a merge, a source. What both kinds of tables need of it."""
+"""A statement as a value: a target, the clauses for its rows and, in a merge, a source. Shared by append-only tables and tables
+with a key."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ _PLACE = "_lsmlake_place"
 
 @dataclass(frozen=True)
 class SparkStatement:
-    """What becomes of the rows of a target.
+    """A statement that changes rows of a target.
 
     Attributes:
-        source: a DataFrame; None: the statement is no merge. `name`: what the statement calls it.
+        source: a DataFrame; None: the statement is not a merge. `name`: the statement's name of the source.
         on: the condition of the join.
         few: the source, if the driver has fetched it.
     """
@@ -72,7 +73,7 @@ class SparkStatement:
 
     @property
     def wanted(self) -> ReadSet | None:
-        """The new rows that overtake the statement: those that it would have read. Spark looks at few of them; more count as
+        """The new rows that overtake the statement, because it would have read them. Spark looks at few of them; more count as
         read."""
         source, target = self.source, self.target
         if target.isolation != SERIALIZABLE:
@@ -104,6 +105,6 @@ class SparkStatement:
         return collected.rows(rows, columns, limit) if limit else None, limit
 
     def note(self, changes: int, limit: int) -> None:
-        """Notes that so many changes did not fit the driver."""
+        """Notes that `changes` changes did not fit the driver."""
         if limit and changes <= limit:
             self.target.uneven.add(self.target.version.meta.paths.root)
