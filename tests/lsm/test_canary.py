@@ -28,7 +28,7 @@ from lsmlake.compact.compaction_state import CompactionState
 from lsmlake.compact.supersede import OldRows
 from lsmlake.errors import LakeError
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.lsm import route
+from lsmlake.lsm import cover
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.pick import Compaction, strategy, task
 from lsmlake.maintain import alter
@@ -176,7 +176,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "rows go to another bucket": Planted(
         "a row is written to a bucket that its key does not belong to",
-        lambda: changed(route, "bucket_numbers", lambda numbers: numbers[::-1]),
+        lambda: changed(cover.Covers, "number_of", lambda numbers: numbers[::-1]),
         a_history(),
     ),
     "an alteration settles nothing": Planted(

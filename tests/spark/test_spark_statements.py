@@ -20,7 +20,7 @@ from lsmlake.spark import frame_writer
 from lsmlake.spark.statements import by_position, sides
 from lsmlake.storage.env import Limits
 from lsmlake.tables.version import Version
-from lsmlake.write import candidates
+from lsmlake.write import changeable
 
 pytestmark = pytest.mark.spark
 
@@ -164,7 +164,7 @@ def test_a_merge_reads_only_files_that_can_match(spark, spark_lake, lake, kind, 
     monkeypatch.setattr(sides, "plan", noted)
     source = spark.range(150, 351, 200).selectExpr("cast(id as int) id", "cast(rand() * 1e9 as long) a").selectExpr("*", "a b")
     for listed in (10_000, 1):
-        monkeypatch.setattr(candidates, "_LISTED", listed)
+        monkeypatch.setattr(changeable, "_LISTED", listed)
         merge = table.merge(source, "t.id = s.id").when_matched_update({"v": "s.a - s.b"})
         report = merge.when_not_matched_insert({"id": "s.id"}).execute()
         assert (report.inserted, report.updated) == (0, 2)
