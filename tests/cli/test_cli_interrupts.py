@@ -30,7 +30,7 @@ COMMANDS: dict[str, list[str]] = {
     "sql file": ["sql", JOIN, "--output", "{}/rows.parquet"],
     "sql merge": ["sql", MERGE],
     "changes": ["changes", "d.t", "1"],
-    "head": ["head", "d.t"],
+    "head": ["head", "d.t", "--limit", "1000"],  # all rows: of a read ahead that nobody waits for, no error arrives
     "show": ["show", "d.t"],
     "ls": ["ls"],
     "verify": ["verify", "d.t"],
