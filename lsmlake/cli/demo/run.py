@@ -193,7 +193,7 @@ def _farewell(screen: Screen, kept: Path | None) -> None:
     screen.title("Commands to explore the table")
     for command in ("show", "snapshots", "files", "compact --full", "verify"):
         name, *options = command.split()
-        screen.say(" ".join(["lsmlake", name, NAME, *options, "--warehouse", shlex.quote(str(kept))]))
+        screen.command(" ".join(["lsmlake", name, NAME, *options, "--warehouse", shlex.quote(str(kept))]))
 
 
 @contextmanager

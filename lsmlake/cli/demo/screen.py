@@ -38,6 +38,10 @@ class Screen:
         """Print a paragraph."""
         self._put(Text(text))
 
+    def command(self, text: str) -> None:
+        """Print a command on one line, however long, so that it can be copied."""
+        self._put(Text(text), soft_wrap=True)
+
     def show(self, picture: RenderableType) -> None:
         """Print a picture after a blank line."""
         self._put(Text())
@@ -78,12 +82,12 @@ class Screen:
 
         yield line
 
-    def _put(self, picture: RenderableType) -> None:
+    def _put(self, picture: RenderableType, *, soft_wrap: bool = False) -> None:
         if self.console.is_interactive:
-            self.console.print(picture)
+            self.console.print(picture, soft_wrap=soft_wrap)
             return
         with self.console.capture() as drawn:
-            self.console.print(picture)
+            self.console.print(picture, soft_wrap=soft_wrap)
         for line in drawn.get().splitlines():  # tables are padded to the right
             self.console.file.write(line.rstrip() + "\n")
         self.console.file.flush()
