@@ -176,8 +176,8 @@ def _reshaped(
         try:
             with version.unless_expired():
                 cover = version.covers().of(partition)
-                there = version.states([Bucket(values, share.number, spec) for share in cover.shares])
-                states = {Share(bucket.number, state.total_buckets): state for bucket, state in there.items()}
+                stored = version.states([Bucket(values, share.number, spec) for share in cover.shares])
+                states = {Share(bucket.number, state.total_buckets): state for bucket, state in stored.items()}
                 steps = [
                     step
                     for step in choose(cover, states)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -92,9 +92,11 @@ Divide = Callable[[Metadata, Schema, Sequence[Division]], "list[NewBucket]"]
 def divide(meta: Metadata, schema: Schema, works: Sequence[Division]) -> list[NewBucket]:
     """Writes the rows of buckets to new files of others. An error removes what was written."""
     parts = [part for work in works for part in work.parts()]
-    undo = lambda done: [discard(meta, made) for made in done]  # noqa: E731
-    done = together(partial(divide_part, meta, schema), parts, meta.env.workers, undo)
-    return [one for made in done for one in made]
+
+    def undo(done: Iterable[list[NewBucket]]) -> None:
+        discard(meta, chain.from_iterable(done))
+
+    return list(chain.from_iterable(together(partial(divide_part, meta, schema), parts, meta.env.workers, undo)))
 
 
 def divide_part(meta: Metadata, schema: Schema, part: Division) -> list[NewBucket]:
@@ -143,7 +145,10 @@ class _NewBuckets:
             yield from ([place] for place in placed)
             return
         placed = [(one, file.at_level(self._level(one, file))) for one, file in placed]
-        age = lambda place: (place[1].level,) if place[1].level else recency(place[1])  # noqa: E731
+
+        def age(place: tuple[OldBucket, DataFile]) -> tuple:
+            return (place[1].level,) if place[1].level else recency(place[1])
+
         for _, group in groupby(sorted(placed, key=age), key=age):
             yield list(group)
 

@@ -1,7 +1,7 @@
 """The first rows of a table with `bucket = auto` that Spark writes: several tasks write them to several buckets. If they turn out
 to be few, the buckets are merged before the commit, so that a small table has one.
 
-A task divides its bucket further if it is large (`write.intake`). A partition of a table with partitions begins with one bucket.
+A task divides its bucket further if it is large (`write.write`). A partition of a table with partitions begins with one bucket.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 @dataclass
 class SparkEngine:
     """A session as the engine of one statement, see `sql.engine`; a context manager, at whose end the statement is executed.
-    `args`: the parameters of a query. `uneven`: as in `write.upsert`."""
+    `args`: the parameters of a query. `uneven`: as in `spark.frame_writer.upsert`."""
 
     spark: object
     runtime: Runtime

@@ -150,7 +150,7 @@ def update(version: Version, assigned: Columns, predicate: Predicate | None, iso
         version: The version to read.
         assigned: The new values, over the old row.
         predicate: The rows to update.
-        isolation: See `options.isolation`.
+        isolation: See `options.write_options`.
 
     Raises:
         InvalidQuery: An expression is invalid, or the merge engine cannot update rows.

@@ -6,8 +6,8 @@
     result_field("x", kind)                     # the column of a result: a duration, or an interval of months, days, nanoseconds
     interval_of(field)                          # the type of such a column; None for others
 
-Arrow has no fields of intervals, so the metadata of a column names the type. Tables have no such columns: `types.canonical`
-refuses them.
+Arrow has no fields of intervals, so the metadata of a column names the type. Tables have no such columns:
+`types.column_types.canonical` refuses them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -204,17 +203,19 @@ def publish(
 
 def _split_small(version: Version, snapshot: Snapshot, messages: Sequence[CommitMessage]) -> None:
     """After a write with compaction under `bucket = auto`, splits the buckets that have grown too large, if that is quick. Errors
-    are not raised, since the write has succeeded."""
+    are logged, not raised, since the write has succeeded."""
     layout = version.options.layout
     if layout.buckets != AUTO or not version.schema.bucket_key:
         return
     large = {message.bucket for message in messages if layout.target_bytes < _bytes_after(message) <= _SPLIT_INLINE_BYTES}
     if not large:
         return
-    with suppress(LakeError):
+    try:
         now = Version.at(version.meta, snapshot)
         partitions = dict.fromkeys(bucket.partition_key for bucket in large)
         reshape(now, as_needed_buckets(now, _SPLIT_INLINE_BYTES), large.__contains__, partitions=partitions)
+    except LakeError as error:
+        _log.warning("%s: large buckets were not split after snapshot %d: %s", version.meta.paths.root, snapshot.id, error)
 
 
 def _bytes_after(message: CommitMessage) -> int:

@@ -296,6 +296,34 @@ def test_a_name_of_a_module_leads_to_one_file():
     assert [name for name in dict.fromkeys(names) if names.count(name) > 1] == []
 
 
+ATTRIBUTES = {"compact.base", "files.write", "predicate.columns"}
+"""Attributes of values that are called as rooms are, where docstrings mean the values."""
+
+
+def test_modules_named_in_docstrings_exist():
+    rooms = {path.name for path in LIBRARY.iterdir() if path.is_dir()}
+    missing = []
+    for path in SOURCES:
+        for text in filter(None, map(ast.get_docstring, _with_docstrings(path))):
+            words = re.findall(r"`([a-z_]+)\.([a-z_]+)(?:\.\w+)*(?:\(\))?`", text)
+            named = {(room, name) for room, name in words if room in rooms}
+            modules = {
+                one for one in named if (LIBRARY.joinpath(*one)).is_dir() or LIBRARY.joinpath(*one).with_suffix(".py").exists()
+            }
+            missing += [f"{name_of(path)}: {'.'.join(one)}" for one in named - modules if ".".join(one) not in ATTRIBUTES]
+    assert missing == []
+
+
+@cache
+def _inside(room: str) -> set[str]:
+    return {path.stem for path in (LIBRARY / room).iterdir()}
+
+
+def _with_docstrings(path: Path) -> list[ast.AST]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, kinds)]
+
+
 def test_modules_say_what_they_are():
     for path in SOURCES:
         text = path.read_text()

@@ -48,7 +48,7 @@ class SparkTarget:
         predicate: true of all chosen rows. `decides`: it is equal to the condition.
         ranges: limits of the rows, as SQL by which Spark leaves out parts of files.
         own: the statement reads other rows of this version, too.
-        uneven: as in `write.upsert`.
+        uneven: as in `spark.frame_writer.upsert`.
     """
 
     spark: object
