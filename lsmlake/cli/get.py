@@ -49,10 +49,12 @@ def _key(written: list[str], schema: Schema) -> pa.Table:
     try:
         texts = pa.table([pa.array([value], pa.string()) for _, value in values], names)
         return conform(texts, schema, schema.primary_key, cast=Cast("UTC"))
-    except (InvalidData, pa.ArrowTypeError) as unfit:
-        raise InvalidQuery(
-            "a value does not fit its column", expected=types, found=" ".join(written), cure=f"write {form}"
-        ) from unfit
+    except InvalidData as unfit:
+        column = unfit.where.partition(",")[0]  # without the number of the row
+        raise InvalidQuery(unfit.what, where=column, expected=types, found=unfit.found, cure=f"write {form}") from unfit
+    except pa.ArrowTypeError as nested:
+        what = "a value is neither a text nor a number"
+        raise InvalidQuery(what, expected=types, found=" ".join(written), cure=f"write {form}") from nested
 
 
 def _object(text: str) -> list[tuple[str, str]]:
@@ -60,4 +62,5 @@ def _object(text: str) -> list[tuple[str, str]]:
     try:
         return json.loads(text, object_pairs_hook=list, parse_int=str, parse_float=str, parse_constant=str)
     except ValueError as broken:
-        raise InvalidQuery("the key is not JSON", expected='{"COLUMN": VALUE}', found=text, cure=str(broken)) from broken
+        cure = "put names and texts in double quotes, and the whole in single quotes for the shell"
+        raise InvalidQuery("the key is not JSON", expected='{"COLUMN": VALUE}', found=f"{text} ({broken})", cure=cure) from broken

@@ -71,7 +71,7 @@ class Options:
             raise _of_other_tables(named, Tables.KEYED, where)
         single = tuple(parse_column_option(name, value, where) for name, value in given.items() if name.startswith(PREFIX))
         found: dict[str, Any] = {}
-        for name in (name for name in given if not (name.startswith(PREFIX) or _is_default(name, given[name], keyed))):
+        for name in (name for name in given if not name.startswith(PREFIX)):
             option = _named(name, where)
             if option.name in found:
                 raise InvalidOption(
@@ -86,8 +86,7 @@ class Options:
         for name, option in OPTIONS.items():
             if option.derived and name not in found:
                 values[name] = option.derived(values)
-        named = (name for name in given if not _is_default(name, given[name], keyed))
-        option_rules.check(((name, _conditions(name)) for name in named), values, OPTIONS, where, keyed=keyed)
+        option_rules.check(((name, _conditions(name)) for name in given), values, OPTIONS, where, keyed=keyed)
         made = {
             group: of(**{attribute: values[name] for attribute, name in _MEMBERS[group].items()}) for group, of in _GROUPS.items()
         }
@@ -112,11 +111,6 @@ def check_name(name: object, where: str) -> None:
     """Raises InvalidOption if no option has that name."""
     if not (isinstance(name, str) and name.startswith(PREFIX)):
         _named(str(name), where)
-
-
-def _is_default(name: str, value: object, keyed: bool) -> bool:
-    """Whether a value says how a table without a primary key is laid out anyway: Paimon's `bucket = -1`."""
-    return name == "bucket" and not keyed and str(value).strip() == "-1"
 
 
 def _named(name: str, where: str) -> Option:
@@ -148,7 +142,7 @@ _LIST = Wording(
     sql="SELECT name FROM table$options lists all options",
 )
 _CURES = {
-    "bucket": "give a fixed number of buckets; dynamic (-1) and postponed (-2) buckets are not supported",
+    "bucket": "write auto, so that buckets split and merge by themselves, or the number of buckets of a new partition",
     **retention_options.CURES,
 }
 

@@ -12,7 +12,7 @@ from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
 from lsmlake.kernels.value_hash import family
 from lsmlake.options.data_file_options import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.partition_options import VALUES_TIME
-from lsmlake.options.table_options import Options
+from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.schema.partitioning import PartitionColumn, check_fields
 from lsmlake.schema.transform import BUCKET, TRUNCATE
 from lsmlake.types import column_types
@@ -158,6 +158,13 @@ def _check_append_options(columns: pa.Schema, partition_by: Sequence[str], optio
             where=where,
             found=f"bucket = {options.layout.buckets}",
             cure="set bucket-key, or leave bucket out",
+        )
+    size = OPTIONS["bucket.target-size"]
+    if options.layout.target_bytes != size.default and not options.layout.bucket_key:
+        raise InvalidOption(
+            f"option {size.name!r} has no effect: rows of a table without a key are in one bucket, which no hash could split",
+            where=where,
+            cure="set bucket-key, or leave the option out",
         )
     clustered = options.appends.clustering_columns
     for name in clustered:

@@ -14,14 +14,14 @@ from naive import naive
 from strategies import Names, Ticks, lake_on
 
 import lsmlake
-from lsmlake import set_option
+from lsmlake import connect, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.cdc.change_reader import by_bucket
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.format.data_files import CommitMessage
 from lsmlake.lsm.cover import Share
 from lsmlake.write.write import write_tables
@@ -241,6 +241,14 @@ def test_files_that_another_system_wrote_are_divided(tmp_path):
         table.rescale(number)
         assert values(table) == expected
         assert table.verify() == []
+
+
+def test_the_size_of_buckets_is_refused_where_no_key_could_split_them(tmp_path):
+    lake = connect(tmp_path)
+    lake.create_database("d")
+    with pytest.raises(InvalidOption, match=r"bucket\.target-size.* has no effect.*set bucket-key, or leave the option out"):
+        lake.create_table("d.t", "k INT", options={"bucket.target-size": "1 mb"})
+    lake.create_table("d.t", "k INT", options={"bucket.target-size": "1 mb", "bucket-key": "k"})
 
 
 def test_a_compaction_that_comes_first_lets_the_split_begin_again():
