@@ -78,7 +78,7 @@ class Upkeep(Handle):
 
         Raises:
             InvalidQuery: the number is invalid, or the table has no key whose hash could select the bucket.
-            CommitConflict: other commits overtook it every time.
+            CommitConflict: other commits changed the buckets on every attempt.
 
         Example:
             >>> orders.rescale(16)
@@ -140,7 +140,7 @@ def _number_of_buckets(schema: Schema, given: int | str) -> int | str:
             "the table has no primary key and no bucket-key, whose hash could select the bucket",
             expected="a table with a key",
             found=f"buckets = {given}",
-            cure="leave it: rows without a key need no buckets",
+            cure="do not rescale this table: rows without a key need no buckets",
         )
     return number
 
