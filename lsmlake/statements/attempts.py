@@ -6,16 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lsmlake.commit.requirements import Overtaken
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.commit.again import again
+from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.write_options import ISOLATIONS
-from lsmlake.storage.concurrency import Waits, attempts
 from lsmlake.tables.version import Version
-
-_ROUNDS = 100
-_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 5, 500
 
 
 @dataclass(frozen=True)
@@ -51,17 +47,5 @@ def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> Dml
     Raises:
         CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
     """
-    meta = version.meta
-    waits = Waits(meta.env, _FIRST_WAIT_MS, _LONGEST_WAIT_MS)
-    failed, cure = (
-        "other commits changed the rows of the statement on every attempt",
-        "run it again, or run fewer statements on the same rows at a time",
-    )
-    for attempt in attempts(_ROUNDS, failed, meta.paths.root, cure, waits):
-        if attempt:
-            version = Version.latest(meta)
-        try:
-            with version.unless_expired():
-                return evaluate(version)
-        except (Overtaken, SnapshotNotFound):  # the rows that it read have changed, or are gone
-            continue
+    failed = "other commits changed the rows of the statement on every attempt"
+    return again(version, evaluate, failed, "run it again, or run fewer statements on the same rows at a time")
