@@ -158,12 +158,6 @@ class Partitioning:
         found = {field.id: field for spec in self.specs for field in spec.fields}
         return tuple(found[id] for id in sorted(found))
 
-    def of_columns(self, sources: Iterable[int]) -> Partitioning:
-        """The same specs with only the fields of these columns, which are given by their ids."""
-        wanted = {*sources}
-        specs = (replace(spec, fields=tuple(field for field in spec.fields if field.source in wanted)) for spec in self.specs)
-        return replace(self, specs=tuple(specs))
-
     def with_fields(self, fields: tuple[PartitionField, ...]) -> Partitioning:
         """Makes a spec of these fields the current one: an older one that has them, or a new one."""
         known = next((spec for spec in self.specs if spec.fields == fields), None)

@@ -69,6 +69,7 @@ class Schema:
 
     `table_uuid` identifies the table; a dropped table of the same name has another one. `primary_key`: column names; `options`:
     as set, as text. `by_name`: files of this schema may lack field ids, as the table has adopted them; columns are found by name.
+    `by_key`: partition fields of other columns than those of the key are ignored, see `of_keys`; never stored.
     """
 
     id: int
@@ -81,6 +82,7 @@ class Schema:
     comment: str | None
     time_ms: int
     by_name: bool = False
+    by_key: bool = False
 
     @staticmethod
     def create(
@@ -212,18 +214,19 @@ class Schema:
         """The columns of partition fields that are not in the primary key: their values choose the partition of a key."""
         if not self.primary_key:
             return ()
-        found = dict.fromkeys(field.column for field in self.partition_columns)
+        names = {id: name for name, id in self.field_ids().items()}
+        found = dict.fromkeys(names[field.source] for field in self.partitioning.spec.fields)
         return tuple(name for name in found if name not in self.primary_key)
 
     @property
     def moves_keys(self) -> bool:
         """Whether a key can move from one partition to another."""
-        return bool(self.moving_columns)
+        return not self.by_key and bool(self.moving_columns)
 
     @cached_property
     def of_keys(self) -> Schema:
         """This schema with only the partition fields of key columns: all rows of a key are in one of these partitions."""
-        return replace(self, partitioning=self.partitioning.of_columns(self.field_ids()[name] for name in self.primary_key))
+        return replace(self, by_key=True)
 
     def home(self, spec: int, partition: tuple) -> tuple:
         """The values of a partition that a key cannot leave: its partition by `of_keys`."""
@@ -254,7 +257,10 @@ class Schema:
     @cached_property
     def _partition_columns_by_spec(self) -> dict[int, tuple[PartitionColumn, ...]]:
         known = {field.id: column for field, column in zip(self.partitioning.fields, self.all_partition_columns, strict=True)}
-        return {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
+        found = {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
+        if not self.by_key:
+            return found
+        return {id: tuple(field for field in some if field.column in self.primary_key) for id, some in found.items()}
 
     @property
     def partition_columns(self) -> tuple[PartitionColumn, ...]:

@@ -42,7 +42,7 @@ CHANGE = f"{RESERVED}change"
 """A column of placed rows if the write emits its changes: whether the row belongs to the changelog only."""
 
 
-class _Found(NamedTuple):
+class _KeyRows(NamedTuple):
     """The keys of a batch and their rows in the table. `number`: the key of each row of the batch, `starts`: its first row.
     `old`: the rows of the table; `at`: for each key its row there, -1: none."""
 
@@ -65,7 +65,7 @@ class _Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Places:
+class KeyPlaces:
     """The places of keys at a version. `alone`: the rows replace those of the table, which is not read."""
 
     version: Version
@@ -101,7 +101,7 @@ class Places:
         flagged = [(part, False) for part in made] + [(changes.select(written.column_names), True)]
         return pa.concat_tables([part.append_column(CHANGE, pa.repeat(flag, part.num_rows)) for part, flag in flagged])
 
-    def _found(self, rows: pa.Table) -> _Found:
+    def _found(self, rows: pa.Table) -> _KeyRows:
         schema = self.schema
         starts = segments.of_sorted(comparable([rows.select(schema.key)])[0])
         keys = rows.select(schema.primary_key).take(pa.array(starts))
@@ -111,13 +111,13 @@ class Places:
         old = schema.row_columns.empty_table().select(columns)
         if not self.alone:
             old = rows_of_keys(self.version, keys, columns).cast(old.schema)
-        return _Found(starts, segments.numbers(starts, rows.num_rows), old, matches(keys, old.select(keys.column_names)))
+        return _KeyRows(starts, segments.numbers(starts, rows.num_rows), old, matches(keys, old.select(keys.column_names)))
 
     @cached_property
     def _partitioning(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(field.column for field in self.schema.partition_columns))
 
-    def _kept(self, rows: pa.Table, kinds: np.ndarray, found: _Found) -> _Kept:
+    def _kept(self, rows: pa.Table, kinds: np.ndarray, found: _KeyRows) -> _Kept:
         count, old = rows.num_rows, found.old_of_rows
         own, exists = np.arange(count), old >= 0
         erases = (kinds & ERASES) != 0
@@ -129,7 +129,7 @@ class Places:
         chosen = np.flatnonzero(keep)
         return _Kept(chosen, np.where(retract, count + old, own)[chosen])
 
-    def _kept_to_merge(self, kinds: np.ndarray, found: _Found) -> _Kept:
+    def _kept_to_merge(self, kinds: np.ndarray, found: _KeyRows) -> _Kept:
         """Of rows that are merged with the row of the table."""
         count, old, merge = len(kinds), found.old_of_rows, self.schema.parsed_options.merge
         own, exists = np.arange(count), old >= 0
@@ -144,7 +144,7 @@ class Places:
         chosen = np.flatnonzero((own > last) | ((own == last) & exists))
         return _Kept(chosen, np.where(stays, count + old, first)[chosen])
 
-    def _at(self, rows: pa.Table, found: _Found, kept: _Kept) -> pa.Table:
+    def _at(self, rows: pa.Table, found: _KeyRows, kept: _Kept) -> pa.Table:
         """The rows that are kept, with the partition columns of their places and without kinds."""
         taken = gather(rows.select(self.schema.columns.names), kept.rows)
         if (kept.places == kept.rows).all():
@@ -155,7 +155,7 @@ class Places:
             taken = taken.set_column(place, field, segments.take(values, kept.places))
         return taken
 
-    def _left(self, rows: pa.Table, found: _Found, kept: _Kept, kinds: np.ndarray) -> list[pa.Table]:
+    def _left(self, rows: pa.Table, found: _KeyRows, kept: _Kept, kinds: np.ndarray) -> list[pa.Table]:
         """Rows of kind -U for the keys that leave a partition. Under other rules than `deduplicate` a key does so only by a delete,
         which is written."""
         if self.rule.old_row is not OldRow.REPLACED or not found.old.num_rows:
@@ -171,7 +171,7 @@ class Places:
         columns = [old[f.name] if f.name in known else nested.nulls(old.num_rows, f.type) for f in self.schema.row_columns]
         return [with_kind(pa.table(columns, schema=self.schema.row_columns), UPDATE_BEFORE)]
 
-    def _changes(self, written: pa.Table, found: _Found, kinds: np.ndarray) -> pa.Table:
+    def _changes(self, written: pa.Table, found: _KeyRows, kinds: np.ndarray) -> pa.Table:
         """The changes of the table, with their kinds, ascending by key."""
         old, key = found.old, self.schema.key
         if self.rule.old_row is OldRow.MERGED:

@@ -59,7 +59,7 @@ from lsmlake.write.bucket_writer import (
     write_onto,
 )
 from lsmlake.write.order import Arrival, Order, Ordered
-from lsmlake.write.places import CHANGE, Places, reports
+from lsmlake.write.places import CHANGE, KeyPlaces, reports
 from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
 from lsmlake.write.read_set import PlacesUnchanged
 from lsmlake.write.replace import Overwrite, Replacement
@@ -212,7 +212,7 @@ def placed_messages(
 
 def placed_parts(version: Version, given: Intake, request: WriteRequest) -> Iterator[Part]:
     """The rows of `key_intake` with their places at a version."""
-    places, first = Places(version, alone=request.replaces is not None), 0
+    places, first = KeyPlaces(version, alone=request.replaces is not None), 0
     for bucket in given.kept():
         for rows in bucket.rows:
             if rows.num_rows:
