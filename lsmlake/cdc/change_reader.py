@@ -320,7 +320,8 @@ def _file_pieces(entries: pa.Table, seen: Schema, like: Feed, snapshot: Snapshot
     if like.predicate is not None and entries.num_rows:
         entries = prune_by_key(entries, seen, like.predicate)
     found: dict[Placed, list[DataFile]] = {}
-    placed = [((of_keys(seen, bucket), total), file) for bucket, total, file in manifest.files_of(entries, seen, statistics=False)]
+    listed = manifest.files_of(entries, seen, statistics=False)
+    placed = [((of_keys(seen, bucket), total), file) for bucket, total, file in listed]
     common = common_buckets(place for place, _ in placed) if seen.moves_keys else {}
     for place, file in placed:
         found.setdefault(common.get(place, place), []).append(file)

@@ -2,8 +2,8 @@
 
 A lookup finds the positions of a key in the files of its bucket, then reads those rows only:
 
-1. Each key has one bucket, or one in each partition if it can move between these. The files of a bucket, their footers, key columns and vectors are cached, so that a lookup that was
-   preceded by others reads nothing but the pages of its row.
+1. Each key has one bucket, or one in each partition if it can move between these. The files of a bucket, their footers, key
+   columns and vectors are cached, so that a lookup that was preceded by others reads nothing but the pages of its row.
 2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
 3. The rows of another key, at level 0 and deeper, are merged as a scan merges them, whatever the engine. Without vectors, so are
    those of a key that several files hold.
@@ -116,7 +116,7 @@ def _tables(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterabl
 
 
 def _joined(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of many keys, and perhaps others with the same values of `Schema.key`, by a scan of the files that can hold them."""
+    """The rows of many keys, by a scan of the files that can hold them; perhaps also others with their values of `Schema.key`."""
     schema = version.schema
     indexed = keys.num_rows <= _LISTED_FOR_INDEX and not {*schema.parsed_options.index.columns}.isdisjoint(schema.primary_key)
     between = _between(keys, schema)

@@ -92,7 +92,7 @@ class KeyPlaces:
         kinds = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds
         kept = self._kept(rows, kinds, found)
         written = with_kind(self._at(rows, found, kept), kinds[kept.rows])
-        left = self._left(rows, found, kept, kinds)
+        left = self._left(rows, found, kept)
         made = [written, *left]
         if not self.reports:
             made = made if any(kinds_of(part).any() for part in made) else [part.drop_columns([ROW_KIND]) for part in made]
@@ -155,9 +155,9 @@ class KeyPlaces:
             taken = taken.set_column(place, field, segments.take(values, kept.places))
         return taken
 
-    def _left(self, rows: pa.Table, found: _KeyRows, kept: _Kept, kinds: np.ndarray) -> list[pa.Table]:
-        """Rows of kind -U for the keys that leave a partition. Under other rules than `deduplicate` a key does so only by a delete,
-        which is written."""
+    def _left(self, rows: pa.Table, found: _KeyRows, kept: _Kept) -> list[pa.Table]:
+        """Rows of kind -U for the keys that leave a partition. Under other rules than `deduplicate` a key does so only by a
+        delete, which is written."""
         if self.rule.old_row is not OldRow.REPLACED or not found.old.num_rows:
             return []
         both = pa.concat_tables([rows.select(self._partitioning), found.old.select(self._partitioning)])

@@ -29,6 +29,12 @@ _DIVIDED = Wording(
     command="use the bounds of partitions, or delete the rows by `lsmlake sql` and load the new ones",
 )
 
+_MOVING = Wording(
+    "pass truncate=True to replace all rows, or delete(where) the rows and upsert the new ones",
+    command="replace all rows, or delete the rows by `lsmlake sql` and load the new ones",
+    sql="DELETE FROM the table WHERE ..., then INSERT INTO it",
+)
+
 
 @dataclass(frozen=True)
 class Replacement:
@@ -43,6 +49,14 @@ class Replacement:
         schema: Schema, where: str | Predicate | None, truncate: bool, zone: str, name: str, now: str | None = None
     ) -> Replacement:
         """The arguments of `Table.overwrite` as a value. `now`: the time of the call. Raises InvalidQuery."""
+        if schema.moves_keys and not truncate:
+            raise InvalidQuery(
+                "an overwrite of partitions needs a primary key with the partition columns",
+                where=name,
+                expected=f"a key with {list(schema.moving_columns)}: new rows could have the keys of rows in other partitions",
+                found="where" if where is not None else "no truncate",
+                cure=_MOVING,
+            )
         if where is None:
             return Replacement(everything=truncate or not schema.partition_columns)
         if truncate:

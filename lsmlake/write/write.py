@@ -42,7 +42,7 @@ from lsmlake.lsm.pick.reshaping import parts_of
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog_options import INPUT
 from lsmlake.options.option_types import AUTO
-from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
+from lsmlake.schema.rowkind import INSERT, kinds_of, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Metadata, Version
@@ -171,11 +171,16 @@ def _write_moving(version: Version, parts: Iterable[Part], request: WriteRequest
     written again, unless it is a statement, which is evaluated again."""
     with key_intake(version.schema, request, prepared=True) as given:
         given.add_all(parts)
+        return write_placed(version, given, request, pick)
 
-        def write(now: Version, wanted: WriteRequest) -> Snapshot | None:
-            return publish(now, placed_messages(now, given, wanted, pick, now.meta.env.workers), wanted)
 
-        return until_placed(version, request, write)
+def write_placed(version: Version, given: Intake, request: WriteRequest, pick: Picker | None) -> Snapshot | None:
+    """Writes the rows of `key_intake` and commits them."""
+
+    def write(now: Version, wanted: WriteRequest) -> Snapshot | None:
+        return publish(now, placed_messages(now, given, wanted, pick, now.meta.env.workers), wanted)
+
+    return until_placed(version, request, write)
 
 
 def until_placed(
@@ -195,8 +200,8 @@ def until_placed(
 
 
 def key_intake(schema: Schema, request: WriteRequest, *, prepared: bool = False) -> Intake:
-    """Collects the rows of a write by key, each key in one bucket of one partition by `Schema.of_keys`. Rows that are merged with the row of the table stay uncombined until they have their
-    place."""
+    """Collects the rows of a write by key, each key in one bucket of one partition by `Schema.of_keys`. Rows that are merged with
+    the row of the table stay uncombined until they have their place."""
     return Intake(schema.of_keys, Covers(1), request, prepared=prepared, folds=rule_of(schema).old_row is not OldRow.MERGED)
 
 
@@ -463,7 +468,7 @@ class Intake:
     def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
         """Yields the rows in memory by bucket, for a spill."""
         rows, numbers, arrival = self._prepared()
-        self.kinds |= ROW_KIND in rows.column_names
+        self.kinds |= ROW_KIND in rows.column_names and bool(kinds_of(rows).any())
         rows = _uniform(rows)
         for name, column in arrival.columns().items():
             rows = rows.append_column(name, column)
@@ -508,14 +513,13 @@ class _Changes(NamedTuple):
     arrival: Arrival
 
 
-def _apart(
-    rows: pa.Table, numbers: np.ndarray | None, arrival: Arrival
-) -> tuple[_Changes, pa.Table, np.ndarray | None, Arrival]:
+def _apart(rows: pa.Table, numbers: np.ndarray | None, arrival: Arrival) -> tuple[_Changes, pa.Table, np.ndarray | None, Arrival]:
     """Takes the rows of the changelog out of placed rows."""
     of_changelog = np.asarray(rows[CHANGE])
     both = []
     for chosen in (np.flatnonzero(of_changelog), np.flatnonzero(~of_changelog)):
         some = gather(rows.drop_columns([CHANGE]), chosen)
+        some = some if kinds_of(some).any() else some.drop_columns([ROW_KIND])
         both.append(_Changes(some, None if numbers is None else numbers[chosen], arrival.take(chosen)))
     return both[0], *both[1]
 

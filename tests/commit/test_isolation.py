@@ -41,6 +41,7 @@ KINDS: dict[str, dict] = {
     "vectors": {},
     "copy on write": {"options": {"deletion-vectors.enabled": "false"}},
     "key": {"primary_key": ["id"], "options": {"bucket": 2}},
+    "key that moves": {"primary_key": ["id"], "partition_by": ["k"]},
 }
 
 
@@ -341,7 +342,7 @@ def test_counters_of_many_processes(kind, tmp_path):
 def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
     table = new_lake().create_table("d.t", DDL)
     table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
-    monkeypatch.setattr("lsmlake.statements.attempts._ROUNDS", 3)
+    monkeypatch.setattr("lsmlake.commit.again._ROUNDS", 3)
 
     def overtaken(planned: Plan) -> list[Matched]:
         found = matched(planned)
