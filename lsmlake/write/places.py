@@ -8,6 +8,8 @@ The rows of a write are first brought together by key. Then, for each key:
    the first row. A -D that removes the row makes the key a new one. Under `first-row` the rows of a known key are dropped.
 3. Give the rows the partition columns of their place. If the key leaves a partition, add a row of kind -U to remove it there.
 
+Of an overwrite all rows stay in their partitions. It removes the rows of their keys from partitions that it does not replace.
+
 With `changelog-producer = lookup` the write emits its changes as well, since the old and the new row are known: -U and +U of a
 key that moves are in one commit, each in its own partition.
 
@@ -37,6 +39,7 @@ from lsmlake.read.point import matches, rows_of_keys
 from lsmlake.schema.rowkind import DELETE, ERASES, UPDATE_BEFORE, kinds_of, retractions, with_kind, without_deletes
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
 from lsmlake.tables.version import Version
+from lsmlake.write.replace import Replacement
 
 CHANGE = f"{RESERVED}change"
 """A column of placed rows if the write emits its changes: whether the row belongs to the changelog only."""
@@ -66,10 +69,11 @@ class _Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyPlaces:
-    """The places of keys at a version. `alone`: the rows replace those of the table, which is not read."""
+    """The places of keys at a version. `replaces`: the write is an overwrite of these rows, whose new rows all stay in their
+    partitions; if it replaces the whole table, nothing is looked up."""
 
     version: Version
-    alone: bool = False
+    replaces: Replacement | None = None
 
     @property
     def schema(self) -> Schema:
@@ -81,7 +85,7 @@ class KeyPlaces:
 
     @property
     def reports(self) -> bool:
-        return reports(self.schema, self.alone)
+        return reports(self.schema, self.replaces)
 
     def placed(self, rows: pa.Table) -> pa.Table:
         """Places prepared rows of one partition by `Schema.of_keys`, which ascend by key: under `deduplicate` and `first-row` one
@@ -109,7 +113,7 @@ class KeyPlaces:
         if not self.reports:
             columns = [name for name in columns if name in {*schema.primary_key, *self._partitioning}]
         old = schema.row_columns.empty_table().select(columns)
-        if not self.alone:
+        if self.replaces is None or not self.replaces.everything:
             old = rows_of_keys(self.version, keys, columns).cast(old.schema)
         return _KeyRows(starts, segments.numbers(starts, rows.num_rows), old, matches(keys, old.select(keys.column_names)))
 
@@ -121,6 +125,8 @@ class KeyPlaces:
         count, old = rows.num_rows, found.old_of_rows
         own, exists = np.arange(count), old >= 0
         erases = (kinds & ERASES) != 0
+        if self.replaces is not None:
+            return _Kept(own, own)
         if self.rule.old_row is OldRow.MERGED:
             return self._kept_to_merge(kinds, found)
         retract = retractions(kinds & 3)
@@ -185,6 +191,6 @@ class KeyPlaces:
         return difference(old, after, key, compared_columns(self.schema, self.rule.old_row))
 
 
-def reports(schema: Schema, alone: bool) -> bool:
-    """Whether a write emits its changes. `alone`: it replaces rows, and readers of changes compare snapshots."""
-    return schema.parsed_options.changelog.producer == LOOKUP and not alone
+def reports(schema: Schema, replaces: Replacement | None) -> bool:
+    """Whether a write emits its changes. Readers of changes compare the snapshots before and after an overwrite."""
+    return schema.parsed_options.changelog.producer == LOOKUP and replaces is None

@@ -105,7 +105,7 @@ class KeysUnchanged(Requirement):
         for message in messages:
             touched = list(chain.from_iterable(by_bucket.values())) if anywhere else by_bucket.get(message.bucket, [])
             files = BucketFiles.of(base, message.bucket)
-            for file in message.append.added if touched else ():
+            for file in (message.append or message.compact).added if touched else ():
                 with files.open(file) as reader:
                     for chunk in reader.chunks(schema.primary_key):
                         keys = _distinct(chunk.table, schema)

@@ -42,7 +42,7 @@ from lsmlake.lsm.pick.reshaping import parts_of
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog_options import INPUT
 from lsmlake.options.option_types import AUTO
-from lsmlake.schema.rowkind import INSERT, kinds_of, with_kind, with_kinds
+from lsmlake.schema.rowkind import INSERT, UPDATE_BEFORE, kinds_of, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Metadata, Version
@@ -178,7 +178,8 @@ def write_placed(version: Version, given: Intake, request: WriteRequest, pick: P
     """Writes the rows of `key_intake` and commits them."""
 
     def write(now: Version, wanted: WriteRequest) -> Snapshot | None:
-        return publish(now, placed_messages(now, given, wanted, pick, now.meta.env.workers), wanted)
+        messages = placed_messages(now, given, wanted, pick, now.meta.env.workers)
+        return publish(now, messages, wanted if messages else request)
 
     return until_placed(version, request, write)
 
@@ -187,7 +188,7 @@ def until_placed(
     version: Version, request: WriteRequest, write: Callable[[Version, WriteRequest], Snapshot | None]
 ) -> Snapshot | None:
     """Writes rows placed at `version` and, as long as other commits have written some of their keys, at the newest one."""
-    if request.requires is not None or request.replaces is not None:
+    if request.requires is not None or (request.replaces is not None and request.replaces.everything):
         return write(version, request)
 
     def attempt(now: Version) -> Snapshot | None:
@@ -217,7 +218,7 @@ def placed_messages(
 
 def placed_parts(version: Version, given: Intake, request: WriteRequest) -> Iterator[Part]:
     """The rows of `key_intake` with their places at a version."""
-    places, first = KeyPlaces(version, alone=request.replaces is not None), 0
+    places, first = KeyPlaces(version, request.replaces), 0
     for bucket in given.kept():
         for rows in bucket.rows:
             if rows.num_rows:
@@ -244,6 +245,8 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         return known.get(bucket)
 
     def written(part: BucketRows) -> CommitMessage | None:
+        if overwrites and version.schema.moves_keys and part.bucket not in intake.named:
+            return write_onto(version, part.bucket, part.total, part.rows, None, None, ())
         if overwrites:
             return write_alone(version, part.bucket, part.total, part.rows)
         return write_onto(version, part.bucket, part.total, part.rows, state_of(part.bucket), pick, part.changelog)
@@ -363,7 +366,8 @@ class Intake:
         self.known, self.sizes = known, Counter[Bucket]()
         self.kinds = False  # whether any spilled row is not +I
         self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and request.replaces is None
-        self.flagged = schema.moves_keys and reports(schema, request.replaces is not None)
+        self.flagged = schema.moves_keys and reports(schema, request.replaces)
+        self.named: set[Bucket] = set()  # with rows that are not only removed, because their keys have moved
         self._sorted: list[BucketRows] | None = None
 
     @property
@@ -415,6 +419,7 @@ class Intake:
                 changelog = dict(split_input(rows, self.schema, covers, numbers, arrival))
             combined = split if self.folds else split_in_order
             for bucket, part in combined(rows, self.schema, covers, numbers, arrival):
+                self._note(bucket, part)
                 given = [self._emitted(changelog.pop(bucket))] if bucket in changelog else ()
                 yield BucketRows(bucket, covers.total(bucket), [part], given)
             return
@@ -476,7 +481,14 @@ class Intake:
         parts = split_unfolded if unfolded else split
         for bucket, part in parts(rows, self.schema, self.covers, None if self.covers.finer > 1 else numbers, arrival):
             self.sizes[bucket] += part.nbytes
+            self._note(bucket, part)
             yield bucket, part
+
+    def _note(self, bucket: Bucket, rows: pa.Table) -> None:
+        if self.schema.moves_keys and self.request.replaces is not None:
+            kinds = kinds_of(rows)
+            if kinds is None or (kinds != UPDATE_BEFORE).any():
+                self.named.add(bucket)
 
     def _merged(self, buckets: Sequence[Bucket]) -> Iterator[pa.Table]:
         key = self.schema.key
