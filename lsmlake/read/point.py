@@ -110,7 +110,7 @@ def _tables(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterabl
         few = lookups(version, keys)
         if few is not None:
             return list(rows_by_lookup(version, few, columns))
-        if keys.num_rows <= _LISTED:
+        if keys.num_rows <= _LISTED and not version.schema.moves_keys:
             return list(read_plan(plan(version, _predicate(keys, version.schema), columns)))
         return list(_joined(version, keys, columns))
 
@@ -118,14 +118,18 @@ def _tables(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterabl
 def _joined(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The rows of many keys, by a scan of the files that can hold them; perhaps also others with their values of `Schema.key`."""
     schema = version.schema
-    indexed = keys.num_rows <= _LISTED_FOR_INDEX and not {*schema.parsed_options.index.columns}.isdisjoint(schema.primary_key)
+    indexed = not {*schema.parsed_options.index.columns}.isdisjoint(schema.primary_key)
+    listed = keys.num_rows <= (_LISTED_FOR_INDEX if indexed else _LISTED)
     between = _between(keys, schema)
-    reads = replace(plan(version, _predicate(keys, schema) if indexed else between, columns), predicate=between)
+    reads = replace(plan(version, _predicate(keys, schema) if listed else between, columns), predicate=between)
     waiting: list[pa.Table] = []
+    count = 0
     for table in chain(read_plan(reads), [None]):
-        waiting += [] if table is None else [table]
-        if waiting and (table is None or sum(one.num_rows for one in waiting) >= max(keys.num_rows, _JOINED_ROWS)):
-            rows, waiting = pa.concat_tables(waiting), []
+        if table is not None:
+            waiting.append(table)
+            count += table.num_rows
+        if waiting and (table is None or count >= max(keys.num_rows, _JOINED_ROWS)):
+            rows, waiting, count = pa.concat_tables(waiting), [], 0
             wanted, stored = comparable([keys.select(schema.key), rows.select(schema.key)])
             may_match = np.flatnonzero(filter_of(wanted)(stored))
             wanted = np.sort(wanted)

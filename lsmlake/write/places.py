@@ -35,6 +35,7 @@ from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.options.changelog_options import LOOKUP
 from lsmlake.options.merge_options import PARTIAL_UPDATE
+from lsmlake.read.find_keys import NO_KEYS, FoundKeys, find_keys, rows_at
 from lsmlake.read.point import matches, rows_of_keys
 from lsmlake.schema.rowkind import DELETE, ERASES, UPDATE_BEFORE, kinds_of, retractions, with_kind, without_deletes
 from lsmlake.schema.schema import RESERVED, ROW_KIND, Schema
@@ -109,13 +110,30 @@ class KeyPlaces:
         schema = self.schema
         starts = segments.of_sorted(comparable([rows.select(schema.key)])[0])
         keys = rows.select(schema.primary_key).take(pa.array(starts))
-        columns = schema.columns.names
-        if not self.reports:
-            columns = [name for name in columns if name in {*schema.primary_key, *self._partitioning}]
-        old = schema.row_columns.empty_table().select(columns)
-        if self.replaces is None or not self.replaces.everything:
-            old = rows_of_keys(self.version, keys, columns).cast(old.schema)
-        return _KeyRows(starts, segments.numbers(starts, rows.num_rows), old, matches(keys, old.select(keys.column_names)))
+        reads = self.replaces is None or not self.replaces.everything
+        found = find_keys(self.version, keys) if reads else NO_KEYS
+        at = np.full(keys.num_rows, -1)
+        at[found.keys] = np.arange(len(found.keys))
+        return _KeyRows(
+            starts, segments.numbers(starts, rows.num_rows), self._old_rows(keys.take(pa.array(found.keys)), found), at
+        )
+
+    def _old_rows(self, keys: pa.Table, found: FoundKeys) -> pa.Table:
+        """The rows of the table: all columns if the write emits its changes, else those of the key and of the partition."""
+        schema = self.schema
+        if self.reports:
+            if self.rule.old_row is not OldRow.REPLACED and keys.num_rows:  # merged, or the first of several rows
+                rows = rows_of_keys(self.version, keys)
+                return rows.take(pa.array(matches(keys, rows.select(keys.column_names)))).cast(schema.row_columns)
+            return rows_at(self.version, found, schema.columns.names)
+        columns = [name for name in schema.columns.names if name in {*schema.primary_key, *self._partitioning}]
+        if not all(field.transform.is_identity for field in schema.partition_columns):
+            return rows_at(self.version, found, columns)
+        values = dict(zip(keys.column_names, keys.columns, strict=True))
+        for number, field in enumerate(schema.partition_columns):
+            of_file = pa.array([one.bucket.partition[number] for one in found.files], field.source_type)
+            values[field.column] = of_file.take(pa.array(found.file))
+        return pa.table([values[name] for name in columns], schema=pa.schema([schema.row_columns.field(n) for n in columns]))
 
     @cached_property
     def _partitioning(self) -> tuple[str, ...]:
