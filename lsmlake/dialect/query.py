@@ -159,7 +159,7 @@ def run_sql(query: Query) -> str:
 
 _LEVEL, _COUNT = "#level", quoted("#count")
 _LEVELS_MAX, _ROWS_MAX = 100, 1_000_000
-"""As `spark.spark_sql.cteRecursionLevelLimit` and `spark.spark_sql.cteRecursionRowLimit` are by default; rows are counted level
+"""As `spark.sql.cteRecursionLevelLimit` and `spark.sql.cteRecursionRowLimit` are by default; rows are counted level
 by level."""
 _LEFT_STAYS = ("LEFT", "SEMI", "ANTI")
 _NOT_IN_A_STEP = ("with_", "group", "having", "distinct", "order", "limit", "offset")
