@@ -33,7 +33,7 @@ from lsmlake.types.type_text import backticked
 
 _POSITIONS = "_metadata"
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
-_FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that are scanned with the others: a second scan costs more
+_FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that join the masked scan: a second scan costs more
 _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
 _BROADCAST_ROWS = 4_000_000  # level-0 keys that fit a broadcast
 

@@ -48,7 +48,7 @@ _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 
 @dataclass
 class SparkEngine:
-    """A session as the engine of one statement (see `sql.engine`). A context manager: it drops its views at the end.
+    """A session as the engine of one statement (see `sql.engine`). A context manager: execute the statement inside it.
     `args`: the parameters of a query. `uneven`: as in `spark.frame_writer.upsert`."""
 
     spark: object

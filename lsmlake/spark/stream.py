@@ -157,7 +157,7 @@ def write_stream(
 
 
 def _observed(df):
-    """A stream that reports its row count, and the last snapshot of a feed of changes, in the progress of its query."""
+    """A stream that reports its row count and, for a feed of changes, the newest commit time in the progress of its query."""
     metrics = [F.count(F.lit(1)).alias("rows")]
     if COMMIT_TIME in df.columns:
         metrics.append(F.unix_millis(F.max(F.col(COMMIT_TIME))).alias("newest_change_ms"))

@@ -206,7 +206,7 @@ class Given:
             )
 
     def replacement(self, schema: Schema, name: str, now: str | None) -> Replacement:
-        """The `Replacement` of an overwrite of the table `name`. `now`: the time of the write; None: a stream of writes."""
+        """The `Replacement` of an overwrite of the table `name`. `now`: the time of the write; None: a stream."""
         where, mode = self.texts.get(REPLACE_WHERE), self.texts.get(OVERWRITE_MODE, "static").lower()
         if mode not in ("static", "dynamic") or (where is not None and mode == "dynamic"):
             raise InvalidOption(
