@@ -18,9 +18,9 @@ class Rows:
     """Rows of a table with a line below that counts them.
 
     Args:
-    noun: the word for a row in the line after the table.
-    first: that line says so, if the table holds only the first rows: "first 100 rows". Default: the number of rows.
-    cure: how to get what is left out.
+        noun: the word for a row in this line.
+        first: the text of this line if the table holds only the first rows: "first 100 rows". Default: the number of rows.
+        cure: how to see the columns that are left out.
     """
 
     def __init__(
