@@ -338,10 +338,10 @@ class Intake:
     @cached_property
     def _first_sizes(self) -> Counter[Bucket]:
         """Estimated stored bytes of the first buckets of new partitions."""
-        found: Counter[Bucket] = Counter()
+        sizes_by_bucket: Counter[Bucket] = Counter()
         for bucket, size in self.sizes.items():
-            found[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
-        return found
+            sizes_by_bucket[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
+        return sizes_by_bucket
 
     def _grown(self, bucket: Bucket) -> tuple[Bucket, int]:
         """The bucket, and its total, to which the rows of a spilled bucket go."""
