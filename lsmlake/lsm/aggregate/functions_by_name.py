@@ -85,10 +85,10 @@ def _check_complete(name: str, made: object, where: str) -> None:
         raise _incomplete(name, where, f"a {type(made).__name__} without {', '.join(missing)}")
 
 
-def _incomplete(name: str, where: str, found: object) -> InvalidOption:
+def _incomplete(name: str, where: str, given: object) -> InvalidOption:
     what = f"the aggregate function {name!r}, which is not built in, is incomplete"
     expected = "a subclass of lsmlake.lsm.aggregate.Function with the method reduce"
-    return InvalidOption(what, where=where, expected=expected, found=found, cure="write the missing methods")
+    return InvalidOption(what, where=where, expected=expected, found=given, cure="write the missing methods")
 
 
 def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:

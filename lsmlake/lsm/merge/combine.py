@@ -181,8 +181,8 @@ def replayed(rule: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
         retract = retract[keep]
     late = np.zeros(count, bool)
     starts, _ = segments.kept(keep, groups.starts)
-    if len(starts) and (found := rule.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
-        late[keep] = found if retract is None else found & ~retract
+    if len(starts) and (late_rows := rule.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
+        late[keep] = late_rows if retract is None else late_rows & ~retract
     places = np.arange(count)
     order = np.lexsort(
         (np.where(late, -places, places), np.add(keep, keep & ~late, dtype=np.int8), segments.numbers(groups.starts, count))
