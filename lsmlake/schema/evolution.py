@@ -51,8 +51,10 @@ def through(schema: Schema, other: Schema) -> Schema:
 
     def inner_name_of(column: str, name: str) -> str:
         before = {field.name: field_id(field) for field in inner_fields(_innermost(mine[column].type))}
-        renamed = theirs.get(field_id(mine[column]))
-        after = {} if renamed is None else {field_id(field): field.name for field in inner_fields(_innermost(renamed.type))}
+        counterpart = theirs.get(field_id(mine[column]))
+        after = (
+            {} if counterpart is None else {field_id(field): field.name for field in inner_fields(_innermost(counterpart.type))}
+        )
         return after.get(before.get(name, -1), name)
 
     partitioning = schema.partitioning
