@@ -98,8 +98,8 @@ def extreme(plan: Plan, column: str, side: Side) -> object:
         if unit.bound is not None and best is not None and not _beats(unit.bound, best, side, type_):
             break
         for table in read_plan(replace(plan, columns=(column,), splits=(unit.split,))):
-            found = extreme_of(table[column].combine_chunks(), side)
-            best = found if best is None or (found is not None and _beats(found, best, side, type_)) else best
+            value = extreme_of(table[column].combine_chunks(), side)
+            best = value if best is None or (value is not None and _beats(value, best, side, type_)) else best
     return best
 
 

@@ -95,9 +95,9 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
     def look(number: int) -> None:
         place = int(tested[number])
         try:
-            found = index_of_file(version.meta.files, files[number])
-            left[place] = levels[place] == 0 or test(found, place).some
-            keys[place] = by_key is None or by_key(found, place).some
+            file_index = index_of_file(version.meta.files, files[number])
+            left[place] = levels[place] == 0 or test(file_index, place).some
+            keys[place] = by_key is None or by_key(file_index, place).some
         except (Corrupt, UnsupportedFormat):
             unreadable.append(number)
 
@@ -149,8 +149,8 @@ def _all(parts: Collection[RowsOfFile]) -> RowsOfFile:
     exact = [part.flags for part in parts if part.flags is not None]
     if len(exact) < 2:
         return RowsOfFile(True, *exact)
-    found = reduce(np.logical_and, (flags() for flags in exact))
-    return RowsOfFile(bool(found.any()), lambda: found)
+    in_all = reduce(np.logical_and, (flags() for flags in exact))
+    return RowsOfFile(bool(in_all.any()), lambda: in_all)
 
 
 def _any(parts: Collection[RowsOfFile]) -> RowsOfFile:

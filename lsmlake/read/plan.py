@@ -185,10 +185,10 @@ def plan(
         matches = by_statistics(table, schema, predicate)
         steps.append(("statistics", int(matches.sum())))
         indexed = version.options.index.columns & predicate.columns
-        found = by_index(version, table, matches, predicate) if indexed else None
-        if found is not None:
-            table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
-            steps.append((found.step, int(matches.sum())))
+        narrowed = by_index(version, table, matches, predicate) if indexed else None
+        if narrowed is not None:
+            table, matches = table.filter(pa.array(narrowed.keys)), narrowed.matches[narrowed.keys]
+            steps.append((narrowed.step, int(matches.sum())))
         if vectors and not matches.all() and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
@@ -273,11 +273,11 @@ def _merging_splits(
     splits = []
     read = _names(table, matches)
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
-        deletes, found = retained.get(bucket, ()), [section.files for section in sections(state.files)]
-        alone = [s for s in found if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]
+        deletes, file_groups = retained.get(bucket, ()), [section.files for section in sections(state.files)]
+        alone = [s for s in file_groups if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]
         if raw := tuple(file for (file,) in alone if file.name in read):
             splits.append(Split(bucket, raw, {}, (), total=state.total_buckets))
-        for section in found:
+        for section in file_groups:
             if section not in alone:
                 fresh = any(file.level == 0 for file in section)
                 held, total = deletes if fresh else (), state.total_buckets
