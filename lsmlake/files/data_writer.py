@@ -146,8 +146,8 @@ class RunWriter:
 
 def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
     """Adds the finished file to `files`, and writes its index file if it has one."""
-    file, found = writer.finish(origin, env.clock()), writer.values.index()
-    index = None if found == NOTHING else file_index.encode(found)
+    file, indexed_values = writer.finish(origin, env.clock()), writer.values.index()
+    index = None if indexed_values == NOTHING else file_index.encode(indexed_values)
     if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
         files.append(file._replace(index=index))
         return
@@ -312,9 +312,9 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
         if field.name in unbounded:
             result[number] = ColumnStats(unbounded[field.name], None, None)
             continue
-        found = [group.column(own.start).statistics for group in groups]
-        low, high = bounds_of(found)
-        nulls = sum(one.null_count for one in found)
+        statistics = [group.column(own.start).statistics for group in groups]
+        low, high = bounds_of(statistics)
+        nulls = sum(one.null_count for one in statistics)
         result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
     return result
 

@@ -66,8 +66,8 @@ def read_footer(place: OutsideFile, size: int, where: str) -> tuple[bytes, pq.Fi
     Raises Corrupt naming `where` if it is missing or damaged, and InvalidData if it is encrypted or signed."""
     try:
         with place.storage.read_from_end(place.path, size, min(size, TAIL_BYTES)) as source:
-            found = source.size()
-            if found == size:
+            actual = source.size()
+            if actual == size:
                 footer = _ending(source, size)
                 if footer.endswith(_ENCRYPTED):
                     raise _encrypted(where)
@@ -84,7 +84,7 @@ def read_footer(place: OutsideFile, size: int, where: str) -> tuple[bytes, pq.Fi
         raise Corrupt(
             "a data file cannot be read", where=where, expected="a whole Parquet file", found=broken, cure=RESTORE
         ) from broken
-    raise Corrupt("a data file has another length", where=where, expected=f"{size} bytes", found=f"{found} bytes", cure=RESTORE)
+    raise Corrupt("a data file has another length", where=where, expected=f"{size} bytes", found=f"{actual} bytes", cure=RESTORE)
 
 
 def _encrypted(where: str) -> InvalidData:
@@ -169,14 +169,14 @@ def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -
         length: where bounds of text are cut.
     """
     groups = [parsed.row_group(i) for i in range(parsed.num_row_groups)]
-    found: dict[int, ColumnStats] = {}
+    stats_by_id: dict[int, ColumnStats] = {}
     for id, leaf in leaf_of.items():
         chunks = [group.column(leaf).statistics for group in groups]
         if any(one is None or not one.has_null_count for one in chunks):
             continue
         low, high = bounds_of(chunks)
-        found[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
-    return found
+        stats_by_id[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
+    return stats_by_id
 
 
 def bounds_of(groups: Sequence[pq.Statistics]) -> tuple[object, object]:

@@ -89,23 +89,23 @@ class Retained:
         if not self.rule.retains or not (self.held or any(file.delete_rows for file in level0)):
             return Settlement()
         key = self.bucket_files.schema.key
-        deleted, found, rows, unique, own = [], [self._empty], self._empty, True, np.zeros(0, np.int64)
+        deleted, held_by_file, rows, unique, own = [], [self._empty], self._empty, True, np.zeros(0, np.int64)
         for file in level0:
             rows = rows_of(file)
             kinds, keys = kinds_of(rows), rows.select(key)
             gone = np.zeros(rows.num_rows, bool) if kinds is None else kinds != INSERT
             deleted += [keys.filter(pa.array(gone))] if gone.any() else []
             held, at, alone = self._find(keys)
-            found.append(held)
+            held_by_file.append(held)
             unique &= alone
             gone[at] = True
             own = np.flatnonzero(gone)
-        held = pa.concat_tables(found)
+        held = pa.concat_tables(held_by_file)
         if not deleted and not held.num_rows:
             return Settlement()
         if len(level0) == 1 and unique:
             return self._settled(level0, held, [(rows, own)]) if held.num_rows else self._of_single(level0[0], rows)
-        if len(found) > 2:  # a key of several level-0 files is found for each
+        if len(held_by_file) > 2:  # a key of several level-0 files is found for each
             held = held.take(pa.array(group(comparable([held.select(key)])[0]).first))
         wanted = distinct([*deleted, held.select(key)])
         again = (rows_of(file) for file in level0) if len(level0) > 1 else (rows,)
@@ -157,9 +157,9 @@ class Retained:
         may_be_wanted = filter_of(wanted)
         for name, codes in zip(small, stored, strict=True):
             places = np.flatnonzero(may_be_wanted(codes))
-            keys_of, those = common(wanted, codes[places], repeats=True)
-            hits[name] = Hits(keys_of, places[those])
-        newest, found, at = np.full(len(wanted), -1), [self._empty], [np.zeros(0, np.int64)]
+            keys_of, rows_of_codes = common(wanted, codes[places], repeats=True)
+            hits[name] = Hits(keys_of, places[rows_of_codes])
+        newest, deciding_rows, at = np.full(len(wanted), -1), [self._empty], [np.zeros(0, np.int64)]
         for number, file in enumerate(self.held):
             if file.name in hits:
                 newest[hits[file.name].keys] = number
@@ -168,9 +168,9 @@ class Retained:
                 continue
             deciding = hits[file.name].where(newest[hits[file.name].keys] == number)
             if len(deciding.positions):
-                found.append(self._rows(file, deciding.positions))
+                deciding_rows.append(self._rows(file, deciding.positions))
                 at.append(deciding.keys)
-        rows, at = pa.concat_tables(found), np.concatenate(at)
+        rows, at = pa.concat_tables(deciding_rows), np.concatenate(at)
         deleted = rows[DELETED_MS].is_valid()
         return rows.filter(deleted), starts[at[np.asarray(deleted)]], unique
 
