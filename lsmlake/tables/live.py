@@ -69,8 +69,8 @@ class Live(NamedTuple):
 
     def select(self, selection: Selection, schema: Schema) -> pa.Table:
         """The files of a selection."""
-        found = selection.of(self.files)
-        return found if self.later is None else fold([found, selection.of(self.later)], schema)
+        entries = selection.of(self.files)
+        return entries if self.later is None else fold([entries, selection.of(self.later)], schema)
 
     def after(self, number: int, metas: tuple[ManifestMeta, ...], added: Sequence[pa.Table], schema: Schema) -> Live:
         """The live files of a newer snapshot, which added some entries."""

@@ -81,25 +81,25 @@ class TableFiles:
                 expected=f"file {path}",
                 cure=LIST_BRANCHES,
             ) from None
-        found = self.cache.get(data, lambda: BranchInfo.decode(data, path))
-        if found.uuid != branch.uuid:
+        stored = self.cache.get(data, lambda: BranchInfo.decode(data, path))
+        if stored.uuid != branch.uuid:
             raise TableNotFound(
                 f"the branch {branch.name!r} was deleted and another one was created under its name",
                 where=self.paths.root,
                 expected=f"uuid {branch.uuid}",
-                found=found.uuid,
+                found=stored.uuid,
                 cure=Wording("open the new branch with branch(...)", command="run the command again"),
             )
 
-    def own(self, found: _Decoded, number: int, path: str) -> _Decoded:
-        """`found` itself. Raises Corrupt if its number differs from the file's name, or it belongs to another table, as after
-        copying the file."""
-        if found.id != number:
-            raise Corrupt("file holds another number than its name", where=path, expected=number, found=found.id, cure=RESTORE)
-        if found.table_uuid != self.paths.table_uuid:
+    def own(self, content: _Decoded, number: int, path: str) -> _Decoded:
+        """Returns `content` itself. Raises Corrupt if its number differs from the file's name, or it belongs to another table, as
+        after copying the file."""
+        if content.id != number:
+            raise Corrupt("file holds another number than its name", where=path, expected=number, found=content.id, cure=RESTORE)
+        if content.table_uuid != self.paths.table_uuid:
             expected = f"table_uuid {self.paths.table_uuid}"
-            raise Corrupt("file of another table", where=path, expected=expected, found=found.table_uuid, cure=RESTORE)
-        return found
+            raise Corrupt("file of another table", where=path, expected=expected, found=content.table_uuid, cure=RESTORE)
+        return content
 
     def read(self, path: str, length: int | None) -> bytes:
         """The content of a file. `length`: that a snapshot gives for it. Raises Corrupt, TableNotFound."""

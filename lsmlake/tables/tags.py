@@ -71,12 +71,12 @@ class Tags:
     def all(self) -> list[Tag]:
         """All tags, ordered by snapshot, then by name. Raises Corrupt, TableNotFound."""
         self.files.first_schema()
-        found = []
+        tags = []
         for _, tag, error in self.listed():
             if error is not None:
                 raise error
-            found.append(tag)
-        return sorted(found, key=lambda tag: (tag.snapshot.id, tag.name))
+            tags.append(tag)
+        return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name))
 
     def readable(self) -> list[Tag]:
         """All tags that can be read, by name."""
@@ -90,12 +90,12 @@ class Tags:
             if name is None:
                 continue
             try:
-                found, error = self._named(read(entry), name, entry.path), None
+                tag, error = self._named(read(entry), name, entry.path), None
             except FileNotFoundError:
                 continue
             except (Corrupt, UnsupportedFormat) as broken:
-                found, error = None, broken
-            yield name, found, error
+                tag, error = None, broken
+            yield name, tag, error
 
     def of_snapshot(self, number: int) -> list[Tag]:
         """The tags of a snapshot, by name; without damaged ones."""
@@ -151,10 +151,10 @@ class Tags:
         listed = self._listed()
         failed, cure = "the tags changed while they were read, on every attempt", "change tags less often"
         for _ in attempts(_LOOKS, failed, self.files.paths.tags, cure, kind=StorageFailed):
-            found = self._read(listed)
+            holders = self._read(listed)
             before, listed = listed, self._listed()
-            if found is not None and listed == before:
-                return sorted(found, key=lambda holder: holder.snapshot.id)
+            if holders is not None and listed == before:
+                return sorted(holders, key=lambda holder: holder.snapshot.id)
 
     def _read(self, entries: Iterable[Entry]) -> list[Holder] | None:
         """None if one of the files was deleted."""

@@ -199,8 +199,10 @@ class Vectors:
                 for ref, file in zip(own, group, strict=True)
             }
 
-        found = side_by_side([partial(read, name, group) for name, group in by_puffin.items()], self.files.env.storage.at_once)
-        return {name: vector for some in found for name, vector in some.items()}
+        read_groups = side_by_side(
+            [partial(read, name, group) for name, group in by_puffin.items()], self.files.env.storage.at_once
+        )
+        return {name: vector for some in read_groups for name, vector in some.items()}
 
     def _read(self, name: str, start: int, stop: int) -> bytes:
         path = self.files.paths.puffin(name)
@@ -217,8 +219,8 @@ class Vectors:
         path = self.files.paths.puffin(ref.puffin)
         vector = DeletionVector.decode(data, f"{path}, vector of {file.name}", file.rows)
         if len(vector) != ref.cardinality:
-            what, found = "deletion vector marks another number of rows", len(vector)
-            raise Corrupt(what, where=path, expected=ref.cardinality, found=found, cure=RESTORE)
+            what, marked = "deletion vector marks another number of rows", len(vector)
+            raise Corrupt(what, where=path, expected=ref.cardinality, found=marked, cure=RESTORE)
         return vector
 
     def read(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:

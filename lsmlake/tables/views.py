@@ -18,8 +18,8 @@ class Views:
 
     def names(self, database: str) -> list[str]:
         """The names of the views of a database, ascending."""
-        found = (view_name(entry.path, database) for entry in self.storage.list(views_dir(database)))
-        return sorted(name for name in found if name is not None)
+        names = (view_name(entry.path, database) for entry in self.storage.list(views_dir(database)))
+        return sorted(name for name in names if name is not None)
 
     def get(self, name: str) -> View | None:
         """Raises Corrupt, UnsupportedFormat."""
