@@ -68,10 +68,10 @@ def register(
     """
     parsed = need("pyiceberg.table.metadata", _WHAT).TableMetadataUtil.parse_obj
 
-    def run(found: Any) -> None:
+    def run(client: Any) -> None:
         written: list[str] = []
-        found._write_metadata = kinds.writer(content, written)
-        _Registration(found, name, metadata_file, parsed(content), written).run()
+        client._write_metadata = kinds.writer(content, written)
+        _Registration(client, name, metadata_file, parsed(content), written).run()
 
     _ask(catalog, name, run, seconds, *_REGISTER)
 
@@ -80,12 +80,12 @@ def has(catalog: str, name: str, table_uuid: str, location: str, seconds: float)
     """Whether the table `name` of a catalog is the published one with this uuid, at this address. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
-    def run(found: Any) -> bool:
+    def run(client: Any) -> bool:
         try:
-            there = found.load_table(name).metadata
+            registered = client.load_table(name).metadata
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             return False
-        return str(there.table_uuid) == table_uuid and is_same_place(there.location, location)
+        return str(registered.table_uuid) == table_uuid and is_same_place(registered.location, location)
 
     return _ask(catalog, name, run, seconds, *_LOOK)
 
@@ -94,9 +94,9 @@ def metadata_file(catalog: str, name: str) -> str | None:
     """The address of the metadata file of the table `name` of a catalog; None: it has no such table. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
-    def run(found: Any) -> str | None:
+    def run(client: Any) -> str | None:
         try:
-            return found.load_table(name).metadata_location
+            return client.load_table(name).metadata_location
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             return None
 
@@ -107,9 +107,9 @@ def remove(catalog: str, name: str, seconds: float) -> None:
     """Removes the table `name` from a catalog; files stay. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
-    def run(found: Any) -> None:
+    def run(client: Any) -> None:
         with suppress(errors.NoSuchTableError):
-            found.drop_table(name)
+            client.drop_table(name)
 
     _ask(catalog, name, run, seconds, *_REMOVE)
 
@@ -130,13 +130,13 @@ def _ask(
     secrets = _secrets(given)
 
     def run() -> Result:
-        found = load_catalog(given.pop("name", "default"), **given)
-        secrets.update(_secrets(found.properties))
-        kinds.adapt(found, seconds)
+        client = load_catalog(given.pop("name", "default"), **given)
+        secrets.update(_secrets(client.properties))
+        kinds.adapt(client, seconds)
         try:
-            return work(found)
+            return work(client)
         finally:
-            found.close()
+            client.close()
 
     try:
         return _within(seconds, run)
@@ -310,21 +310,21 @@ def _within(seconds: float, call: Callable[[], Result]) -> Result:
 
 def _secrets(properties: Mapping[str, object]) -> set[str]:
     """Values that no message may show."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in properties.items():
         text = str(value)
-        found.update(_PASSWORD.findall(text))
+        secrets.update(_PASSWORD.findall(text))
         if _SECRET.search(name):
-            found.update((text, text.rpartition(":")[2]))
-    return {form for text in found for form in (text, unquote(text)) if form}
+            secrets.update((text, text.rpartition(":")[2]))
+    return {form for text in secrets for form in (text, unquote(text)) if form}
 
 
 def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: str) -> LakeError:
     text = " ".join(str(refused).split())
     for secret in sorted(secrets, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)" if len(secret) < _LONG else re.escape(secret), "***", text)
-    found = text[:_FOUND_CHARS] if " " in text else f"{type(refused).__name__} {text}".rstrip()  # such as KeyError 'uri'
+    cause = text[:_FOUND_CHARS] if " " in text else f"{type(refused).__name__} {text}".rstrip()  # such as KeyError 'uri'
     if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
         what = "PyIceberg lacks packages for such a catalog"
-        return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
-    return StorageFailed(failed, where=name, found=found, cure=f"{kinds.cure(text)}; {cure}")
+        return MissingDependency(what, where=name, found=cause, cure="run such a command, and publish again")
+    return StorageFailed(failed, where=name, found=cause, cure=f"{kinds.cure(text)}; {cure}")

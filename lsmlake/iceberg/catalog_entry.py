@@ -42,10 +42,10 @@ class CatalogEntry:
             options = Version.latest(meta).options.iceberg
             if options.catalog is None:
                 return None
-            found = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
+            entry = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
             own = table_metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
-            with waiting_for(found.catalog, found.clock) as seconds:
-                return found if catalog.has(found.catalog, found.name, *own, seconds) else None
+            with waiting_for(entry.catalog, entry.clock) as seconds:
+                return entry if catalog.has(entry.catalog, entry.name, *own, seconds) else None
         except Exception as failed:
             pass_interruption(failed)
             _warn(meta.paths.root, "the table may remain in a catalog of Iceberg; then drop it there, without its files", failed)

@@ -72,8 +72,8 @@ class PublishedFiles:
         every, spec, header = decode(data, path), record["partition_spec_id"], avro.header_of(data)
         _check_fields(header, path)
         expected = ("deletes" if record["content"] else "data", str(spec), avro.VERSION)
-        if (found := tuple(header[name] for name in _HEADER)) != expected:
-            yield damage(path, "the header of a manifest is wrong", expected, found)
+        if (actual := tuple(header[name] for name in _HEADER)) != expected:
+            yield damage(path, "the header of a manifest is wrong", expected, actual)
         placed += [PlacedFile(entry, spec, path) for entry in every if entry["status"] != DELETED]
         counted = {name: sum(one["status"] == status for one in every) for name, status in _STATUSES.items()}
         if counted != (listed := {name: record[name] for name in _STATUSES}):

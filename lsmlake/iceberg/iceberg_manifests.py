@@ -168,11 +168,11 @@ def _merged(manifests: list[Manifest], writer: _ManifestWriter) -> list[Manifest
             tiers.setdefault((*one.kind, tier), []).append(one)
     due = [some for some in tiers.values() if len(some) >= _MERGED]
     merged = {one.record["manifest_path"] for some in due for one in some}
-    found = [one for one in manifests if one.record["manifest_path"] not in merged]
+    manifests_after = [one for one in manifests if one.record["manifest_path"] not in merged]
     for some in due:
         read = (entry for one in some for entry in writer.files.read(one.record["manifest_path"]))
-        found += writer.write_sorted([existing(entry) for entry in read if entry["status"] != DELETED], some[0].kind)
-    return found
+        manifests_after += writer.write_sorted([existing(entry) for entry in read if entry["status"] != DELETED], some[0].kind)
+    return manifests_after
 
 
 def _deletes(entry: Entry) -> bool:
@@ -223,7 +223,7 @@ class _ManifestWriter(NamedTuple):
         return Manifest(record, Span.of([entry["point"] for entry in entries]))
 
     def _partitions(self, entries: Sequence[Entry], spec: int) -> list[dict]:
-        found = []
+        summaries = []
         for column in self.schema.partition_columns_of(spec):
             name = partition_name(column.name)
             values = [entry["data_file"]["partition"][name] for entry in entries]
@@ -231,5 +231,5 @@ class _ManifestWriter(NamedTuple):
             type_ = pa.date32() if column.transform.name == transforms.DAY else column.type
             low, high = (binary(side(valid), type_) if valid else None for side in (min, max))
             summary = {"contains_null": len(valid) < len(values), "contains_nan": False}
-            found.append({**summary, "lower_bound": low, "upper_bound": high})
-        return found
+            summaries.append({**summary, "lower_bound": low, "upper_bound": high})
+        return summaries

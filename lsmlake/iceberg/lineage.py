@@ -69,24 +69,24 @@ def lines_of(meta: Metadata, table: Schema, known: Mapping[int, str]) -> list[Li
     tags = tags_of(meta)
     kept = _kept(meta, 0, [*bases, *tags.values()], known)
     named = {name: snapshot.id for name, snapshot in tags.items() if kept[snapshot.id] == snapshot}
-    found = [Line(meta, MAIN, 0, table.id, kept, named)]
+    lines = [Line(meta, MAIN, 0, table.id, kept, named)]
     for on, state in branches:
         with suppress(TableNotFound, Corrupt):  # deleted meanwhile, or damaged
             if line := _branch(on, state, table, known):
-                found.append(line)
+                lines.append(line)
     meta.files.first_schema()
-    return found
+    return lines
 
 
 def branches_of(meta: Metadata) -> list[tuple[Metadata, BranchState]]:
     """The branches by name, except those that cannot be read, each with its state."""
-    found = []
+    branches = []
     for name in meta.branches.names():
         with suppress(Corrupt):
             info = meta.branches.read(name)
             if info is not None:
-                found.append((meta.on(info.named(name)), meta.branches.state(info)))
-    return found
+                branches.append((meta.on(info.named(name)), meta.branches.state(info)))
+    return branches
 
 
 def tags_of(meta: Metadata) -> dict[str, Snapshot]:
@@ -138,6 +138,6 @@ def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping
             kept[number] = named if named and identity_of(named) == identity else None
             continue
         with suppress(SnapshotNotFound, Corrupt):  # it has expired since it was listed, or it is damaged
-            found = kept[number] = meta.snapshots.get(number)
-            proven = proven or identity == identity_of(found)
+            retained = kept[number] = meta.snapshots.get(number)
+            proven = proven or identity == identity_of(retained)
     return kept

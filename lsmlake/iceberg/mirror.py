@@ -82,7 +82,7 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
     for _ in attempts(_ATTEMPTS, failed, meta.paths.iceberg(""), "run it again"):
         attempt = _Attempt(meta, whole, anew)
         try:
-            found = attempt.run()
+            publication = attempt.run()
         except Corrupt as failed:
             meta.files.delete_quietly(attempt.written)
             if anew or not published.is_of(meta, failed.where):
@@ -94,15 +94,15 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
         except BaseException:
             meta.files.delete_quietly(attempt.written)
             raise
-        if found is not None:
+        if publication is not None:
             if attempt.options.catalog is not None:
                 name = name_in_catalog(meta, attempt.options)
                 with waiting_for(attempt.options.catalog, meta.env.clock, asked=asked) as seconds:
-                    register(found.metadata_file, found.content, attempt.options.catalog, name, seconds)
+                    register(publication.metadata_file, publication.content, attempt.options.catalog, name, seconds)
             meta.files.delete_quietly(attempt.gone)
             if anew:
                 published.delete_unreadable(meta)
-            return found
+            return publication
         meta.files.delete_quietly(attempt.written)
 
 
@@ -218,8 +218,8 @@ class _Attempt:
         vectors: dict[str, Point] = {}
         for one in gone:
             with suppress(Corrupt):  # what it names is orphans
-                found = published.manifests_by_uri(self.meta, [one])
-                lost |= {uri: manifest for uri, manifest in found.items() if uri not in kept}
+                manifests = published.manifests_by_uri(self.meta, [one])
+                lost |= {uri: manifest for uri, manifest in manifests.items() if uri not in kept}
         for manifest in lost.values():
             with suppress(Corrupt):
                 vectors |= published.vectors_of(self.meta, manifest)

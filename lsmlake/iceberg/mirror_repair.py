@@ -17,7 +17,7 @@ def repair_iceberg(meta: Metadata, progress: Callable[[str], None] = lambda what
     """See `Table.repair_iceberg`. Calls `progress` with each file that is checked."""
     need("fastavro", "Iceberg metadata")
     main = meta.on(None).with_empty_cache()
-    found = merged(iceberg_findings(main, progress))
-    if found:
+    findings = merged(iceberg_findings(main, progress))
+    if findings:
         mirror.publish(main, whole=False, asked=True, anew=True)
-    return found
+    return findings

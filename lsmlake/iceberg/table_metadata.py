@@ -70,14 +70,14 @@ def uuid_of(table_uuid: str) -> str:
 def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
     """Makes a schema, its specs and its order of rows the current ones; returns the id of the order, too."""
     schemas = {one["schema-id"]: one for one in metadata["schemas"]} | {schema.id: schema_json(schema)}
-    found, order = _with_parts(metadata, schema, schemas)
+    with_parts, order = _with_parts(metadata, schema, schemas)
     changed = {
         "current-schema-id": schema.id,
         "default-spec-id": schema.spec_id,
         "default-sort-order-id": order,
         "properties": {**_PROPERTIES, **({"comment": schema.comment} if schema.comment else {})},
     }
-    return {**found, **changed}, order
+    return {**with_parts, **changed}, order
 
 
 def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple[Metadata, int, int]:
@@ -89,8 +89,8 @@ def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple
     else:
         same = (id for id, one in schemas.items() if {**one, "schema-id": schema.id} == wanted)
         id = next(same, max(_SCHEMAS_OF_BRANCHES, *(number + 1 for number in schemas)))
-    found, order = _with_parts(metadata, schema, schemas | {id: {**wanted, "schema-id": id}})
-    return found, id, order
+    with_parts, order = _with_parts(metadata, schema, schemas | {id: {**wanted, "schema-id": id}})
+    return with_parts, id, order
 
 
 def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict]) -> tuple[Metadata, int]:
@@ -169,7 +169,7 @@ def with_snapshots(
     snapshots = sorted((one for id, one in every.items() if id in set(kept)), key=_place)
     ids = {one["snapshot-id"] for one in snapshots}
     log = [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in snapshots]
-    found = {
+    content = {
         **metadata,
         "snapshots": [
             {name: value for name, value in one.items() if name != "parent-snapshot-id" or value in ids} for one in snapshots
@@ -179,8 +179,8 @@ def with_snapshots(
         "next-row-id": next_row,
         "schemas": _used(metadata["schemas"], {one["schema-id"] for one in snapshots} | {metadata["current-schema-id"]}),
     }
-    found.pop("current-snapshot-id", None)
-    return found if current is None else {**found, "current-snapshot-id": current}
+    content.pop("current-snapshot-id", None)
+    return content if current is None else {**content, "current-snapshot-id": current}
 
 
 def _place(snapshot: Mapping) -> tuple[bool, int]:
