@@ -101,7 +101,7 @@ def alter(
 
 
 def evolve(
-    version: Version, name: str, found: pa.Schema, ignored: Collection[str], compactions: Callable[[Schema], CompactBuckets]
+    version: Version, name: str, data: pa.Schema, ignored: Collection[str], compactions: Callable[[Schema], CompactBuckets]
 ) -> Version:
     """Adds the columns of written data that the table lacks; returns the version to write to.
 
@@ -112,15 +112,15 @@ def evolve(
         ignored: columns that are not stored, such as the column with the row kinds.
         compactions: see `alter`.
     """
-    if not additions(found, version.schema, ignored):
+    if not additions(data, version.schema, ignored):
         return version
-    alter(version.meta, name, (), compactions, lambda schema: additions(found, schema, ignored))
+    alter(version.meta, name, (), compactions, lambda schema: additions(data, schema, ignored))
     return Version.latest(version.meta)
 
 
-def becoming(version: Version, name: str, found: pa.Schema) -> Version:
+def becoming(version: Version, name: str, data: pa.Schema) -> Version:
     """The version that `evolve` would return, made without a commit: to check a statement before it acts."""
-    wanted = additions(found, version.schema)
+    wanted = additions(data, version.schema)
     if not wanted:
         return version
     return replace(version, schema=altered(version.schema, wanted, version.schema.id, version.meta.env.clock(), name))
@@ -167,11 +167,11 @@ def _multiplies_default(old: Schema, new: Schema) -> bool:
 def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
     """The schema `new` with the columns of `old`, and without the aggregate functions of columns that `old` lacks, for rows that
     do not have them yet. Raises InvalidOption for other options that name such columns."""
-    becoming, there = through(new, old), {column_types.field_id(field) for field in old.columns}
+    becoming, old_ids = through(new, old), {column_types.field_id(field) for field in old.columns}
     added = {field.name for field in becoming.columns} - {field.name for field in old.columns}
     if not added:
         return becoming
-    lacking = {field.name for field in new.columns if column_types.field_id(field) not in there}
+    lacking = {field.name for field in new.columns if column_types.field_id(field) not in old_ids}
     naming_lacking = [option for option, value in new.options.items() if columns_in(option, value) & lacking]
     if other := sorted(each for each in naming_lacking if not each.startswith(PREFIX) or each.endswith(SEQUENCE_GROUP)):
         raise InvalidOption(

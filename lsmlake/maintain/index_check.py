@@ -38,5 +38,5 @@ class IndexCheck:
 
     def _same(self, name: str, start: int, values: pa.Array) -> bool:
         kind = self._types[name]
-        found, expected = (ordered(side, kind) for side in (self._columns[name].slice(start, len(values)), values))
-        return found.is_null().equals(expected.is_null()) and not pc.any(pc.not_equal(found, expected)).as_py()
+        indexed, expected = (ordered(side, kind) for side in (self._columns[name].slice(start, len(values)), values))
+        return indexed.is_null().equals(expected.is_null()) and not pc.any(pc.not_equal(indexed, expected)).as_py()

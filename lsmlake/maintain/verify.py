@@ -49,12 +49,12 @@ def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) 
     """All findings; empty if the table is sound. Reads every file once. Calls `progress` with each file or bucket it checks."""
     meta = meta.with_empty_cache()
     checker = _Checker(meta, progress)
-    found = list(checker.run())
+    findings = list(checker.run())
     if meta.paths.branch is None:
         for name in meta.branches.names():
-            found += [Finding(one.where, one.what, branches=(name,)) for one in _of_branch(meta, name, checker)]
-        found += iceberg_findings(meta, progress)
-    return merged(found)
+            findings += [Finding(one.where, one.what, branches=(name,)) for one in _of_branch(meta, name, checker)]
+        findings += iceberg_findings(meta, progress)
+    return merged(findings)
 
 
 def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
@@ -95,26 +95,26 @@ class _Checker:
         if gaps and gaps.difference(self.meta.snapshots.cut_ids()):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
         for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
-            found = [one._replace(snapshots=(number,)) for one in self._at(number, latest=number == numbers[-1])]
-            yield from self._unless_expired(found, partial(self.meta.snapshots.get, number))
+            findings = [one._replace(snapshots=(number,)) for one in self._at(number, latest=number == numbers[-1])]
+            yield from self._unless_expired(findings, partial(self.meta.snapshots.get, number))
         yield from self._tags()
         for number in self.meta.snapshots.recorded_ids():
             recorded, where = partial(self.meta.snapshots.recorded, number), self.meta.paths.changelog(number)
-            found = self._guard(where, lambda recorded=recorded: self._changelog(recorded()))
-            yield from self._unless_expired([one._replace(snapshots=(number,)) for one in found], recorded)
+            findings = self._guard(where, lambda recorded=recorded: self._changelog(recorded()))
+            yield from self._unless_expired([one._replace(snapshots=(number,)) for one in findings], recorded)
 
-    def _unless_expired(self, found: list[Finding], read: Callable[[], object]) -> list[Finding]:
+    def _unless_expired(self, findings: list[Finding], read: Callable[[], object]) -> list[Finding]:
         """The findings; none if `read` shows that another process has expired the snapshot. Raises TableNotFound."""
         try:
-            if found:
+            if findings:
                 read()
         except SnapshotNotFound:
             return []
         except TableNotFound:
             raise
         except LakeError:
-            return found
-        return found
+            return findings
+        return findings
 
     def _tags(self) -> Iterator[Finding]:
         for name in self.meta.tags.names():
@@ -126,9 +126,9 @@ class _Checker:
                 continue
             if tag is None:  # deleted meanwhile
                 continue
-            found = [one._replace(tags=(name,)) for one in self._state(where, tag.snapshot, latest=False)]
-            if found and self._is_still(tag):
-                yield from found
+            findings = [one._replace(tags=(name,)) for one in self._state(where, tag.snapshot, latest=False)]
+            if findings and self._is_still(tag):
+                yield from findings
 
     def _is_still(self, tag: Tag) -> bool:
         """Whether the tag still exists; if not, missing files are no damage."""
@@ -268,8 +268,8 @@ class _Checker:
         size = self.meta.env.storage.size(path)
         if size != file.bytes:
             return "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
-        if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
-            return f"data file has checksum {found:#010x}, {file.checksum:#010x} was written"
+        if file.checksum is not None and (checksum := self._checksum(path)) != file.checksum:
+            return f"data file has checksum {checksum:#010x}, {file.checksum:#010x} was written"
         return None
 
     def _retained(self, schema: Schema, state: BucketState, file: DataFile) -> Iterator[Finding]:
