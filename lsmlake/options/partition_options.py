@@ -29,8 +29,7 @@ _BY_VALUES = ((When("partition.expiration-strategy", (VALUES_TIME,)),),)
 
 
 def directives(formatter: str) -> str:
-    """The format of `datetime.strptime` for a pattern of Java's DateTimeFormatter. Raises ValueError for letters that it does not
-    know."""
+    """The format of `datetime.strptime` for a pattern of Java's DateTimeFormatter. Raises ValueError for unsupported letters."""
     made, end = [], 0
     for token in _TOKEN.finditer(formatter):
         if token.start() != end:
@@ -54,15 +53,15 @@ def _pattern(value: object) -> str:
 
 
 def renamed_pattern(value: str, columns: Callable[[str], str]) -> str:
-    """A timestamp pattern whose names of columns are replaced by what `columns` gives. A name ends where no letter, digit or '_'
+    """Replaces the column names in a timestamp pattern by the results of `columns`. A name ends where no letter, digit or '_'
     follows."""
     return re.sub(r"\$(\w+)", lambda match: f"${columns(match[1])}", value)
 
 
 def _formatter(value: object) -> str:
-    found = text.read(value)
-    directives(found)
-    return found
+    pattern = text.read(value)
+    directives(pattern)
+    return pattern
 
 
 pattern = OptionType("pattern", "text with names of partition columns, such as '$day $hour:00:00'", _pattern)
