@@ -70,16 +70,16 @@ class Reshape:
             raise Overtaken
         targets = [share for step in self.steps for share in step.targets]
         states = now.states([self._bucket(share) for share in {*sources, *targets}])
-        made = list(self.made)
+        divided = list(self.made)
         try:
             for step in self.steps:
-                made += self._divided_later(step, states)
+                divided += self._divided_later(step, states)
         except BaseException:
             for some in self.later.values():
                 discard(self.base.meta, some)
             raise
         added: dict[Bucket, NewBucket] = {}
-        for one in made:
+        for one in divided:
             new_bucket = added.setdefault(one.bucket, NewBucket(one.bucket, one.total))
             new_bucket.added += one.added
         edits = []

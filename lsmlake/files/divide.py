@@ -115,8 +115,8 @@ class _NewBuckets:
     def __init__(self, meta: Metadata, schema: Schema, given: Sequence[OldBucket], shares: Sequence[Share]) -> None:
         self.meta, self.schema, self.given, self.shares = meta, schema, given, shares
         partition, _, spec = given[0].state.bucket
-        self.found = [NewBucket(Bucket(partition, share.number, spec), share.total) for share in shares]
-        self.targets = [BucketFiles(meta, schema, one.bucket) for one in self.found]
+        self.new_buckets = [NewBucket(Bucket(partition, share.number, spec), share.total) for share in shares]
+        self.targets = [BucketFiles(meta, schema, one.bucket) for one in self.new_buckets]
         self.vectors = schema.parsed_options.layout.deletion_vectors
 
     def made(self) -> list[NewBucket]:
@@ -130,12 +130,12 @@ class _NewBuckets:
                     places = self._places(rows)
                     for place, target in enumerate(self.targets):
                         own = rows.filter(pa.array(places == place))
-                        self.found[place].added += retained.written_to(target, own, file)
+                        self.new_buckets[place].added += retained.written_to(target, own, file)
             self._write_changelog()
         except BaseException:
-            discard(self.meta, self.found)
+            discard(self.meta, self.new_buckets)
             raise
-        return self.found
+        return self.new_buckets
 
     def _groups(self) -> Iterator[list[tuple[OldBucket, DataFile]]]:
         """Groups of files that become one run of each new bucket; the files of a bucket are in key order. In an append-only table
@@ -201,7 +201,7 @@ class _NewBuckets:
                     writer.add(table if own.all() else table.filter(pa.array(own)))
             written = [writer.finish() for writer in writers]
         created_ms = None if origin.level and prefix == DATA else max(file.created_ms for _, file in files)
-        for target, run in zip(self.found, written, strict=True):
+        for target, run in zip(self.new_buckets, written, strict=True):
             kept = (file if created_ms is None else file._replace(created_ms=created_ms) for file in run)
             (target.added if prefix == DATA else target.changelog).extend(kept)
 

@@ -205,10 +205,12 @@ class Retained:
         rows = rows.filter(kept if oldest else pc.fill_null(kept, True))
         files, origin = self.bucket_files, Origin(0, DELETES)
         floats = float_columns(self._files.schema)
-        made = write_run(files.meta.env, files.meta.paths, self._files.schema, files.directory, [rows], origin, floats, RETAINED)
-        if len(made) == 1 and rows.num_rows <= _KEPT_ROWS:
-            files.meta.files.cache.put(self._cache_key(made[0]), rows.combine_chunks(), _table_bytes)
-        return made
+        written = write_run(
+            files.meta.env, files.meta.paths, self._files.schema, files.directory, [rows], origin, floats, RETAINED
+        )
+        if len(written) == 1 and rows.num_rows <= _KEPT_ROWS:
+            files.meta.files.cache.put(self._cache_key(written[0]), rows.combine_chunks(), _table_bytes)
+        return written
 
     def rows_of(self, file: DataFile) -> pa.Table:
         """All rows of a file: keys, sequences and times."""
@@ -218,8 +220,8 @@ class Retained:
         """Writes rows of `file` to another bucket, whose part of `file` they are."""
         meta, origin = other.meta, Origin(0, DELETES, file.sequence, file.min_sequence)
         floats, schema = float_columns(self._files.schema), self._files.schema
-        made = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)
-        return tuple(one._replace(created_ms=file.created_ms) for one in made)
+        written = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)
+        return tuple(one._replace(created_ms=file.created_ms) for one in written)
 
     def _all_rows(self, file: DataFile) -> pa.Table:
         with self._files.open(file) as reader:

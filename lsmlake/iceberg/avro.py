@@ -36,8 +36,8 @@ _UNNAMED = re.compile("[^A-Za-z0-9_]")
 
 def partition_name(name: str) -> str:
     """The name of a partition field as a name of Avro; readers identify the field by its id."""
-    made = _UNNAMED.sub(lambda found: f"_x{ord(found[0]):X}", name)
-    return f"_{made}" if made[:1].isdigit() else made
+    escaped = _UNNAMED.sub(lambda match: f"_x{ord(match[0]):X}", name)
+    return f"_{escaped}" if escaped[:1].isdigit() else escaped
 
 
 def write_manifest(schema: Schema, spec: int, content: str, entries: Sequence[Mapping], notes: Mapping[str, str]) -> bytes:
@@ -163,8 +163,8 @@ def _manifest_schema(columns: Sequence[PartitionColumn], spec: PartitionSpec) ->
 
 
 def _partition_type(column: PartitionColumn, id: int) -> object:
-    made = column_type(pa.date32() if column.transform.name == transforms.DAY else column.type).avro
-    return {**made, "name": f"decimal_{id}"} if pa.types.is_decimal(column.type) else made
+    type_ = column_type(pa.date32() if column.transform.name == transforms.DAY else column.type).avro
+    return {**type_, "name": f"decimal_{id}"} if pa.types.is_decimal(column.type) else type_
 
 
 _SUMMARY = {

@@ -52,15 +52,15 @@ class Additions:
         newest = max((one.id for line, one in todo if line is lines[0]), default=None)
         for line, snapshot in todo:
             try:
-                made = self._sound(files, lines[0], line, snapshot, published)
+                published_snapshot = self._sound(files, lines[0], line, snapshot, published)
             except InvalidOption:
                 continue
             except (InvalidSchema, Corrupt) as failed:  # no reader of Iceberg could read it
                 if is_of(self.meta, failed.where) or (self.whole and line is lines[0] and snapshot.id == newest):
                     raise
                 continue
-            published[made["snapshot-id"]] = made
-            self.made.append(made)
+            published[published_snapshot["snapshot-id"]] = published_snapshot
+            self.made.append(published_snapshot)
 
     def _sound(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, published: Mapping[int, Mapping]) -> dict:
         try:
@@ -83,9 +83,9 @@ class Additions:
             content, schema_id, order = table_metadata.with_branch_schema(self.content, view.version.schema, line.common)
         number = SnapshotNumbers(line.id_of(snapshot.id), max(snapshot.id, self._last_sequence() + 1))
         with line.meta.snapshots.unless_expired(snapshot):
-            made = Step(files, self.put, view, before, parent, number, schema_id, order, self.next_row).snapshot()
+            published_snapshot = Step(files, self.put, view, before, parent, number, schema_id, order, self.next_row).snapshot()
         self.content = content
-        return made
+        return published_snapshot
 
     @property
     def next_row(self) -> int:

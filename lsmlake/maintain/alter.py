@@ -120,10 +120,10 @@ def evolve(
 
 def becoming(version: Version, name: str, data: pa.Schema) -> Version:
     """The version that `evolve` would return, made without a commit: to check a statement before it acts."""
-    wanted = additions(data, version.schema)
-    if not wanted:
+    added = additions(data, version.schema)
+    if not added:
         return version
-    return replace(version, schema=altered(version.schema, wanted, version.schema.id, version.meta.env.clock(), name))
+    return replace(version, schema=altered(version.schema, added, version.schema.id, version.meta.env.clock(), name))
 
 
 def _fields_equal(new: Schema, old: Schema) -> bool:

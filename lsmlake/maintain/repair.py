@@ -256,9 +256,9 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
     """`table`, whose rows carry their file and position, without `rows` or with null in their failing columns."""
     for row in rows:
         number = state.files.index(row.file)
-        here = (np.asarray(table[FILE]) == number) & (np.asarray(table[POSITION]) == row.position)
-        if here.any():
-            table = table.filter(pa.array(~here)) if action == DROP else _nulled(table, row.columns, here)
+        at_row = (np.asarray(table[FILE]) == number) & (np.asarray(table[POSITION]) == row.position)
+        if at_row.any():
+            table = table.filter(pa.array(~at_row)) if action == DROP else _nulled(table, row.columns, at_row)
     return table
 
 

@@ -63,7 +63,7 @@ def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
         info = meta.branches.read(name)
         if info is not None:
             checker = _Checker(meta.on(info.named(name)), main.progress)
-            checker.found, checker.placed = main.found, main.placed
+            checker.findings, checker.placed = main.findings, main.placed
             yield from checker.run()
     except TableNotFound:  # it was deleted meanwhile
         meta.files.first_schema()
@@ -79,7 +79,7 @@ def verify_snapshot(meta: Metadata, number: int, progress: Callable[[str], None]
 class _Checker:
     def __init__(self, meta: Metadata, progress: Callable[[str], None], *, rows_only: bool = False) -> None:
         self.meta, self.progress, self.rows_only = meta, progress, rows_only
-        self.found: dict[str, tuple[Finding, ...]] = {}  # what was checked once -> what was found
+        self.findings: dict[str, tuple[Finding, ...]] = {}  # what was checked once -> its findings
         self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # Puffin file -> the content of its footer
 
     def run(self) -> Iterator[Finding]:
@@ -243,17 +243,17 @@ class _Checker:
             yield from self._once(file.name, partial(self._retained, schema, state, file))
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
-            if not self.found[ref.puffin]:
+            if not self.findings[ref.puffin]:
                 yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
         keys = [*(file.name for file in state.all_files), *(ref.puffin for ref in state.vectors.values())]
-        sound = not any(map(self.found.get, keys))
+        sound = not any(map(self.findings.get, keys))
         if latest and sound and schema.key and options.layout.deletion_vectors:
             yield from self._guard(where, lambda: self._keys_live_once(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-        if key not in self.found:
-            self.found[key] = tuple(self._guard(key, check))
-        yield from self.found[key]
+        if key not in self.findings:
+            self.findings[key] = tuple(self._guard(key, check))
+        yield from self.findings[key]
 
     def _guard(self, where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
         self.progress(where)

@@ -30,22 +30,22 @@ _BY_VALUES = ((When("partition.expiration-strategy", (VALUES_TIME,)),),)
 
 def directives(formatter: str) -> str:
     """The format of `datetime.strptime` for a pattern of Java's DateTimeFormatter. Raises ValueError for unsupported letters."""
-    made, end = [], 0
+    parts, end = [], 0
     for token in _TOKEN.finditer(formatter):
         if token.start() != end:
             raise ValueError(formatter)
         end = token.end()
         if token[1] is not None:
-            made.append((token[1].replace("''", "'") or "'").replace("%", "%%"))
+            parts.append((token[1].replace("''", "'") or "'").replace("%", "%%"))
         elif token[2] is None:
-            made.append(token[0].replace("%", "%%"))
+            parts.append(token[0].replace("%", "%%"))
         elif token[0] in _DIRECTIVES:
-            made.append(_DIRECTIVES[token[0]])
+            parts.append(_DIRECTIVES[token[0]])
         else:
             raise ValueError(formatter)
     if end != len(formatter):
         raise ValueError(formatter)
-    return "".join(made)
+    return "".join(parts)
 
 
 def _pattern(value: object) -> str:

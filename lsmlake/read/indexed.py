@@ -230,4 +230,4 @@ def index_of_file(files: TableFiles, file: DataFile) -> FileIndex:
             return file_index.decode(file.index, file.rows, f"{files.paths.data(file)}, its index in the manifest")
         return file_index.decode(files.read(path, file.index_bytes), file.rows, path)
 
-    return files.cache.get(path, read, lambda found: found.bytes)
+    return files.cache.get(path, read, lambda index: index.bytes)

@@ -169,8 +169,8 @@ def plan(
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
     if predicate is not None or deeper:
-        what = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
-        steps.append((", ".join(what), table.num_rows))
+        checked = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
+        steps.append((", ".join(checked), table.num_rows))
     if near is not None:
         for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns), "bucket"):
             table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))

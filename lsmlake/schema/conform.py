@@ -85,8 +85,8 @@ def conform(
 def _completed(column: pa.ChunkedArray, field: pa.Field, missing: omitted.Omitted) -> pa.ChunkedArray:
     if not pa.types.is_nested(field.type):
         return column
-    made = [omitted.completed(chunk, field.type, missing) for chunk in column.chunks]
-    return pa.chunked_array(made, made[0].type if made else column.type)
+    chunks = [omitted.completed(chunk, field.type, missing) for chunk in column.chunks]
+    return pa.chunked_array(chunks, chunks[0].type if chunks else column.type)
 
 
 class _Place(NamedTuple):
@@ -202,11 +202,11 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
             found=f"{column.null_count} nulls",
             cure="fill or drop those rows",
         )
-    made = _all_chunks(column, field, cast, place)
+    converted_column = _all_chunks(column, field, cast, place)
     if has_times(field.type):
-        check_years(made, where)
+        check_years(converted_column, where)
     required = pa.types.is_nested(field.type) and nested.has_required(field.type)
-    return nested.required(made, field.type, where) if required else made
+    return nested.required(converted_column, field.type, where) if required else converted_column
 
 
 def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first_row: int | None = None) -> pa.ChunkedArray:
@@ -284,11 +284,11 @@ def clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
         if column is None or not pa.types.is_floating(column.type):
             continue
         if pc.any(pc.is_nan(column)).as_py():
-            what = ("key", "row") if name in schema.primary_key else ("partition", "partition")
+            roles = ("key", "row") if name in schema.primary_key else ("partition", "partition")
             raise InvalidData(
-                f"NaN in a {what[0]} column",
+                f"NaN in a {roles[0]} column",
                 where=f"column {name!r}",
-                expected=f"a number: NaN cannot identify a {what[1]}",
+                expected=f"a number: NaN cannot identify a {roles[1]}",
                 found="NaN",
                 cure="drop these rows or replace NaN by a number",
             )

@@ -75,10 +75,10 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
         return pa.scalar(None, column_types.plain(of.type))
     _no_default_of_nested(of.type, of.name)
     try:
-        made = lossless.convert(pa.array([value]), of.type, "UTC")
-        if has_outside(made):
+        values = lossless.convert(pa.array([value]), of.type, "UTC")
+        if has_outside(values):
             raise ValueError("a date or time outside the years 1 to 9999")
-        return fitted(made, of)[0]
+        return fitted(values, of)[0]
     except (lossless.Unfit, LakeError, pa.ArrowException, ValueError, OverflowError, TypeError) as unfit:
         raise InvalidSchema(
             "the default does not fit the type",

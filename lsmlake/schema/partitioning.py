@@ -58,10 +58,10 @@ def _called(text: str, name: str, arguments: list[str], where: str) -> Term:
     if name in (*_TIMES, IDENTITY) and len(arguments) == 1:
         return Term(Transform(_TIMES.get(name, IDENTITY)), arguments[0])
     if name in (BUCKET, TRUNCATE) and len(numbers) == len(columns) == 1:
-        made = Transform.parse(f"{name}[{int(numbers[0])}]")
-        if made is None:
+        transform = Transform.parse(f"{name}[{int(numbers[0])}]")
+        if transform is None:
             raise InvalidSchema(f"not a number for {name}", where=where, expected="1 to 2147483647", found=numbers[0])
-        return Term(made, columns[0])
+        return Term(transform, columns[0])
     raise InvalidSchema("not a partition transform", where=where, expected=_TERMS, found=text, cure="correct the text")
 
 
@@ -144,8 +144,8 @@ class Partitioning:
     @staticmethod
     def first(fields: Iterable[tuple[int, str, Transform]]) -> Partitioning:
         """The partitioning of a new table, given the source, name and transform of each field."""
-        made = tuple(PartitionField(FIRST_ID + number, *field) for number, field in enumerate(fields))
-        return Partitioning((PartitionSpec(0, made),), 0, 0, FIRST_ID - 1 + len(made))
+        numbered = tuple(PartitionField(FIRST_ID + number, *field) for number, field in enumerate(fields))
+        return Partitioning((PartitionSpec(0, numbered),), 0, 0, FIRST_ID - 1 + len(numbered))
 
     @property
     def spec(self) -> PartitionSpec:

@@ -170,7 +170,7 @@ class Schema:
         """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
         _check_new_names(columns, where)
-        made = replace(
+        schema = replace(
             self,
             id=id,
             columns=columns,
@@ -181,8 +181,8 @@ class Schema:
             time_ms=time_ms,
             by_name=False,
         )
-        made.check(parsed, where)
-        return made
+        schema.check(parsed, where)
+        return schema
 
     def check(self, options: Options, where: str, cure: str = PARTITION_BY_KEY) -> None:
         """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns. `cure`: see `check_keys`."""
@@ -376,8 +376,8 @@ def _id_of(name: str, columns: pa.Schema) -> int:
 def _resolved(field: PartitionField, columns: pa.Schema) -> PartitionColumn:
     column = next(one for one in columns if column_types.field_id(one) == field.source)
     type_ = column_types.plain(column.type)
-    made = field.transform.result(type_)
-    return PartitionColumn(field.id - FIRST_ID, field.name, field.transform, column.name, type_, made)
+    result_type = field.transform.result(type_)
+    return PartitionColumn(field.id - FIRST_ID, field.name, field.transform, column.name, type_, result_type)
 
 
 def _as_text(value: object) -> str:

@@ -62,8 +62,8 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
     obstore = need("obstore.store", f"the address {address.url}")
     config, client, retry = _settings(address, options)
     try:
-        made = getattr(obstore, _CLASSES[address.kind])
-        return made(
+        store_class = getattr(obstore, _CLASSES[address.kind])
+        return store_class(
             **{_CONTAINERS[address.kind]: address.container},
             prefix=address.prefix or None,
             config={name: value if isinstance(value, (str, bool)) else str(value) for name, value in config.items()},

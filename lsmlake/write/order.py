@@ -65,19 +65,19 @@ class Order:
         others = _others(data, schema)
         columns = pa.schema([*(field for field in schema.typed_columns if field.name in data.names), *others])
         if order_by.names:
-            made = None
+            keys = None
             names = tuple(_column(text, columns) for text in order_by.expressions)
             read = list(dict.fromkeys(names))
         else:
             from lsmlake.dialect.sort_keys import sort_keys  # loads sqlglot
 
-            made, names = sort_keys(order_by.expressions, columns, order_by.zone), ()
-            read = list(made.needs)
+            keys, names = sort_keys(order_by.expressions, columns, order_by.zone), ()
+            read = list(keys.needs)
         given = tuple(others.field(name) for name in read if name in others.names)
-        if untyped and made is None:
+        if untyped and keys is None:
             check_typed(given)
         own = {name for name in (*(field.name for field in given), *commit) if name != row_kind}
-        return Order(frozenset(own), given, names, made)
+        return Order(frozenset(own), given, names, keys)
 
     def without_own(self, data: pa.Table) -> pa.Table:
         """The data without the columns that only the order reads."""

@@ -108,8 +108,8 @@ def new_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = O
 
 def picker(version: Version, compact: bool | None) -> Picker | None:
     """Returns the picker for inline compaction, None for no compaction. `compact`: True or False; None: as `write-only` says."""
-    wanted = not version.options.write.write_only if compact is None else compact
-    return as_needed(version.options.compaction, version.meta.env.clock()) if wanted else None
+    compacts = not version.options.write.write_only if compact is None else compact
+    return as_needed(version.options.compaction, version.meta.env.clock()) if compacts else None
 
 
 def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest) -> Iterator[Part]:
@@ -192,8 +192,8 @@ def publish(
         return None
     restate = None if replaces is None else Overwrite.of(replaces, version.schema, messages).restate
     remade, properties = replaces is not None, request.properties()
-    wanted = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
-    snapshot = commit(version, wanted).snapshot
+    changes = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
+    snapshot = commit(version, changes).snapshot
     if snapshot is not None:
         _split_small(version, snapshot, messages)
         if _log.isEnabledFor(logging.INFO):

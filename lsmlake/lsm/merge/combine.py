@@ -152,16 +152,16 @@ def _combined_contributing(rows: pa.Table, groups: Groups, kinds: np.ndarray, po
     keep = rule.contributing(rows, groups, kinds)
     starts, live = segments.kept(keep, groups.starts)
     retract = retractions(kinds[keep])
-    made = (
+    combined = (
         _combined(rows, Groups(groups.rows[keep], starts), retract if retract.any() else None, pool, rule)
         if len(live)
         else rows.slice(0, 0)
     )
     removed = np.setdiff1d(np.arange(len(groups.starts)), live)
     if not len(removed):
-        return made
+        return combined
     deletes = with_kind(gather(rows, groups.last[removed], pool), DELETE)
-    return _in_key_order([with_kind(made, INSERT), deletes], [live, removed], pool)
+    return _in_key_order([with_kind(combined, INSERT), deletes], [live, removed], pool)
 
 
 def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Threads | None) -> pa.Table:

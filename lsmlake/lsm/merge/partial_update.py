@@ -163,12 +163,12 @@ class PartialUpdate(MergeRule):
                 found=[",".join(fields) for fields in groups],
                 cure="use partial-update.remove-record-on-sequence-group, or no groups",
             )
-        made = (
+        sequence_groups = (
             SequenceGroup(SequenceFields(fields), columns, {n: functions[n] for n in columns if n in functions}, removes)
             for fields, columns in groups.items()
             for removes in [any(name in removing for name in fields)]
         )
-        return PartialUpdate(schema.primary_key, sequence, tuple(made), options.merge.remove_on_delete)
+        return PartialUpdate(schema.primary_key, sequence, tuple(sequence_groups), options.merge.remove_on_delete)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)

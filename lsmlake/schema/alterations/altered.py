@@ -122,7 +122,7 @@ def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str)
     ids = itertools.count(now.highest_field_id + 1)
     columns = pa.schema([_column(field, now, ids) for field in wanted.columns])
     _check_kept(now, columns, where)
-    made = replace(
+    schema = replace(
         wanted,
         id=number,
         table_uuid=now.table_uuid,
@@ -131,8 +131,8 @@ def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str)
         partitioning=_partitioning(now, wanted, columns, where),
         time_ms=time_ms,
     )
-    made.check(made.parsed_options, where)
-    return made
+    schema.check(schema.parsed_options, where)
+    return schema
 
 
 def _column(field: pa.Field, now: Schema, ids: Iterator[int]) -> pa.Field:
@@ -142,8 +142,8 @@ def _column(field: pa.Field, now: Schema, ids: Iterator[int]) -> pa.Field:
     if not same or (pa.types.is_nested(field.type) and _inner_lengths(known) != _inner_lengths(field)):
         return column_types.number_fields(pa.schema([field]), ids).field(0)
     metadata = {**(field.metadata or {}), column_types.FIELD_ID: known.metadata[column_types.FIELD_ID]}
-    made = pa.field(field.name, known.type, field.nullable, metadata)
-    return made if (value := default_of(known, INITIAL)) is None else with_default(made, INITIAL, value)
+    column = pa.field(field.name, known.type, field.nullable, metadata)
+    return column if (value := default_of(known, INITIAL)) is None else with_default(column, INITIAL, value)
 
 
 def _inner_lengths(field: pa.Field) -> str:
@@ -177,8 +177,8 @@ def _partitioning(now: Schema, wanted: Schema, columns: pa.Schema, where: str) -
             highest += 1
             field = PartitionField(highest, source, one.name, one.transform)
         fields.append(field)
-    made = now.partitioning.with_fields(tuple(fields))
-    if now.primary_key and made.current != now.spec_id:
+    partitioning = now.partitioning.with_fields(tuple(fields))
+    if now.primary_key and partitioning.current != now.spec_id:
         raise InvalidSchema(
             "a table with a primary key that is replaced keeps its partitions",
             where=where,
@@ -186,4 +186,4 @@ def _partitioning(now: Schema, wanted: Schema, columns: pa.Schema, where: str) -
             found=", ".join(wanted.partition_by) or "none",
             cure=_CURE,
         )
-    return made
+    return partitioning

@@ -75,10 +75,10 @@ class RenameColumn(Alteration):
                 found=f"{old!r}, which an option names",
                 cure="choose another name, or unset the option before",
             )
-        made = replace(
+        renamed_draft = replace(
             place.altered(lambda one: one.with_name(self.name)), options=options, primary_key=tuple(map(swap, draft.primary_key))
         )
-        return made if column else made.with_renamed_fields(column_types.field_id(place.field), old, self.name)
+        return renamed_draft if column else renamed_draft.with_renamed_fields(column_types.field_id(place.field), old, self.name)
 
 
 @dataclass(frozen=True)
@@ -309,8 +309,8 @@ def _widens_texts(old: pa.Field, new: pa.Field) -> bool:
 
 
 def _retyped(one: pa.Field, new: pa.DataType) -> pa.Field:
-    made = one.with_type(new)
+    field = one.with_type(new)
     for which in (INITIAL, WRITE):
         if (value := default_of(one, which)) is not None:
-            made = with_default(made, which, value.cast(new))
-    return made
+            field = with_default(field, which, value.cast(new))
+    return field
