@@ -26,9 +26,9 @@ DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 EXISTING, ADDED, DELETED = 0, 1, 2
 VERSION = "3"
 NOTES = "lsmlake"
-"""Of the header: what only lsmlake reads."""
+"""The entry of the header that only lsmlake reads."""
 CURE = "repair_iceberg(), or `lsmlake repair TABLE --iceberg`, makes the metadata anew"
-"""Of damaged Iceberg metadata."""
+"""The cure for damaged Iceberg metadata."""
 _FOUND_CHARS = 200
 _PARTITION = "r102"
 _UNNAMED = re.compile("[^A-Za-z0-9_]")
@@ -81,7 +81,7 @@ def unknown_fields(header: Mapping[str, str]) -> list[tuple[str, object]]:
 
 
 def _fields(schema: object) -> Iterator[tuple[str, object]]:
-    """The name and the id of each field of a schema of Avro, also inside others; without those of partitions."""
+    """The name and the id of each field of a schema of Avro, also of inner fields; without partition fields."""
     if isinstance(schema, list):
         for one in schema:
             yield from _fields(one)

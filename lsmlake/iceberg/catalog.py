@@ -5,9 +5,9 @@
 3. Commit the changes (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
    this, because the metadata files of the publication are deleted after newer ones are published.
 4. If no commit can express the changes, as for a rollback, register the table anew: for a moment the catalog has no such table.
-   Its files stay. Do the same if a metastore of Hive refuses the commit, for example because a column before others was dropped:
-   it compares columns by place; and if the metadata file that the catalog names is missing from the folder of the published
-   table.
+   Its files stay. Do the same if a metastore of Hive refuses the commit, for example because a column before others was dropped
+   (Hive compares columns by position); and if the metadata file that the catalog names is missing from the folder of the
+   published table.
 
 A table that is renamed or dropped here leaves the catalog (`catalog_entry`).
 
@@ -55,8 +55,8 @@ def register(
     Args:
         metadata_file: the address of a metadata file.
         content: the content of the file.
-        catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or the name alone of a catalog that
-            PyIceberg's configuration has.
+        catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or only the name of a catalog in
+            PyIceberg's configuration.
         name: namespace and name of the table in the catalog; `check_name` accepts it.
         seconds: how long the catalog may take.
 
@@ -91,7 +91,7 @@ def has(catalog: str, name: str, table_uuid: str, location: str, seconds: float)
 
 
 def metadata_file(catalog: str, name: str) -> str | None:
-    """The address of the metadata file of the table `name` of a catalog; None: it has no such table. Raises as `register`."""
+    """The address of the metadata file of table `name` in a catalog; None if it has no such table. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
     def run(client: Any) -> str | None:
@@ -241,7 +241,7 @@ class _Registration(NamedTuple):
             return None
 
     def _names_lost_file(self, told: str) -> bool:
-        """Whether an error of the catalog names a metadata file in the folder of this table, which is missing."""
+        """Whether an error of the catalog names a missing metadata file in the folder of this table."""
         location = self.ours.location
         folder = re.escape(f"{location.partition('://')[2]}/metadata/")
         named = re.findall(rf"{folder}([^/\s'\"]+\.metadata\.json)", told)
@@ -276,7 +276,7 @@ class _Registration(NamedTuple):
             )
 
     def _register_anew(self, errors: ModuleType) -> None:
-        """Does nothing if another program registers the table at the moment."""
+        """Registers the table anew. Does nothing if another program is registering the table."""
         with suppress(errors.NoSuchTableError, errors.TableAlreadyExistsError):
             self.catalog.drop_table(self.name)
             table = self.catalog.register_table(self.name, self.metadata_file)

@@ -34,8 +34,8 @@ class CatalogEntry:
 
     @classmethod
     def of(cls, meta: Metadata) -> CatalogEntry | None:
-        """Step 1. None: the options name no catalog, or it has no such table, or another one. One request if the table was never
-        published."""
+        """Step 1. Returns None if the options name no catalog, or if the catalog lacks this table or has another one of its name.
+        One request if the table was never published."""
         try:
             if not is_published(meta):
                 return None

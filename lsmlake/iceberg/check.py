@@ -1,9 +1,9 @@
 """Compares the Iceberg metadata of a table with the table, for `maintain.verify`.
 
 The published state is read only from the metadata files. The expected state comes from the live set of the table's snapshot of
-the same number, whereas the publisher computes it from the changes between snapshots. Compared are files, sequence numbers, rows,
-partitions, bounds, deletes, positions of vectors, row ids, schemas, specs and references. Every file that is named must exist;
-those of the table's snapshots are checked there. Metadata that lags behind the table is no damage: it is logged.
+the same number, whereas the publisher computes it from the changes between snapshots. The check compares files, sequence numbers,
+rows, partitions, bounds, deletes, positions of vectors, row ids, schemas, specs and references. Every named file must exist;
+`maintain.verify` checks the files of the table's snapshots. Metadata that lags behind the table is logged, not reported.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _CONTENTS = {DATA: "a data file", EQUALITY_DELETES: "an equality-delete file", P
 
 
 def iceberg_findings(meta: Metadata, progress: Callable[[str], None]) -> list[Finding]:
-    """Yields the findings about the Iceberg metadata; costs one request if the table has none. Begins again if a publication
-    comes between."""
+    """Returns the findings about the Iceberg metadata; costs one request if the table has none. Starts again if the metadata is
+    published meanwhile."""
     folder = meta.paths.iceberg("")[:-1]
     if next(iter(meta.env.storage.list(folder)), None) is None:
         return []
@@ -162,7 +162,7 @@ class _Check:
             _log.info("%s: the tags in its Iceberg metadata lag behind", self.meta.paths.root)
 
     def _tags_of_branches(self) -> dict[str, int]:
-        """Name of the reference -> id, of the branches that are published."""
+        """The tags of published branches: name of the reference -> snapshot id."""
         expected = {}
         for on, state in branches_of(self.meta):
             branch, begins = on.paths.branch.name, 0 if state.base is None else state.base.id
@@ -203,7 +203,7 @@ class _Check:
             yield from self._compared(listed, view, entries)
 
     def _in_table(self, one: Mapping) -> Version | None:
-        """The snapshot of the table, or of a branch; None: it cannot be found any more."""
+        """The snapshot of the table, or of a branch; None if it cannot be found any more."""
         identity = one["summary"][table_metadata.COMMIT]
         for meta, snapshot_or_number in self.places.get(one["snapshot-id"], ()):
             with suppress(SnapshotNotFound):
@@ -330,7 +330,7 @@ class _Check:
 
 
 def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
-    """Id -> where that snapshot of the table or of a branch may be: the number of a retained one, and tagged ones."""
+    """Snapshot id -> the places of the snapshot: the table or a branch, and the number of a retained snapshot or a tagged one."""
     places: dict[int, list[tuple[Metadata, Snapshot | int]]] = {}
     lines = [(meta, 0)]
     for on, state in branches_of(meta):
@@ -348,10 +348,10 @@ def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
 
 
 def _wrong_bounds(entry: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:
-    """The bounds in which an entry differs from the statistics of its file: the expected ones, and those of the entry.
+    """Yields (expected bound, bound of the entry) where an entry differs from the statistics of its file.
 
-    The bounds may have the type of any of `schemas`. Those of columns that the first one lacks, because they were dropped later,
-    are not compared: the table does not know them."""
+    The bounds may have the type of any of `schemas`. Columns that the first schema lacks, because they were dropped later, are
+    not compared: the table does not know their bounds."""
     types = {id: [] for id in schemas[0].field_ids().values()}
     for schema in schemas:
         for name, id in schema.field_ids().items():

@@ -1,5 +1,5 @@
-"""Reads the manifest lists, manifests and vectors of Iceberg metadata for `iceberg.check`, each once, and checks each by
-itself: its length, the numbers and bounds that a list gives for a manifest, the content of its entries."""
+"""Reads the manifest lists, manifests and vectors of Iceberg metadata for `iceberg.check`, each file once, and checks each file
+by itself: its length, the numbers and bounds in the manifest list, the content of its entries."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PublishedFiles:
 
 
 def _check_fields(header: Mapping[str, str], path: str) -> None:
-    """Raises Corrupt if a field has another id, by which readers find it."""
+    """Raises Corrupt if a field has a wrong id: readers find fields by id."""
     if unknown := avro.unknown_fields(header):
         raise Corrupt("Iceberg metadata has a field with another id", where=path, found=unknown[0], cure=CURE)
 
@@ -136,7 +136,7 @@ def _covers(summary: Mapping, value: object) -> bool:
 
 
 def _decoded(bound: bytes, like: object) -> object:
-    """A bound as a value of the same type as another one."""
+    """Decodes a bound as a value of the type of `like`."""
     if isinstance(like, Decimal):
         return Decimal(int.from_bytes(bound, "big", signed=True)).scaleb(like.as_tuple().exponent)
     if isinstance(like, float):

@@ -1,7 +1,7 @@
 """The files and deletes of a table that a reader of Iceberg sees, and their changes between two snapshots.
 
-The files at level 1 and deeper are visible, without the rows that their vectors mark. Rows at level 0 supersede older ones; where
-the newest row of a key wins, Iceberg says the same with an equality delete, and level 0 is visible, too.
+The files at level 1 and deeper are visible, without the rows that their vectors mark. Rows at level 0 supersede older rows; if
+the newest row of a key wins, an equality delete of Iceberg has the same effect, and level 0 is visible, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class IcebergView(NamedTuple):
 
     @staticmethod
     def of(version: Version) -> IcebergView:
-        """Raises InvalidOption if the table merges rows when it is read, which no reader of Iceberg does."""
+        """Returns the view of a version. Raises InvalidOption if reads of the table merge rows: readers of Iceberg cannot."""
         if version.schema.merges_at_read:
             raise InvalidOption(
                 "a table without deletion vectors has no Iceberg metadata: its readers merge files",
@@ -130,7 +130,7 @@ def _files(table: pa.Table, kind: int, schema: Schema) -> list[tuple[Bucket, int
 
 
 def _changed_vectors(before: IcebergView, after: IcebergView) -> Iterable[str]:
-    """The names of files that may have another vector."""
+    """The names of files whose vectors may have changed."""
     old, new = before.version.snapshot.index_manifest, after.version.snapshot.index_manifest
     if old == new or new is None:
         return ()

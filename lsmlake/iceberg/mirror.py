@@ -6,18 +6,18 @@
     metadata/manifest-<id>.avro     a manifest, written once (`manifests`)
     metadata/dv-<n>-<id>.puffin     a deletion vector that snapshot n changed
 
-1. Find the newest metadata file, and the snapshots of the table that it lacks or that are gone. The first publication creates the
-   hint before: from then on nobody deletes files without `bring_up_to_date`, so none is deleted that it is about to name.
-2. For each new snapshot, oldest first: what it changed (`iceberg_view`), as vectors, entries and manifests.
-3. Create the next metadata file. If another publisher came first, delete what this one wrote and begin again.
-4. Bring the catalog up to date that the options of the table name, if they name one.
-5. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
+1. Find the newest metadata file, the snapshots of the table that it lacks, and its snapshots that the table has no more. The
+   first publication creates the hint before this step: from then on every deletion of files calls `bring_up_to_date` first, so no
+   file is deleted that the publication is about to name. 2. For each new snapshot, oldest first, write its changes
+   (`iceberg_view`) as vectors, entries and manifests. 3. Create the next metadata file. If another publisher came first, delete
+   the written files and begin again. 4. Bring the catalog up to date, if the options of the table name one. 5. Delete the
+   metadata files of snapshots that the metadata does not name any more. The table deletes data files after this.
 
-If a file of the metadata is damaged or missing, all of it is made anew, as the next metadata file. Files that only the damaged
-metadata named are orphans then. A publication notices only files that it reads; `iceberg.check` looks at all.
+If a file of the metadata is damaged or missing, all metadata is made anew, as the next metadata file. Files that only the damaged
+metadata named are then orphans. A publication notices only damage in files that it reads; `iceberg.check` reads all files.
 
-The vectors of Iceberg name their data file by its full URI, and a reader takes all vectors of a Puffin file, or the wrong one. So
-the vectors are copied from those of the table, each to a file; together with them go the deletes among the rows of level 0.
+A vector of Iceberg names its data file by the full URI, and some readers take all vectors of a Puffin file, or the wrong one. So
+the vectors of the table are copied, each to its own file, together with the delete rows of level 0.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Published(NamedTuple):
 
 
 def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bool = False) -> Published:
-    """Bring the Iceberg metadata up to date: all snapshots that are kept or tagged, and no others. Older ones that Iceberg cannot
-    express are left out. Then the catalog that the options of the table name: if that fails, the metadata is published, and no
-    file is deleted that the catalog may name.
+    """Brings the Iceberg metadata up to date: all retained or tagged snapshots, and no others. Older snapshots that Iceberg
+    cannot express are left out. Then brings the catalog in the table's options up to date; if that fails, the metadata stays
+    published, and files that the catalog may name are not deleted.
 
     Args:
         meta: the table.
         whole: whether the newest snapshot must be published; False: it may be left out, too.
         asked: whether a user made the call; if so, the catalog may take longer, and is asked even if it failed lately.
-        anew: make all metadata anew, as if it was damaged.
+        anew: makes all metadata anew, as if it were damaged.
 
     Raises:
         InvalidOption: the table has no deletion vectors.
@@ -107,8 +107,8 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
 
 
 def bring_up_to_date(meta: Metadata) -> None:
-    """Publish, if the table was ever published; otherwise one request. Call this after snapshots or tags are removed and before
-    their data files are deleted, so that no reader finds a file missing. Raises as `publish`."""
+    """Publishes, if the table was ever published; otherwise one request. Call this after snapshots or tags are removed and before
+    their data files are deleted, so that readers of Iceberg miss no file. Raises as `publish`."""
     if published.is_published(meta):
         publish(meta.on(None), whole=False)
 
@@ -133,7 +133,7 @@ class _Attempt:
     options: IcebergOptions = field(default_factory=IcebergOptions)
 
     def run(self) -> Published | None:
-        """None: another publisher came first."""
+        """Makes the attempt. Returns None if another publisher came first."""
         self.before = published.newest(self.meta)
         if self.before is None or self.anew:
             return self._run(None)
@@ -185,7 +185,7 @@ class _Attempt:
     def _put(
         self, before: table_metadata.Metadata | None, number: int, content: table_metadata.Metadata
     ) -> table_metadata.Metadata | None:
-        """Creates a metadata file after `before`; returns its content. None: another publisher came first."""
+        """Creates a metadata file after `before`; returns its content, or None if another publisher came first."""
         meta = self.meta
         last = "" if before is None else uri_of(meta, meta.paths.iceberg(name_of(number - 1)))
         last_ms = 0 if before is None else before["last-updated-ms"]
@@ -238,6 +238,6 @@ class _Attempt:
 
 
 def _newest(line: Line, ids: Collection[int]) -> int | None:
-    """The id of the newest snapshot of a branch in the metadata; None: it has none there."""
+    """The id of the newest snapshot of a branch in the metadata; None if the metadata has none."""
     numbers = [number for number in line.kept if line.id_of(number) in ids]
     return line.id_of(max(numbers)) if numbers else line.begins if line.begins in ids else None

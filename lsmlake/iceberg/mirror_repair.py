@@ -1,5 +1,5 @@
-"""Repairs the Iceberg metadata of a table: compares all of it with the table, and makes it anew if there is a difference. This
-loses nothing, since all metadata is derived from the table.
+"""Repairs the Iceberg metadata of a table: compares all metadata with the table, and makes it anew if it differs. Nothing is
+lost, because all metadata is derived from the table.
 """
 
 from __future__ import annotations

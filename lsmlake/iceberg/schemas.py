@@ -62,7 +62,7 @@ def field_json(field: pa.Field) -> dict:
 
 
 def schema_json(schema: Schema) -> dict:
-    """A version of the schema. Its key is the identifier of rows, where Iceberg has such identifiers."""
+    """The schema in Iceberg's JSON. The primary key becomes the identifier fields, if Iceberg allows its columns there."""
     content = {"type": "struct", "schema-id": schema.id, "fields": [field_json(field) for field in schema.columns]}
     key = [schema.columns.field(name) for name in schema.primary_key]
     if key and not any(field.nullable or pa.types.is_floating(field.type) for field in key):
@@ -79,7 +79,7 @@ def spec_json(spec: PartitionSpec) -> dict:
 
 
 def sort_fields(schema: Schema) -> list[dict]:
-    """The order of the rows in a data file."""
+    """The sort order of the rows in a data file."""
     ids = schema.field_ids()
     return [
         {"transform": "identity", "source-id": ids[name], "direction": "asc", "null-order": "nulls-first"} for name in schema.key

@@ -1,8 +1,8 @@
 """Makes the snapshots of Iceberg that a publication adds, line by line, the oldest first: for each its vectors, manifests,
 manifest list and metadata.
 
-Each follows the newest one before it on its line; the first one of a branch follows that of the table at which the branch begins.
-Only what a snapshot changes is written (`iceberg_view`); the rest is inherited from the snapshot before it.
+Each snapshot follows the newest older snapshot on its line; the first snapshot of a branch follows the snapshot of the table at
+which the branch begins. Only the changes of a snapshot are written (`iceberg_view`); the rest is inherited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lsmlake.tables.version import Metadata, Version
 @dataclass
 class Additions:
     """`content`: the metadata, which gets the schemas of the snapshots. `put`: writes a file of the metadata; returns its URI.
-    `whole`: whether the newest snapshot of the table must be there. `made`: the new snapshots."""
+    `whole`: whether the newest snapshot of the table must be published. `made`: the new snapshots."""
 
     meta: Metadata
     content: table_metadata.Metadata
@@ -55,7 +55,7 @@ class Additions:
                 published_snapshot = self._sound(files, lines[0], line, snapshot, published)
             except InvalidOption:
                 continue
-            except (InvalidSchema, Corrupt) as failed:  # no reader of Iceberg could read it
+            except (InvalidSchema, Corrupt) as failed:  # no reader of Iceberg could read the snapshot
                 if is_of(self.meta, failed.where) or (self.whole and line is lines[0] and snapshot.id == newest):
                     raise
                 continue
@@ -89,7 +89,7 @@ class Additions:
 
     @property
     def next_row(self) -> int:
-        """The first row id that no row has yet."""
+        """The first unused row id."""
         last = self.made[-1] if self.made else None
         return self.content["next-row-id"] if last is None else last["first-row-id"] + last["added-rows"]
 
@@ -98,7 +98,8 @@ class Additions:
 
 
 def _before(main: Line, line: Line, number: int, published: Mapping[int, Mapping]) -> tuple[Line, int] | None:
-    """The newest older snapshot in the metadata: of the same line, or of the table up to where the line begins."""
+    """The line and the number of the newest older snapshot in the metadata: on the same line, or on the table's line up to the
+    snapshot at which the line begins."""
     for of, last in ((line, number - 1), (main, line.begins)):
         last_published = max((one for one in of.kept if one <= last and of.id_of(one) in published), default=None)
         if last_published is not None:

@@ -1,4 +1,4 @@
-"""The updates that turn the metadata of a table in a catalog into that of a publication: pure, on what PyIceberg has parsed."""
+"""The updates that turn the metadata of a table in a catalog into the published metadata. Pure; works on PyIceberg's objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from lsmlake.iceberg.table_metadata import COMMIT, KEPT
 
 FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
-"""Properties of the table in the catalog: the publication that it shows, and the time of that. One that was registered, and
-not committed since, has none: its metadata is the publication."""
+"""Properties of the table in the catalog: the publication that it shows, and its time. After a registration without later commits
+the table has neither, because its metadata is the publication."""
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(KEPT),
@@ -18,7 +18,7 @@ _PROPERTIES = {
 
 
 def shows(theirs: Any, metadata_file: str, ours: Any) -> bool:
-    """Whether the catalog has this publication, or a newer one."""
+    """Whether the catalog has this publication or a newer one."""
     shown_file, of = theirs.properties.get(FILE), int(theirs.properties.get(TIME, theirs.last_updated_ms))
     return of > ours.last_updated_ms or (shown_file, of) == (metadata_file, ours.last_updated_ms)
 
@@ -37,8 +37,8 @@ def updates(of: ModuleType, theirs: Any, ours: Any, metadata_file: str) -> tuple
     Args:
         of: the module of PyIceberg with the classes of updates.
         theirs: the metadata in the catalog.
-        ours: that of the publication.
-        metadata_file: the address of the publication.
+        ours: the metadata of the publication.
+        metadata_file: the address of its metadata file.
     """
     schemas, schema_ids = _schemas(theirs.schemas, ours.schemas)
     updates = [of.AddSchemaUpdate(schema=one) for one in schemas]
