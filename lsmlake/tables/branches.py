@@ -29,7 +29,7 @@ class BranchState(NamedTuple):
     """The state of a branch at one moment.
 
     Attributes:
-        ended: the number of the last work that has ended; 0: none has.
+        ended: the number of the last work that has ended; 0 if no work has ended.
         base: the snapshot that the branch begins at; it and older snapshots belong to the table. None: the branch begins without
             rows.
         work: the work under way.
@@ -50,7 +50,7 @@ class Branches:
     files: TableFiles
 
     def get(self, name: str) -> BranchInfo:
-        """Raises TableNotFound, which names similar branches; Corrupt; InvalidQuery."""
+        """A branch. Raises TableNotFound, which names similar branches; Corrupt; InvalidQuery."""
         info = self.read(name)
         if info is None:
             self.files.first_schema()
@@ -60,7 +60,7 @@ class Branches:
         return info
 
     def read(self, name: str) -> BranchInfo | None:
-        """A branch; None if there is none of that name. Raises Corrupt, InvalidQuery."""
+        """A branch; None if no branch has that name. Raises Corrupt, InvalidQuery."""
         path = self.files.paths.branch_file(name)
         try:
             data = read_bytes(self.files.env.storage, path)
@@ -73,7 +73,7 @@ class Branches:
         return [name for name in self.files.env.storage.folders(self.files.paths.branches) if is_branch(name)]
 
     def all(self) -> dict[str, BranchInfo]:
-        """Name -> branch. Raises Corrupt if one cannot be read."""
+        """All branches by name. Raises Corrupt if a branch cannot be read."""
         return self.by_new_name({name: info for name in self.names() if (info := self.read(name)) is not None})
 
     def by_new_name(self, infos: Mapping[str, BranchInfo]) -> dict[str, BranchInfo]:
@@ -121,7 +121,7 @@ class Branches:
         self.files.delete_quietly(old)
 
     def owned(self, snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-        """Returns those of `snapshots` whose files may be deleted if nothing else references them. Returns no snapshot while the
+        """Filters `snapshots` to those whose files may be deleted if nothing else references them. Returns no snapshot while the
         table is being forwarded, and on a branch no snapshot that belongs to the table. Call this after the snapshots have become
         impossible to find, so that the table cannot be forwarded to them later."""
         own = self.files.paths.branch

@@ -49,7 +49,7 @@ class Databases:
         return [name for name in names if is_name(name) and self._has(name)]
 
     def create(self, name: str, facts: Mapping[str, object] | None = None) -> bool:
-        """Returns False if the database exists. Raises InvalidQuery if the name is not valid. `facts`: see `facts`."""
+        """Creates a database; returns False if it exists. Raises InvalidQuery if the name is not valid. `facts`: see `facts`."""
         return self.storage.put_if_absent(database_mark(check_database(name)), json.dumps(facts or {}).encode())
 
     def facts(self, name: str) -> Mapping[str, object]:

@@ -49,7 +49,7 @@ class Manifests:
         return next(self.entries_of([meta], schema))
 
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
-        """The entries of each of some manifests. Small ones are decoded together, while the next ones are read."""
+        """Yields the entries of each manifest. Small manifests are decoded together, while the next ones are read."""
         metas = list(metas)
         known = [self.files.cache.known(self._key(meta.name, schema)) for meta in metas]
         missing = [meta for meta, table in zip(metas, known, strict=True) if table is None]

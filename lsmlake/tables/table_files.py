@@ -38,7 +38,7 @@ class TableFiles:
     paths: TablePaths
     cache: Cache = field(compare=False)
     gathered: dict[str, bytes] | None = field(default=None, compare=False)
-    """Path -> content of files to be written together; None: each is written at once."""
+    """Path -> content of the files to be written together; None: each file is written immediately."""
 
     def first_schema(self) -> Schema:
         """Reads schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
@@ -102,7 +102,7 @@ class TableFiles:
         return content
 
     def read(self, path: str, length: int | None) -> bytes:
-        """The content of a file. `length`: that a snapshot gives for it. Raises Corrupt, TableNotFound."""
+        """The content of a file. `length`: the recorded length; None if unknown. Raises Corrupt, TableNotFound."""
         try:
             with self.env.storage.read(path) as source, storage_errors("read", path):
                 size = source.size()
@@ -114,7 +114,7 @@ class TableFiles:
         raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=size, cure=RESTORE)
 
     def gathering(self) -> TableFiles:
-        """The same, but files are only written by `write_gathered`."""
+        """The same files, but written only by `write_gathered`."""
         return replace(self, gathered={})
 
     def write_gathered(self) -> None:
@@ -124,7 +124,7 @@ class TableFiles:
         side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
 
     def write(self, path: str, data: bytes) -> None:
-        """Writes a file. After an error it is not there."""
+        """Writes a file. After an error the file does not exist."""
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)

@@ -155,7 +155,7 @@ class Schemas:
 
 @dataclass(frozen=True)
 class _Unmade:
-    """Deletes schema 0 of a table if this process has created it, as its content shows, and no snapshot was committed."""
+    """Deletes schema 0 of a table if this process created it (its content shows that) and no snapshot was committed."""
 
     storage: Storage
     snapshots: str
@@ -247,8 +247,8 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Version:
-    """`snapshot`: None before the first commit. `schema`: the one in effect at the snapshot; a reader of changes sees it through
-    the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
+    """`snapshot`: None before the first commit. `schema`: the schema in effect at the snapshot; for a reader of changes, that
+    schema with the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
 
     meta: Metadata
     snapshot: Snapshot | None
@@ -285,7 +285,7 @@ class Version:
         return self.meta.snapshots.unless_expired(self.snapshot)
 
     def kinds_until(self, later: Version) -> set[str]:
-        """The kinds of the snapshots after this one, until that of a later version; EXPIRED for those that have expired."""
+        """The kinds of the snapshots after this version, up to a later version; EXPIRED for snapshots that have expired."""
         return {self._kind(number) for number in range(self.number + 1, later.number + 1)}
 
     def _kind(self, number: int) -> str:
@@ -295,7 +295,7 @@ class Version:
             return EXPIRED
 
     def live(self, selection: Selection | None = None) -> pa.Table:
-        """The live files with rows, as manifest entries; or those that a selection needs."""
+        """The live files with rows, as manifest entries; with a selection, only the files that it needs."""
         return manifest.with_rows(self.entries(selection))
 
     def entries(self, selection: Selection | None = None) -> pa.Table:
@@ -323,6 +323,6 @@ class Version:
         return frozenset(manifest.partitions_of(entries.take(pa.array(first)), self.schema))
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
-        """The state of those of `buckets` (default: all) that have files in the snapshot."""
+        """The states of the `buckets` (default: all) that have files in the snapshot."""
         manifests, snapshot = self.meta.manifests, self.snapshot
         return {} if snapshot is None else manifests.states(snapshot, self.schema, buckets, statistics=statistics)
