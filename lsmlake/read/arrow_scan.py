@@ -141,7 +141,7 @@ class Fresh(NamedTuple):
 
 
 def freshen_for_scan(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:
-    """The level 0 of a split for a scan, whose files to read are those of level 0 too where nothing must be merged."""
+    """The level 0 of a split for a scan. If nothing must be merged, the scan reads the level-0 files, too."""
     rule = rule_of(plan.schema, files.meta.paths.root)
     if reads_level0_as_it_is(split, rule):
         return Fresh(None, dead_rows(files, split, rule))

@@ -9,7 +9,7 @@ Measured with a tenth of 4,000,000 rows dead, the aggregate took x 1.08 of a sca
 with a Python function as the filter x 1.1 to 1.5, and with a column of flags beside the scan x 1.2.
 
 A predicate becomes an expression of Polars, which compares as Spark does: NaN equals NaN and is greater than all other
-numbers. Polars takes a name in `pl.col` or `select` for a pattern if it is `*`, or begins with `^` and ends with `$`.
+numbers. In `pl.col` and `select`, Polars treats `*`, and a name that begins with `^` and ends with `$`, as a pattern.
 """
 
 from __future__ import annotations

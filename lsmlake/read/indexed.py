@@ -206,7 +206,7 @@ def _by_filter(predicate: Predicate, bounds: ColumnBounds | None) -> Callable[[B
 
 
 def _holds_one(among: In, bounds: ColumnBounds | None) -> Callable[[BloomFilter, int], bool]:
-    """A filter is asked about the values within the bounds of its file only: the fewer, the fewer false positives."""
+    """Asks a filter only about the values within the bounds of its file: fewer values give fewer false positives."""
     order, column = pc.sort_indices(among.literals), among.column
     stored = pa.float64() if pa.types.is_floating(column.type) else column.type
     hashes = value_hash(pa.chunked_array([pa.array(among.values, stored).take(order)]))

@@ -5,7 +5,7 @@ of the key:
 
 1. The rows of a file lie between its first and its last key. If some files surely hold enough rows, the first rows lie before the
    last of their keys, and files that begin later are left out. This reads metadata only.
-2. The others are read in the order of their first keys, until the next one begins after the last row found.
+2. The other files are read in the order of their first keys, until the next file begins after the last row found.
 """
 
 from __future__ import annotations

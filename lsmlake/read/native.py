@@ -148,7 +148,7 @@ def source_of(plan: Plan) -> NativeSource:
 
 
 def _key(plan: Plan) -> Hashable:
-    """A key of the files, vectors and columns that a plan reads, without the predicate. File names are never used again."""
+    """A cache key of the files, vectors and columns that a plan reads, without the predicate. File names are never reused."""
     splits = (
         (split.files, split.level0, split.lookup_files, split.merged, split.retained, split.vectors) for split in plan.splits
     )
@@ -225,7 +225,7 @@ _KNOWN_BYTES = 64
 
 
 def check_footers(version: Version, files: Sequence[DataFile]) -> None:
-    """Raises Corrupt."""
+    """Checks the checksums of footers. Raises Corrupt."""
     storage = version.meta.env.storage
 
     def check(file: DataFile, path: str) -> None:
@@ -236,8 +236,8 @@ def check_footers(version: Version, files: Sequence[DataFile]) -> None:
 
 
 def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequence[DataFile], columns: Sequence[str]) -> None:
-    """Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: the columns whose pages are checked in a file
-    without a checksum."""
+    """Checks the checksums of whole files. Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: the
+    columns whose pages are checked in a file without a checksum."""
 
     def check(file: DataFile, path: str) -> None:
         if file.checksum is None:

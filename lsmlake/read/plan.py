@@ -37,8 +37,8 @@ from lsmlake.tables.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
-"""(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of `columns`,
-perhaps of others too."""
+"""(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of at least
+`columns`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Projection:
 
     @staticmethod
     def of(schema: Schema, predicate: Predicate | None, columns: Sequence[str] | None) -> Projection:
-        """Raises InvalidQuery for names that are no columns."""
+        """Creates a projection. Raises InvalidQuery for names that are not columns."""
         return Projection(schema, predicate, _check_columns(columns, schema))
 
     @property
@@ -136,8 +136,8 @@ def plan(
         version: The table at the snapshot to read.
         predicate: Filters rows.
         columns: The columns to return. None: all.
-        mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
-            only the last level).
+        mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW the levels >= 1 that need no merging (without deletion
+            vectors only the last level).
         live: Reads the live files; None: `Manifests.live`.
         near: Manifest entries; only files with the partition values and a bucket number of these entries are planned.
 

@@ -5,8 +5,8 @@ A lookup finds the positions of a key in the files of its bucket, then reads tho
 1. Each key has one bucket. The files of a bucket, their footers, key columns and vectors are cached, so that a lookup that was
    preceded by others reads nothing but the pages of its row.
 2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
-3. The rows of another key, at level 0 and deeper, are merged as a scan merges them, whatever the engine. Without vectors, so are
-   those of a key that several files hold.
+3. The rows of any other key, at level 0 and deeper, are merged as a scan merges them, under every merge engine. Without vectors,
+   the rows of a key in several files are merged, too.
 
 `lookups_are_cheaper` chooses between lookups and a scan, by estimates of their time: both work in as many threads.
 """
@@ -70,7 +70,7 @@ def row_of_key(version: Version, key: pa.Table) -> dict[str, object] | None:
 
 def read_keys(version: Version, projection: Projection) -> Iterator[pa.Table] | None:
     """Reads a projection whose predicate names whole keys by lookups, and applies the predicate to the rows that are found.
-    Returns None if it does not name keys, or if a scan is cheaper."""
+    Returns None if the predicate does not name keys, or if a scan is cheaper."""
     keys = None if version.snapshot is None else _named_keys(version, projection)
     planned = None if keys is None else lookups(version, keys)
     return None if planned is None else _projected(version, planned, projection)

@@ -1,8 +1,8 @@
-"""Which rows of a bucket are dead once its level 0 counts: the vectors that a compaction has yet to write.
+"""Finds the rows of a bucket that its level-0 rows supersede: the vectors that a compaction would write.
 
-Where the newest row of a key replaces the others as a whole, a fresh read needs nothing but these vectors: it scans the files of
-all levels as they are and leaves the dead rows out. Only keys are read for it. The vectors of a split stay in the cache of the
-table handle, so the next read of the same version is a raw read.
+If the newest row of a key replaces the others as a whole, a fresh read needs only these vectors: it scans the files of all levels
+unmerged and skips the dead rows. Only keys are read to find them. The vectors of a split stay in the cache of the table handle,
+so the next read of the same version is a raw read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lsmlake.read.plan import Split
 from lsmlake.schema.rowkind import is_retract
 from lsmlake.schema.schema import ROW_KIND
 
-_POSITION_BYTES = 4  # of a dead row; fewer where many are near each other
+_POSITION_BYTES = 4  # of a dead row; fewer if many dead rows are near each other
 
 Dead = Mapping[str, DeletionVector]
 """File -> its dead rows, for each file of a split at any level."""
