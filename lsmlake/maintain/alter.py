@@ -89,7 +89,7 @@ def alter(
         try:
             with version.unless_expired():
                 messages = compactions(old)(list(version.states().values()), Goal(True, settling.becoming)) if settling else []
-        except SnapshotNotFound:  # other commits have expired it
+        except SnapshotNotFound:  # other commits have expired the snapshot
             continue
         remade = settling is not None and settling.remade
         left = _left_to_rescale(version, new)
@@ -108,7 +108,7 @@ def evolve(
     Args:
         version: the table.
         name: its name, for messages.
-        found: the columns of the data.
+        data: the columns of the data.
         ignored: columns that are not stored, such as the column with the row kinds.
         compactions: see `alter`.
     """
@@ -119,7 +119,7 @@ def evolve(
 
 
 def becoming(version: Version, name: str, data: pa.Schema) -> Version:
-    """The version that `evolve` would return, made without a commit: to check a statement before it acts."""
+    """The version that `evolve` would return, without a commit, for checks before a statement runs."""
     added = additions(data, version.schema)
     if not added:
         return version
@@ -188,7 +188,7 @@ def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
 
 
 def _check_fixed(version: Version, name: str, new: Schema) -> None:
-    """Raises InvalidOption if an option changes that must not change once the table has rows."""
+    """Raises InvalidOption if an option changes although it must not change once the table has rows."""
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
     before, after = through(version.schema, new).parsed_options.values, new.parsed_options.values
     changed = [option for option in fixed if before[option] != after[option]]

@@ -10,8 +10,8 @@ of a table names a place outside its folder.
 3. Copy each file that the target lacks (`copy_files`).
 4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
 
-A copy that is killed before the end of step 4 is no table. The next one uses the files that are there, because their names are
-unique. Its schemas and its snapshot are in folders of a uuid that no table has.
+A copy that is killed before the end of step 4 is not a table. The next copy uses its files, because their names are unique. The
+schemas and the snapshot of a killed copy stay in folders of a uuid that no table has.
 
 Files are copied whole, checked against their recorded checksums, and only if the target lacks them.
 """

@@ -40,7 +40,7 @@ class SnapshotRepairReport(Shown):
         snapshots: one row per examined snapshot, the newest first: its number, 'sound', 'damaged' or 'unreadable', and the first
             finding. Snapshots older than the newest sound one are not examined.
         newest_sound: the number of the newest sound snapshot; None if there is none.
-        snapshot_id: the snapshot that restored it; None if nothing was restored.
+        snapshot_id: the snapshot that restored the newest sound one; None if nothing was restored.
         dropped: the numbers of the dropped snapshots.
     """
 

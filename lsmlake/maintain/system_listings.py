@@ -1,4 +1,5 @@
-"""The system tables that describe a table: name -> the listing. `api.system_tables` adds those that hold rows of the table.
+"""The system tables that describe a table: name -> the listing. `api.system_tables` adds the system tables with rows of the
+table.
 
 Names and columns are those of Apache Paimon; `Table.system_table` lists the differences. `history` is Apache Iceberg's.
 """
