@@ -1,7 +1,7 @@
 """The data files of one bucket: opens them, finds keys in them, fetches rows and writes new files.
 
-A reader takes a file's directory from its manifest entry; a writer derives that of new files from the partition values and the
-options in effect. `files.data_reader` and `files.data_writer` handle single files.
+A reader takes a file's directory from its manifest entry; a writer derives the directory of new files from the partition values
+and the options in effect. `files.data_reader` and `files.data_writer` handle single files.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class BucketFiles:
         """Looks up keys. Returns file name -> hits, without files that have no hit.
 
         `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
-        key, as one that is not sorted always can. Reads only key columns, and only in row groups that can hold one of the keys.
+        key; an unsorted file always can. Reads only key columns, and only in row groups that can hold one of the keys.
         """
         spans = zip(files, lookup.slices(keys, files), strict=True)
         reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
@@ -187,7 +187,7 @@ class BucketFiles:
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
-        """A function that returns the file, opened by the first call. This reads the footer if it is not cached."""
+        """Returns a function that returns the open file. The first call opens it, and reads the footer if it is not cached."""
         with ExitStack() as closing:
             yield Once(lambda: closing.enter_context(self.open(file)))
 

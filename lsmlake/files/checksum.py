@@ -30,8 +30,8 @@ class Sums(NamedTuple):
 
 
 class SummingSink:
-    """A file for `pa.PythonFile` that writes to `sink` and computes checksums. A context manager: after an error, what Arrow has
-    buffered is dropped when it arrives."""
+    """A file for `pa.PythonFile` that writes to `sink` and computes checksums. A context manager: after an error, it drops the
+    bytes that Arrow had buffered."""
 
     closed = False
 

@@ -1,9 +1,9 @@
 """Reads a data file by row groups, with row positions.
 
 A column is located by its field id, in a file without ids by its name (`schema.adapt`), and read by the positions of its leaves
-(`kernels.nested`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
-values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and compares
-the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
+(`kernels.nested`). A file that was written under an older schema may lack the column or store a narrower type; `schema.adapt`
+makes the values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and
+compares the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class DataReader:
             return low, high, pa.array([None if s is None else s.null_count for s in statistics], pa.int64())
 
     def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[ByteRange] = ()) -> pa.Table:
-        """All rows of the row groups, concatenated. `ahead`: what the caller reads next, fetched in the same step if the storage
-        reads by requests."""
+        """All rows of the row groups, concatenated. `ahead`: the ranges that the caller reads next; they are fetched in the same
+        step if the storage reads by requests."""
         with reading(self.where):
             leaves = self._leaves(columns)
             self._load(groups, leaves, ahead)
@@ -211,14 +211,14 @@ class DataReader:
         return stored_column
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
-        """The leaf positions to read, in file order, since Arrow returns columns in the order requested. A read of columns that
-        the file lacks reads another one, for the number of rows."""
+        """The leaf positions to read, in file order, since Arrow returns columns in the order requested. If the file lacks all
+        the columns, another column is read for the number of rows."""
         stored = [stored_column for column in columns if (stored_column := self.stored(column)) is not None]
         return sorted({leaf for stored_column in stored or [self._narrow] for leaf in stored_column.leaves})
 
     @property
     def _narrow(self) -> _StoredColumn:
-        """A column that the file has, of the key if possible."""
+        """A column of the file, a key column if possible."""
         return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
     def _plain(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -244,7 +244,7 @@ class DataReader:
 
     @contextmanager
     def _converting(self) -> Iterator[None]:
-        """Turns the errors of casts into those of `unfit`."""
+        """Turns the errors of casts into the errors that `unfit` makes."""
         try:
             yield
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:

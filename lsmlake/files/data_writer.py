@@ -1,11 +1,11 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-The values of indexed columns are collected while a file is written, and make its index.
+The values of indexed columns are collected while a file is written, and become its index.
 
-How Parquet stores the leaves of a file is chosen here, too: dictionary, delta encoding, statistics. PyArrow takes these options
-by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the struct a. An option is set for
-a path only if it suits every leaf with that path.
+This module also chooses how Parquet stores the leaves of a file: dictionary, delta encoding, statistics. PyArrow takes these
+options by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the struct a. An option is
+set for a path only if it suits every leaf with that path.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ class IndexWriter:
     value index, each distinct value of a row group, and 4 bytes for each row."""
 
     def __init__(self, schema: Schema, *, indexed: bool) -> None:
-        """`indexed`: False for files without an index, whatever the options say."""
+        """`indexed`: False for files without an index, regardless of the options."""
         self.schema, options = schema, schema.parsed_options.index
         self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in options.bloom_columns if indexed}
         kinds = ((BITMAP, options.bitmap_columns), (RANGE_BITMAP, options.range_bitmap_columns))
@@ -385,7 +385,7 @@ def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns
 
 
 def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
-    """The distinct paths whose leaves all suit."""
+    """The distinct paths of which every leaf has the flag `suits`."""
     bad = {path for path, good in zip(paths, suits, strict=True) if not good}
     return [path for path in dict.fromkeys(paths) if path not in bad]
 

@@ -105,7 +105,7 @@ class Retained:
             return Settlement()
         if len(level0) == 1 and unique:
             return self._settled(level0, held, [(rows, own)]) if held.num_rows else self._of_single(level0[0], rows)
-        if len(held_by_file) > 2:  # a key of several level-0 files is found for each
+        if len(held_by_file) > 2:  # a key in several level-0 files is found several times
             held = held.take(pa.array(group(comparable([held.select(key)])[0]).first))
         wanted = distinct([*deleted, held.select(key)])
         again = (rows_of(file) for file in level0) if len(level0) > 1 else (rows,)
@@ -119,8 +119,8 @@ class Retained:
         return Settlement(changed=deletes.append_column(DELETED_MS, times))
 
     def _settled(self, level0: Sequence[DataFile], held: pa.Table, chosen: Iterable[tuple[pa.Table, np.ndarray]]) -> Settlement:
-        """`held`: the retained deletes of keys at level 0. `chosen`: of each level-0 file its rows, and the positions of those
-        with one of these keys or with a key that has deletes at level 0."""
+        """The settlement of some keys. `held`: the retained deletes of keys at level 0. `chosen`: for each level-0 file its rows,
+        and the positions of the rows whose keys are in `held` or have deletes at level 0."""
         schema, columns = self.bucket_files.schema, list(self.columns)
         tables, places = [held.select(columns)], []
         kinds, times = [np.full(held.num_rows, DELETE, np.int8)], [held[DELETED_MS].to_numpy()]
@@ -144,8 +144,8 @@ class Retained:
         return self._files.schema.row_columns.empty_table()
 
     def _find(self, keys: pa.Table) -> tuple[pa.Table, np.ndarray, bool]:
-        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` that have one, of equal keys the first;
-        and whether all keys are distinct."""
+        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` with a retained delete, the first row of
+        equal keys; and whether all keys are distinct."""
         small = {file.name: self._kept(file) for file in self.held if file.rows <= _KEPT_ROWS}
         wanted, *stored = comparable([keys, *(rows.select(keys.column_names) for rows in small.values())])
         starts = of_sorted(wanted)
@@ -217,7 +217,7 @@ class Retained:
         return self._all_rows(file)
 
     def written_to(self, other: BucketFiles, rows: pa.Table, file: DataFile) -> DataFiles:
-        """Writes rows of `file` to another bucket, whose part of `file` they are."""
+        """Writes rows of `file` to the bucket `other`, to which they belong now."""
         meta, origin = other.meta, Origin(0, DELETES, file.sequence, file.min_sequence)
         floats, schema = float_columns(self._files.schema), self._files.schema
         written = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)
@@ -238,7 +238,7 @@ def _table_bytes(table: pa.Table) -> int:
 
 
 def oldest_first(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-    """Files of retained deletes; one without a sequence belongs to the commit being built, and is the newest."""
+    """Sorts files of retained deletes. A file without a sequence belongs to the commit being built, and is the newest."""
     return tuple(sorted(files, key=lambda file: (file.sequence is None, file.sequence)))
 
 
