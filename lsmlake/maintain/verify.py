@@ -192,7 +192,7 @@ class _Checker:
             yield from self._guard(self.meta.paths.manifest(part.name), partial(self._index, NamedFile(part.name, part.bytes)))
 
     def _covers(self, where: str, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
-        """Whether a key of a partition lies in one bucket."""
+        """Checks that no key of a partition lies in two buckets."""
         shares: dict[tuple, set[Share]] = {}
         for bucket, state in states.items():
             shares.setdefault(bucket.partition_key, set()).add(Share(bucket.number, state.total_buckets))
@@ -372,7 +372,7 @@ def _differing(indexed: IndexCheck, chunk: Chunk, path: str) -> Iterator[Finding
 
 
 def _misplaced(schema: Schema, bucket: Bucket, rows: pa.Table, path: str) -> Iterator[Finding]:
-    """Whether rows, with some of the columns, belong to another partition."""
+    """Checks that rows belong to the partition of their bucket. `rows`: some of the columns."""
     for field, value in zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True):
         if field.column not in rows.column_names:
             continue

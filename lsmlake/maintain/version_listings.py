@@ -89,7 +89,7 @@ def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str
 
 
 def key_ranges(files_table: pa.Table) -> pa.Table:
-    """The rows of `files`, with the columns that say where a key may be."""
+    """The rows of `files`, with only the columns about levels and key ranges."""
     names = ("partition", "bucket", "file_path", "file_format", "schema_id", "level", "record_count", "file_size_in_bytes")
     return files_table.select([*names, "min_key", "max_key"])
 
@@ -103,7 +103,7 @@ def buckets(files_table: pa.Table) -> pa.Table:
 
 
 def partitions(files_table: pa.Table) -> pa.Table:
-    """One row per partition, as `buckets`. `total_buckets`: the number of buckets that its rows are spread over."""
+    """One row per partition, as `buckets`. `total_buckets`: the greatest of its buckets."""
     totals = files_table.group_by("partition", use_threads=False).aggregate([("total_buckets", "max")])
     summed = _summed(files_table, ["partition"])
     return summed.append_column("total_buckets", totals.sort_by("partition")["total_buckets_max"])

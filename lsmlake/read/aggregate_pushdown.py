@@ -72,8 +72,7 @@ def _entries(plan: Plan) -> pa.Table:
 
 
 class _Unit(NamedTuple):
-    """Files that are read together. `bound`: no value lies beyond it; None: unknown. `exact`: some row has
-    the bound as its value."""
+    """Files that are read together. `bound`: no value lies beyond it; None: unknown. `exact`: the bound is the value of a row."""
 
     split: Split
     bound: object
