@@ -29,7 +29,7 @@ _SIDES = {"checked": None, "any": ANY, "again": ANY}
 _TARGET = 1.03
 
 
-def run(folder: Path, rows: int = 1_000_000, batch: int = 80_000, rounds: int = 5) -> Report:
+def run(folder: Path, rows: int = 1_000_000, batch: int = 80_000, rounds: int = 9) -> Report:
     """`rows`: keys of a load. `batch`: keys of the batch of the driver."""
     with session(folder) as spark:
         loaded, small = (_Source(folder / name, count, spark) for name, count in (("load", rows), ("batch", batch)))

@@ -25,14 +25,19 @@ class Spent(NamedTuple):
 
 
 def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[str, Spent]:
-    """The minimum of each side over the rounds A B A B ..., after `warm` rounds that are not measured."""
-    found: dict[str, list[Spent]] = {name: [] for name in sides}
+    """The minimum of each side over the rounds, after `warm` rounds that are not measured.
+
+    Each round begins with the next side (A B C, B C A, C A B): a JVM still compiles its code, so later sides would look faster.
+    """
+    names = list(sides)
+    measured: dict[str, list[Spent]] = {name: [] for name in names}
     for number in range(warm + rounds):
-        for name, prepare in sides.items():
-            work = prepare(number)
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            work = sides[name](number)
             gc.collect()
-            found[name].append(clock(work))
-    return {name: Spent(*map(min, zip(*spent[warm:], strict=True))) for name, spent in found.items()}
+            measured[name].append(clock(work))
+    return {name: Spent(*map(min, zip(*spent[warm:], strict=True))) for name, spent in measured.items()}
 
 
 def clock(work: Callable[[], object]) -> Spent:

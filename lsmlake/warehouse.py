@@ -70,7 +70,7 @@ def connect(
             Spark run in this process.
         time_zone: the zone of every time that is given without one, in SQL, `where`, converted data and time travel, and of the
             hours and days that SQL computes: a name such as "Europe/Berlin", or an offset such as "+01:00". Default: UTC, or with
-            Spark the session's `spark.spark_sql.session.timeZone`.
+            Spark the session's `spark.sql.session.timeZone`.
 
     Raises:
         InvalidQuery: `location` is not a path or an address of these kinds, `time_zone` is not a time zone, or Spark has its own.
@@ -132,8 +132,8 @@ def register(spark: SparkSession) -> None:
 
 def _check_session(spark: SparkSession, where: str) -> None:
     if not (hasattr(spark, "dataSource") and hasattr(spark, "createDataFrame")):
-        found = type(spark).__name__
-        raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
+        kind = type(spark).__name__
+        raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=kind, cure="pass one")
 
 
 def _runtime(storage: Storage, spark: SparkSession | None, time_zone: str | None = None) -> Runtime:

@@ -1,6 +1,6 @@
 """The aggregate and window functions of Spark SQL that have an equal in DuckDB, by name.
 
-Aggregates of pairs of numbers, regr_slope and the like, and the skewness.
+Also translates aggregates of pairs of numbers, such as regr_slope, and the skewness.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
             return over(f"{'arg_max_null' if name == 'max_by' else 'arg_min_null'}({a}, {b})"), kind
         if is_number(kind) and is_number(other):
             both = f"(CAST({a} AS DOUBLE), CAST({b} AS DOUBLE))"
-            found = over(f"{name}{both}")
+            call = over(f"{name}{both}")
             if name == "corr":  # null for values that are all the same; DuckDB gives NaN
-                found = f"CASE WHEN {over(f'regr_sxx{both}')} = 0 OR {over(f'regr_syy{both}')} = 0 THEN NULL ELSE {found} END"
-            return found, DOUBLE
+                call = f"CASE WHEN {over(f'regr_sxx{both}')} = 0 OR {over(f'regr_syy{both}')} = 0 THEN NULL ELSE {call} END"
+            return call, DOUBLE
         return None
     if len(arguments) == 2 and name in ("string_agg", "listagg") and arguments[0][1] == arguments[1][1] == STRING:
         return over(f"string_agg({prefix}{arguments[0][0]}, {arguments[1][0]})"), STRING
@@ -89,8 +89,8 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
     if name == "median" and (is_number(kind) or is_interval(kind)):
         return _interpolated(prefix + f"CAST({sql} AS DOUBLE)", kind, "0.5", over)
     if name in ("collect_list", "array_agg", "collect_set"):
-        found = over(f"list({'DISTINCT ' if name == 'collect_set' else prefix}{sql})")
-        return f"coalesce(list_filter({found}, lambda e: e IS NOT NULL), [])", array_of(kind)
+        call = over(f"list({'DISTINCT ' if name == 'collect_set' else prefix}{sql})")
+        return f"coalesce(list_filter({call}, lambda e: e IS NOT NULL), [])", array_of(kind)
     if name == "approx_count_distinct" and not distinct:
         return over(f"approx_count_distinct({sql})"), BIGINT
     if name in ("bit_and", "bit_or", "bit_xor") and t.is_integer(kind):
@@ -107,14 +107,14 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
 _OF_ANY = (
     "count", "first", "first_value", "last", "last_value", "any_value", "collect_list", "collect_set", "array_agg",
 )  # fmt: skip
-"""Aggregates of values that need no order."""
+"""Aggregates that take values of every type, also of types without an order."""
 _OF_EQUAL = ("collect_set", "mode")
 """Aggregates that compare their values."""
 _SUMS = ("sum", "avg", "mean", "try_sum", "try_avg")
 
 
 def _of_intervals(name: str, argument: str, kind: Interval, over: Over) -> tuple[str, pa.DataType]:
-    """Their sum, or their average, rounded half up. A sum that is out of range is an error, or null if the name says `try`."""
+    """The sum of intervals, or their average rounded half up. A sum out of range is an error, or null if the name says `try`."""
     total = f"{'TRY_CAST' if name.startswith('try') else 'CAST'}({over(f'sum({argument})')} AS {duck_name(kind)})"
     if name.endswith("sum"):
         return total, kind
@@ -163,13 +163,13 @@ def _percentile(
 
 
 def _interpolated(argument: str, kind: pa.DataType, share: str, over: Over) -> tuple[str, pa.DataType]:
-    """A percentile between two values, as a DOUBLE; of intervals, its fraction is left out."""
+    """A percentile, interpolated between two values, as a DOUBLE; for intervals its fraction is cut off."""
     made = over(f"quantile_cont({argument}, {share})")
     return (f"CAST(trunc({made}) AS {duck_name(kind)})", kind.whole) if is_interval(kind) else (made, DOUBLE)
 
 
 def _sum(argument: str, kind: pa.DataType, over: Over, word: str) -> tuple[str, pa.DataType]:
-    """`word`: CAST, or TRY_CAST for null where a sum is out of range."""
+    """A sum of numbers. `word`: CAST, or TRY_CAST, which gives null where the sum is out of range."""
     t = pa.types
     if t.is_floating(kind) or kind == NULL:
         return over(f"sum({_as_double(argument, kind)})"), DOUBLE
@@ -241,7 +241,7 @@ def aggregated(name: str, arguments: list[tuple[str, pa.DataType]], over: Callab
 
 
 def _pairs(arguments: list[tuple[str, pa.DataType]]) -> str:
-    """Both as DOUBLE; of other types, which only `regr_count` takes, whether they are null."""
+    """Both arguments as DOUBLE. A value of another type, which only `regr_count` takes, becomes 1; a null stays null."""
     return ", ".join(
         f"CASE WHEN ({sql}) IS NOT NULL THEN CAST({'1' if kind != NULL and not is_number(kind) else sql} AS DOUBLE) END"
         for sql, kind in arguments
@@ -249,7 +249,7 @@ def _pairs(arguments: list[tuple[str, pa.DataType]]) -> str:
 
 
 def _skewness(values: str) -> str:
-    """Of a list of all values: DuckDB's function is that of a sample."""
+    """The skewness of a list of all values; DuckDB's own function gives that of a sample."""
     apart = "list_transform(v, lambda e: e - list_avg(v))"
     squares, cubes = (f"list_sum(list_transform({apart}, lambda d: {power}))" for power in ("d * d", "d * d * d"))
     skewed = f"sqrt(len(v)) * {cubes} / nullif(pow({squares}, 1.5), 0)"

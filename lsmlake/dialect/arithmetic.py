@@ -58,13 +58,13 @@ def computed(context: Context, node: exp.Expression) -> Typed:
     left = left._replace(type=right.type, sql=f"CAST(NULL AS {duck_name(right.type)})") if left.type == NULL else left
     right = right._replace(type=left.type, sql=f"CAST(NULL AS {duck_name(left.type)})") if right.type == NULL else right
     if not (is_number(left.type) and is_number(right.type)):
-        found = f"{format_type(left.type)} and {format_type(right.type)}"
-        context.text.refuse(node, "arithmetic needs numbers", found=found, cure="cast the operands to numbers")
+        types = f"{format_type(left.type)} and {format_type(right.type)}"
+        context.text.refuse(node, "arithmetic needs numbers", found=types, cure="cast the operands to numbers")
     return (_whole_quotient if isinstance(node, exp.IntDiv) else _numbers)(context, node, left, right)
 
 
 def negated(context: Context, node: exp.Neg) -> Typed:
-    """A number with the sign -."""
+    """A number or an interval with the sign -."""
     if isinstance(node.this, exp.Literal) and not node.this.is_string:
         return literal_number(context.text, node, f"-{node.this.this}")
     suffixed = isinstance(node.this, exp.Cast) and isinstance(node.this.this, exp.Literal) and not node.this.this.is_string
@@ -110,8 +110,8 @@ def _whole_quotient(context: Context, node: exp.Expression, left: Typed, right: 
     sides = [decimal_of(side) for side in (left, right)]
     scale = max(side.type.scale for side in sides)
     if any(side.type.precision - side.type.scale + scale > DIGITS_MAX for side in sides):
-        found = " and ".join(format_type(side.type) for side in sides)
-        context.text.refuse(node, "DIV of these decimals needs more than 38 digits", found=found, cure="cast one of them")
+        types = " and ".join(format_type(side.type) for side in sides)
+        context.text.refuse(node, "DIV of these decimals needs more than 38 digits", found=types, cure="cast one of them")
     kind = pa.decimal128(DIGITS_MAX, scale)
     a, b = (unscaled(Typed(cast(side.sql, side.type, kind), kind)) for side in sides)
     return Typed(f"CAST(spark_div({a}, {b}) AS BIGINT)", BIGINT)
@@ -135,9 +135,9 @@ def _numbers(context: Context, node: exp.Expression, left: Typed, right: Typed) 
 def _decimals(context: Context, node: exp.Expression, op: str, left: Typed, right: Typed) -> Typed:
     kind = arithmetic(op, left.type, right.type)
     if kind is None:
-        found = f"{format_type(left.type)} {op} {format_type(right.type)}"
+        types = f"{format_type(left.type)} {op} {format_type(right.type)}"
         what = "the exact result of this arithmetic may have more than 38 digits"
-        context.text.refuse(node, what, found=found, cure="cast an operand to a DECIMAL with fewer digits, or to DOUBLE")
+        context.text.refuse(node, what, found=types, cure="cast an operand to a DECIMAL with fewer digits, or to DOUBLE")
     if op == "/":
         return _decimal_quotient(left, right, kind, _may_be_zero(node.expression))
     if op == "%":
@@ -153,7 +153,7 @@ def _decimals(context: Context, node: exp.Expression, op: str, left: Typed, righ
 
 
 def _decimal_quotient(left: Typed, right: Typed, kind: pa.DataType, checked: bool) -> Typed:
-    """`checked`: the divisor may be 0."""
+    """The quotient of two decimals. `checked`: the divisor may be 0."""
     zeros = kind.scale + right.type.scale - left.type.scale
     numerator = f"{unscaled(left)} * CAST('1{'0' * zeros}' AS HUGEINT)"
     quotient = f"spark_{'' if checked else 'whole_'}quotient({numerator}, {unscaled(right)})"
@@ -173,7 +173,7 @@ _SCALE_MAX = 19
 
 
 def is_timely(kind: pa.DataType) -> bool:
-    """Whether arithmetic with a value of this type is that of times."""
+    """Whether arithmetic with this type follows the rules of times and intervals."""
     return is_dated(kind) or is_interval(kind)
 
 
@@ -199,12 +199,12 @@ def _timely(context: Context, node: exp.Binary, left: Typed, right: Typed) -> Ty
 
 
 def _refuse(context: Context, node: exp.Binary, left: Typed, right: Typed) -> NoReturn:
-    found = f"{format_type(left.type)} and {format_type(right.type)}"
-    context.text.refuse(node, "this arithmetic is not supported", found=found, cure="cast one of the operands")
+    types = f"{format_type(left.type)} and {format_type(right.type)}"
+    context.text.refuse(node, "this arithmetic is not supported", found=types, cure="cast one of the operands")
 
 
 def _shifts(left: Typed, right: Typed) -> bool:
-    """Whether the left operand is what is added to the right one, as in 1 + DATE '2026-01-31'."""
+    """Whether the left operand is the step and the right one the time, as in 1 + DATE '2026-01-31'."""
     if is_interval(left.type):
         return is_dated(right.type) or right.type == STRING
     return pa.types.is_integer(left.type) and right.type == DATE
@@ -220,7 +220,7 @@ def _alike(left: Typed, right: Typed) -> bool:
 
 
 def _sum(context: Context, node: exp.Expression, left: Typed, right: Typed, sign: str) -> Typed | None:
-    """A time and days or an interval, or two intervals. `node`: the left operand."""
+    """A time plus or minus days or an interval, or one interval plus or minus another. `node`: the left operand."""
     if left.type == DATE and pa.types.is_integer(right.type) and right.type != BIGINT:
         return Typed(f"({left.sql} {sign} CAST({right.sql} AS INTEGER))", DATE)
     if not is_interval(right.type):
@@ -306,7 +306,7 @@ def _scaled(context: Context, node: exp.Expression, interval: Typed, number: Typ
 
 
 def _exact(context: Context, node: exp.Expression, interval: Typed, number: Typed, op: str) -> str:
-    """A product or quotient by an integer or a decimal."""
+    """An interval times or by an integer or a decimal, without rounding on the way. `node`: the number."""
     if pa.types.is_integer(number.type):
         a, b = f"CAST({interval.sql} AS HUGEINT)", f"CAST({number.sql} AS HUGEINT)"
         return f"{a} * {b}" if op == "*" else f"spark_quotient({a}, {b})"

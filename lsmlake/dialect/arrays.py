@@ -1,5 +1,5 @@
-"""Functions of arrays: of one, of several, and `sequence`, an array of integers, dates or timestamps from the first to the last,
-by a step.
+"""Functions of one array and of several, and `sequence`, which makes an array of integers, dates or timestamps from a first to a
+last value, by a step.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _with_element(context: Context, node: exp.Expression, arguments: Arguments, 
     if kind is None and node.name.lower() == "array_contains" and not any(one == STRING or is_interval(one) for one in both):
         kind = common(*both)
     if kind is None:
-        found = f"{format_type(array.type)} and {format_type(value.type)}"
-        context.text.refuse(node, "the value cannot be an element of the array", found=found, cure="cast the value")
+        types = f"{format_type(array.type)} and {format_type(value.type)}"
+        context.text.refuse(node, "the value cannot be an element of the array", found=types, cure="cast the value")
     wider = Typed(context.converted(arguments[0], array, array_of(kind)), array_of(kind))
     return wider, context.converted(arguments[1], value, kind)
 
@@ -131,11 +131,13 @@ def _get(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
 
 
 def _array_contains(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    made, value = counted(context, node, arguments, 2)
-    made, wanted = _with_element(context, node, arguments, made, value)
-    has_null = f"len({made.sql}) > list_aggregate({made.sql}, 'count')"
-    found = f"CASE WHEN {made.sql} IS NULL OR {wanted} IS NULL THEN NULL WHEN list_contains({made.sql}, {wanted}) THEN true"
-    return Typed(f"{found} WHEN {has_null} THEN NULL ELSE false END", BOOLEAN)
+    array, value = counted(context, node, arguments, 2)
+    array, value_sql = _with_element(context, node, arguments, array, value)
+    has_null = f"len({array.sql}) > list_aggregate({array.sql}, 'count')"
+    cases = (
+        f"CASE WHEN {array.sql} IS NULL OR {value_sql} IS NULL THEN NULL WHEN list_contains({array.sql}, {value_sql}) THEN true"
+    )
+    return Typed(f"{cases} WHEN {has_null} THEN NULL ELSE false END", BOOLEAN)
 
 
 def _sort_array(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -197,21 +199,21 @@ def _flatten(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
 # -- several arrays ---------------------------------------------------------------------------------------------------
 
 UNIQUE = "list_filter({0}, lambda e, i: list_position({0}, e) = i)"
-"""The elements of an array, each where it first stands."""
+"""The distinct elements of an array, in the order of their first occurrence."""
 _HAS = "list_position({1}, e) IS NOT NULL"
 _SHARED = f"len(list_filter({{0}}, lambda e: e IS NOT NULL AND {_HAS})) > 0"
 _NULL_INSIDE = "len({0}) > 0 AND len({1}) > 0 AND (list_position({0}, NULL) IS NOT NULL OR list_position({1}, NULL) IS NOT NULL)"
 
 
 def _both(template: str, gives: pa.DataType | None = None) -> Function:
-    """A function of two arrays of one type; null if one of them is null. `gives`: the type of the result, if it is not theirs."""
+    """A function of two arrays of one type; null if one of them is null. `gives`: the type of the result, if not that array."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         typed = [array_argument(context, node, one) for one in counted(context, node, arguments, 2)]
         element = tightest(*(one.type.value_type for one in typed))
         if element is None:
-            found = " and ".join(format_type(one.type) for one in typed)
-            context.text.refuse(node, "the types do not fit together", found=found, cure="cast one of them")
+            types = " and ".join(format_type(one.type) for one in typed)
+            context.text.refuse(node, "the types do not fit together", found=types, cure="cast one of them")
         kind = array_of(element)
         left, right = (one_zero(context.converted(*pair, kind), kind) for pair in zip(arguments, typed, strict=True))
         sql = f"CASE WHEN ({left}) IS NOT NULL AND ({right}) IS NOT NULL THEN {template.format(left, right)} END"
@@ -257,17 +259,17 @@ def _times(context: Context, node: exp.Expression, arguments: Arguments, typed: 
     (low, high), kind = context.unified(arguments[:2], typed[:2])
     step = typed[2] if len(typed) > 2 else Typed(f"CASE WHEN {low} <= {high} THEN {DAY} ELSE -{DAY} END", DAYS)
     if not is_dated(kind) or not is_interval(step.type) or is_calendar(step.type):
-        found = " and ".join(format_type(one.type) for one in (typed[0], step))
+        types = " and ".join(format_type(one.type) for one in (typed[0], step))
         expected = "times, and an INTERVAL of months or of days and times"
         context.text.refuse(
             node,
             "sequence does not take these values",
             expected=expected,
-            found=found,
+            found=types,
             cure="write two times and an INTERVAL",
         )
     first, last, by = (f"struct_extract(q, '{name}')" for name in "abs")
-    if step.type.is_months:  # each is so many months after the first, not after the one before
+    if step.type.is_months:  # counted from the first value, not from the one before
         count = f"datediff('month', {first}, {last}) // {by}"
         moment = f"{first} + to_months(CAST(e * {by} AS INTEGER))"
     else:

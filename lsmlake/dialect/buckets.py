@@ -18,15 +18,15 @@ _NOT_POSITIVE = refused("'the length of time_bucket is not positive; write an IN
 
 
 def _width_bucket(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    """The number of the bucket, of equal ones between two bounds; 0 and the number behind the last for what lies outside."""
+    """The number of a value's bucket, among equal buckets between two bounds; outside of them, 0 or the last number plus 1."""
     typed = counted(context, node, arguments, 4)
     if any(is_interval(one.type) for one in typed[:3]):
         kind = typed[0].type
         for one in typed[1:3]:
             kind = None if kind is None or NULL in (kind, one.type) else common(kind, one.type)
         if kind is None or is_calendar(kind):
-            found = ", ".join(format_type(one.type) for one in typed[:3])
-            context.text.refuse(node, "the value and its bounds have different types", found=found, cure="cast them")
+            types = ", ".join(format_type(one.type) for one in typed[:3])
+            context.text.refuse(node, "the value and its bounds have different types", found=types, cure="cast them")
         values = typed[:3]
     else:
         values = [number_argument(context, *both) for both in zip(arguments[:3], typed[:3], strict=True)]
@@ -36,8 +36,8 @@ def _width_bucket(context: Context, node: exp.Expression, arguments: Arguments) 
 
 
 def _time_bucket(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    """The start of the bucket of a timestamp: buckets begin at an origin, and are so many months or so long. Buckets of a day or
-    more begin at the same time of day, whatever the clocks do."""
+    """The start of the bucket of a timestamp. Buckets follow each other from an origin; an interval is their length. Buckets of a
+    day or more begin at the same time of day, whatever the clocks do."""
     step, moment, *more = counted(context, node, arguments, 2, 3)
     for argument in (arguments[0], *arguments[2:]):
         if argument.find(exp.Column, exp.Query) is not None:
@@ -46,13 +46,13 @@ def _time_bucket(context: Context, node: exp.Expression, arguments: Arguments) -
     kind = next(iter(kinds), TIMESTAMP)
     step = step if step.type != NULL else Typed("CAST(NULL AS BIGINT)", DAY_TIME)
     if len(kinds) > 1 or kind not in (TIMESTAMP, TIMESTAMP_NTZ) or not is_interval(step.type) or is_calendar(step.type):
-        found = ", ".join(format_type(one.type) for one in (step, moment, *more))
+        types = ", ".join(format_type(one.type) for one in (step, moment, *more))
         expected = "an INTERVAL of months or of days and times, and timestamps of one type"
         context.text.refuse(
             node,
             "time_bucket does not take these values",
             expected=expected,
-            found=found,
+            found=types,
             cure="write an INTERVAL and timestamps of one type",
         )
     origin = more[0].sql if more else context.converted(node, Typed("DATE '1970-01-01'", DATE), kind)

@@ -27,11 +27,11 @@ from lsmlake.types.type_text import format_type
 
 Arguments = list[exp.Expression]
 Function = Callable[[Context, exp.Expression, Arguments], Typed]
-"""Translates a call: the place, the call for errors, and the arguments."""
+"""Translates a call. Its parameters: the place in the text, the call (for errors), and the arguments of the call."""
 
 
 def counted(context: Context, node: exp.Expression, arguments: Arguments, *counts: int) -> list[Typed]:
-    """The translated arguments; another number of them is refused."""
+    """The translated arguments. Refuses a call with another number of arguments."""
     if len(arguments) not in counts:
         expected = " or ".join(map(str, counts)) if len(counts) < 4 else f"{counts[0]} or more"
         context.text.refuse(
@@ -48,22 +48,22 @@ def literal_text(context: Context, node: exp.Expression, what: str) -> str:
 
 
 def literal_options(context: Context, node: exp.Expression, *known: str) -> dict[str, str]:
-    """The options of a call, a literal MAP of texts; their names are in lower case. Refuses others."""
+    """The options of a call, which must be a literal MAP of texts, with their names in lower case. Refuses unknown options."""
     if not (isinstance(node, exp.Anonymous) and node.name.lower() == "map" and len(node.expressions) % 2 == 0):
         context.text.refuse(
             node, "the options must be a literal MAP", expected="map('name', 'value')", cure="write map('name', 'value')"
         )
     parts = [literal_text(context, one, "an option") for one in node.expressions]
-    found = {name.lower(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
-    if unknown := [name for name in found if name not in known]:
+    options = {name.lower(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+    if unknown := [name for name in options if name not in known]:
         context.text.refuse(
             node, f"the option {unknown[0]} is not supported", expected=f"one of {', '.join(known)}", cure="leave it out"
         )
-    return found
+    return options
 
 
 def constant_text(context: Context, node: exp.Expression) -> str:
-    """An argument as text. Refuses one that depends on the row, as Spark does."""
+    """An argument as text. Refuses an argument that depends on the row, as Spark does."""
     if node.find(exp.Column, exp.Query) is not None:
         context.text.refuse(node, "this argument must be the same for all rows", cure="write a literal")
     return context.converted(node, context.typed(node), STRING)
@@ -101,7 +101,7 @@ def map_argument(context: Context, node: exp.Expression, made: Typed) -> Typed:
 
 
 def map_key(context: Context, node: exp.Expression, key: Typed, kind: pa.DataType) -> str:
-    """A value as a key of a map of the type `kind`. Refuses one that is of another kind than the keys."""
+    """A value as a key of a map of the type `kind`. Refuses a value whose type does not fit that of the keys."""
     if tightest(kind.key_type, key.type) is None:
         context.text.refuse(
             node,
@@ -117,8 +117,8 @@ _WIDTHS = (TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE)
 
 
 def tightest(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The type of an element of an ARRAY or a MAP and a value that are compared: no digits are lost and text is no number; None
-    if there is none."""
+    """The type in which an element of an ARRAY or a MAP is compared with a value, so that no digits are lost and text is no
+    number; None if there is no such type."""
     if a in _WIDTHS and b in _WIDTHS:
         return max(a, b, key=_WIDTHS.index)
     if a == b or NULL in (a, b) or (is_dated(a) and is_dated(b)) or (pa.types.is_nested(a) and pa.types.is_nested(b)):

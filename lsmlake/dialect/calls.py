@@ -87,7 +87,7 @@ def _aggregate(
             node, f"{name} takes an argument", expected="a column or *" if name == "count" else "", cure="pass an argument"
         )
     typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
-    if condition:  # where it does not hold, an argument may refuse its values
+    if condition:  # an argument may raise an error for the rows that FILTER leaves out
         typed = [
             (sql if isinstance(of, (exp.Column, exp.Literal)) else f"CASE WHEN {condition} THEN {sql} END", kind)
             for of, (sql, kind) in zip(arguments, typed, strict=True)
@@ -105,8 +105,8 @@ def _aggregate(
 
     if descending := name in PERCENTILES_WITHIN and order is not None and bool(order.expressions[0].args.get("desc")):
         typed[0] = negated(*typed[0])
-    found = aggregate(name, typed, distinct, wrapped)
-    if found is None:
+    result = aggregate(name, typed, distinct, wrapped)
+    if result is None:
         kinds = ", ".join(format_type(kind) for _, kind in typed)
         context.text.refuse(
             node,
@@ -114,7 +114,7 @@ def _aggregate(
             found=kinds or "none",
             cure="cast the arguments, or attach Spark",
         )
-    return Typed(*(negated(*found) if descending else found))
+    return Typed(*(negated(*result) if descending else result))
 
 
 def _within(
@@ -131,7 +131,7 @@ def _within(
             expected="percentile_cont, percentile_disc or listagg",
             cure="write it in the expected form",
         )
-    _ = items[0].args.get("nulls_first")  # nulls have no part in it
+    _ = items[0].args.get("nulls_first")  # a percentile ignores nulls
     arguments.insert(0, items[0].this)
     return ""
 

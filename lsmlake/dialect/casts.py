@@ -1,7 +1,7 @@
 """Spark's casts (ANSI mode) in DuckDB: explicit ones, and the assignment of a value to a column.
 
-A literal that is certainly no value of the type is an error of the whole text to Spark, with or without rows. What is not
-certain is left to the conversion itself: zones of a form that only the engine knows, years beyond 9999.
+To Spark, a literal that is certainly no value of the type is an error of the whole text, even without rows. An uncertain literal
+(a zone of a form that only the engine knows, a year beyond 9999) is left to the conversion.
 """
 
 from __future__ import annotations
@@ -41,55 +41,55 @@ _SHORT = 100
 _USUAL = re.compile(r"'(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?'", re.ASCII)
 
 
-def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool = False) -> str | None:
+def cast(sql: str, kind: pa.DataType, wanted: pa.DataType, safe: bool = False) -> str | None:
     """`CAST(sql AS wanted)`, or with `safe` TRY_CAST; None if Spark refuses it or DuckDB has no equal conversion."""
     t = pa.types
     name = duck_name(wanted)
     word = "TRY_CAST" if safe else "CAST"
     plain = f"{word}({sql} AS {name})"
-    if found == wanted or t.is_null(found):
-        return sql if found == wanted else plain
-    if is_interval(found) or is_interval(wanted):
-        return interval_forms.cast(sql, found, wanted, safe)
-    if t.is_string(found):
+    if kind == wanted or t.is_null(kind):
+        return sql if kind == wanted else plain
+    if is_interval(kind) or is_interval(wanted):
+        return interval_forms.cast(sql, kind, wanted, safe)
+    if t.is_string(kind):
         return _from_text(sql, wanted, word, "spark_try" if safe else "spark")
     if t.is_string(wanted):
-        if t.is_nested(found):
-            return _nested_text(sql, found)
-        if t.is_decimal(found):
+        if t.is_nested(kind):
+            return _nested_text(sql, kind)
+        if t.is_decimal(kind):
             return f"regexp_replace({plain}, '^(-?)\\.', '\\10.')"  # DuckDB writes .5 where Spark writes 0.5
-        if t.is_integer(found) or t.is_boolean(found) or t.is_date(found) or found in (TIMESTAMP_NTZ, TIME):
+        if t.is_integer(kind) or t.is_boolean(kind) or t.is_date(kind) or kind in (TIMESTAMP_NTZ, TIME):
             return plain
-        if found in (DOUBLE, FLOAT):
-            return f"spark_{'float' if found == FLOAT else 'double'}_text({sql})"
-        if found == BINARY:
+        if kind in (DOUBLE, FLOAT):
+            return f"spark_{'float' if kind == FLOAT else 'double'}_text({sql})"
+        if kind == BINARY:
             return f"spark_text({sql})"
-        return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)" if found == TIMESTAMP else None
-    if is_number(found) and is_number(wanted):
-        return _number(sql, found, wanted, word)
-    if t.is_boolean(found) and is_number(wanted) and not t.is_decimal(wanted):
+        return f"CAST(CAST({sql} AS TIMESTAMP) AS VARCHAR)" if kind == TIMESTAMP else None
+    if is_number(kind) and is_number(wanted):
+        return _number(sql, kind, wanted, word)
+    if t.is_boolean(kind) and is_number(wanted) and not t.is_decimal(wanted):
         return plain
-    if wanted == BOOLEAN and is_number(found):
+    if wanted == BOOLEAN and is_number(kind):
         return f"({sql} <> 0)"
-    if is_dated(found) and is_dated(wanted):
-        instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro writes it many times
+    if is_dated(kind) and is_dated(wanted):
+        instant = f"list_transform([CAST({sql} AS TIMESTAMP)], lambda l: spark_instant(l))[1]"  # the macro repeats its argument
         return plain if wanted != TIMESTAMP else instant if len(sql) > _SHORT else f"spark_instant(CAST({sql} AS TIMESTAMP))"
-    if t.is_timestamp(found) and wanted == TIME:
+    if t.is_timestamp(kind) and wanted == TIME:
         return f"CAST(CAST({sql} AS TIMESTAMP) AS TIME)"
-    if found == TIMESTAMP and is_number(wanted):
+    if kind == TIMESTAMP and is_number(wanted):
         return _from_moment(sql, wanted, word)
-    if wanted == TIMESTAMP and is_number(found):
-        return _moment(sql, found, safe)
-    if t.is_list(found) and t.is_list(wanted):
-        if _widens(found.value_type, wanted.value_type):
+    if wanted == TIMESTAMP and is_number(kind):
+        return _moment(sql, kind, safe)
+    if t.is_list(kind) and t.is_list(wanted):
+        if _widens(kind.value_type, wanted.value_type):
             return plain
-        element = f"e{_depth(found)}"
-        made = cast(element, found.value_type, wanted.value_type, safe)
+        element = f"e{_depth(kind)}"
+        made = cast(element, kind.value_type, wanted.value_type, safe)
         return made and f"list_transform({sql}, lambda {element}: {made})"
-    if t.is_struct(found) and t.is_struct(wanted) and [f.name for f in found] == [f.name for f in wanted]:
-        return plain if all(_widens(f.type, wanted.field(f.name).type) for f in found) else None
-    if t.is_map(found) and t.is_map(wanted):
-        inner = _widens(found.key_type, wanted.key_type) and _widens(found.item_type, wanted.item_type)
+    if t.is_struct(kind) and t.is_struct(wanted) and [f.name for f in kind] == [f.name for f in wanted]:
+        return plain if all(_widens(f.type, wanted.field(f.name).type) for f in kind) else None
+    if t.is_map(kind) and t.is_map(wanted):
+        inner = _widens(kind.key_type, wanted.key_type) and _widens(kind.item_type, wanted.item_type)
         return plain if inner else None
     return None
 
@@ -121,26 +121,26 @@ def _nested_text(sql: str, kind: pa.DataType) -> str | None:
 
 
 def _depth(kind: pa.DataType) -> int:
-    """How many levels of nesting a type has: names for lambdas inside of each other."""
+    """The number of levels of nesting of a type; it numbers the variables of lambdas inside of each other."""
     inner = [kind.field(place).type for place in range(kind.num_fields)]
     return 1 + max(map(_depth, inner), default=0)
 
 
-def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether every value of a type inside a nested type is one of `wanted`, which DuckDB then casts as Spark does."""
     t = pa.types
-    if t.is_null(found) or found == wanted:
+    if t.is_null(kind) or kind == wanted:
         return True
-    if t.is_nested(found):
-        return cast("x", found, wanted) is not None
-    if t.is_integer(found) and t.is_integer(wanted):
-        return found.bit_width <= wanted.bit_width
-    if is_interval(found) and is_interval(wanted):
-        return found.with_(wanted) == wanted
-    if t.is_decimal(wanted) and (t.is_integer(found) or t.is_decimal(found)):
-        exact = as_decimal(found)
+    if t.is_nested(kind):
+        return cast("x", kind, wanted) is not None
+    if t.is_integer(kind) and t.is_integer(wanted):
+        return kind.bit_width <= wanted.bit_width
+    if is_interval(kind) and is_interval(wanted):
+        return kind.with_(wanted) == wanted
+    if t.is_decimal(wanted) and (t.is_integer(kind) or t.is_decimal(kind)):
+        exact = as_decimal(kind)
         return exact.scale <= wanted.scale and exact.precision - exact.scale <= wanted.precision - wanted.scale
-    return (t.is_integer(found) and t.is_floating(wanted)) or (found == FLOAT and wanted == DOUBLE)
+    return (t.is_integer(kind) and t.is_floating(wanted)) or (kind == FLOAT and wanted == DOUBLE)
 
 
 def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | None:
@@ -168,12 +168,12 @@ def _from_text(sql: str, wanted: pa.DataType, word: str, macro: str) -> str | No
 
 
 def _written(sql: str) -> datetime | None:
-    """The time that a literal has in its usual form, with neither zone nor gap: DuckDB plans other texts in 20 ms, by regular
-    expressions."""
-    if (found := _USUAL.fullmatch(sql)) is None:
+    """The time in a literal of the usual form, without a zone; None for other texts, whose regular expressions DuckDB plans in
+    20 ms."""
+    if (match := _USUAL.fullmatch(sql)) is None:
         return None
     year, month, day, hour, minute, second, fraction = (
-        int(part or 0) for part in (*found.groups()[:6], (found[7] or "").ljust(6, "0"))
+        int(part or 0) for part in (*match.groups()[:6], (match[7] or "").ljust(6, "0"))
     )
     try:
         return datetime(year, month, day, hour, minute, second, fraction)
@@ -181,17 +181,17 @@ def _written(sql: str) -> datetime | None:
         return None
 
 
-def _number(sql: str, found: pa.DataType, wanted: pa.DataType, word: str) -> str:
-    """Spark truncates to integers, rounds half up to decimals and takes a double for the decimal that it prints as."""
+def _number(sql: str, kind: pa.DataType, wanted: pa.DataType, word: str) -> str:
+    """A number as another type: Spark truncates to integers, rounds half up to decimals, and reads a double as it is printed."""
     t = pa.types
     name, macro = duck_name(wanted), "spark_try" if word == "TRY_CAST" else "spark"
-    if wanted == BIGINT and t.is_floating(found):
+    if wanted == BIGINT and t.is_floating(kind):
         return f"{macro}_long(CAST({sql} AS DOUBLE))"
-    if t.is_integer(wanted) and not t.is_integer(found):
+    if t.is_integer(wanted) and not t.is_integer(kind):
         return f"{word}(trunc({sql}) AS {name})"
-    if t.is_decimal(wanted) and t.is_floating(found):
+    if t.is_decimal(wanted) and t.is_floating(kind):
         return f"CASE WHEN isfinite({sql}) THEN {word}({macro}_decimal_text(CAST({sql} AS VARCHAR)) AS {name}) END"
-    if wanted == FLOAT and t.is_decimal(found):
+    if wanted == FLOAT and t.is_decimal(kind):
         return f"CAST(CAST({sql} AS DOUBLE) AS FLOAT)"
     return f"{word}({sql} AS {name})"
 
@@ -205,59 +205,59 @@ def _from_moment(sql: str, wanted: pa.DataType, word: str) -> str:
     return f"{word}(spark_floor_div(epoch_us({sql}), 1000000) AS {duck_name(wanted)})"
 
 
-def _moment(sql: str, found: pa.DataType, safe: bool) -> str:
-    """The timestamp of so many seconds since 1970; what is less than a microsecond is cut off."""
-    if pa.types.is_floating(found):
+def _moment(sql: str, kind: pa.DataType, safe: bool) -> str:
+    """The timestamp `sql` seconds after 1970; parts of a microsecond are cut off."""
+    if pa.types.is_floating(kind):
         return f"spark_{'try_' if safe else ''}moment(CAST({sql} AS DOUBLE))"
-    micros = f"trunc(CAST({sql} AS DECIMAL(38,{found.scale if pa.types.is_decimal(found) else 0})) * 1000000)"
+    micros = f"trunc(CAST({sql} AS DECIMAL(38,{kind.scale if pa.types.is_decimal(kind) else 0})) * 1000000)"
     return f"make_timestamptz({'TRY_CAST' if safe else 'CAST'}({micros} AS BIGINT))"
 
 
-def assign(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
+def assign(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str | None:
     """`sql` as the value of a column of type `wanted`, by the rules of an INSERT; None if the types do not fit.
 
-    Numbers fit numbers, times fit times, every value but BINARY and nested ones fits STRING. A value that would lose
-    something raises an error when it is computed: Spark would round or truncate it.
+    Numbers fit numbers, times fit times, every value but BINARY and nested ones fits STRING. A value that does not
+    fit without loss raises an error when it is computed; Spark would round or truncate it.
     """
     t = pa.types
-    if found == wanted or t.is_null(found):
-        return cast(sql, found, wanted)
-    both = (is_number(found) and is_number(wanted)) or (is_dated(found) and is_dated(wanted))
+    if kind == wanted or t.is_null(kind):
+        return cast(sql, kind, wanted)
+    both = (is_number(kind) and is_number(wanted)) or (is_dated(kind) and is_dated(wanted))
     if both:
-        return _lossless(sql, found, wanted)
-    if wanted == STRING and not (t.is_binary(found) or t.is_nested(found)):
-        return cast(sql, found, wanted)
-    return _assign_nested(sql, found, wanted) if t.is_nested(found) and t.is_nested(wanted) else None
+        return _lossless(sql, kind, wanted)
+    if wanted == STRING and not (t.is_binary(kind) or t.is_nested(kind)):
+        return cast(sql, kind, wanted)
+    return _assign_nested(sql, kind, wanted) if t.is_nested(kind) and t.is_nested(wanted) else None
 
 
-def _assign_nested(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
+def _assign_nested(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str | None:
     """As `assign`, for each field of a struct and each element of an array."""
     t = pa.types
-    if (plain := cast(sql, found, wanted)) is not None:
+    if (plain := cast(sql, kind, wanted)) is not None:
         return plain
-    if t.is_list(found) and t.is_list(wanted):
-        element = assign("x", found.value_type, wanted.value_type)
+    if t.is_list(kind) and t.is_list(wanted):
+        element = assign("x", kind.value_type, wanted.value_type)
         return element and f"list_transform({sql}, lambda x: {element})"
-    if not (t.is_struct(found) and t.is_struct(wanted)) or [f.name for f in found] != [f.name for f in wanted]:
+    if not (t.is_struct(kind) and t.is_struct(wanted)) or [f.name for f in kind] != [f.name for f in wanted]:
         return None
-    fields = [(f.name, assign(f"struct_extract(x, {text(f.name)})", f.type, wanted.field(f.name).type)) for f in found]
+    fields = [(f.name, assign(f"struct_extract(x, {text(f.name)})", f.type, wanted.field(f.name).type)) for f in kind]
     if any(value is None for _, value in fields):
         return None
     packed = ", ".join(f"{quoted(name)} := CAST({value} AS {duck_name(wanted.field(name).type)})" for name, value in fields)
     return f"list_transform([{sql}], lambda x: CASE WHEN x IS NOT NULL THEN struct_pack({packed}) END)[1]"
 
 
-def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:
-    made, name = cast(sql, found, wanted), duck_name(wanted)
-    back = "TIMESTAMP" if pa.types.is_timestamp(found) and pa.types.is_date(wanted) else None
-    if is_number(found) and not (pa.types.is_floating(wanted)):
+def _lossless(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str:
+    made, name = cast(sql, kind, wanted), duck_name(wanted)
+    back = "TIMESTAMP" if pa.types.is_timestamp(kind) and pa.types.is_date(wanted) else None
+    if is_number(kind) and not (pa.types.is_floating(wanted)):
         exact = (
             pa.types.is_decimal(wanted)
-            and not pa.types.is_floating(found)
-            and (pa.types.is_integer(found) or found.scale <= wanted.scale)
+            and not pa.types.is_floating(kind)
+            and (pa.types.is_integer(kind) or kind.scale <= wanted.scale)
         )
-        narrow = pa.types.is_integer(found) and pa.types.is_integer(wanted)
-        back = None if exact or narrow else duck_name(found)
+        narrow = pa.types.is_integer(kind) and pa.types.is_integer(wanted)
+        back = None if exact or narrow else duck_name(kind)
     if back is None:
         return made
     message = f"' does not fit {name.replace('INTEGER', 'INT')} without loss; round or cast the value'"
@@ -270,11 +270,11 @@ def _lossless(sql: str, found: pa.DataType, wanted: pa.DataType) -> str:
 _DATE, _TIMESTAMP = (re.compile(form, re.ASCII | re.DOTALL) for form in (DATE_FORM, TIMESTAMP_FORM))
 _CLOCK_ALONE = re.compile(r"T\d|\d{1,2}:", re.ASCII)
 _LATER = exp.Case, exp.If, exp.Anonymous
-"""In these Spark converts a literal with the rows, since it may not need the value."""
+"""Inside of these Spark converts a literal only when it computes a row, since a row may not need the value."""
 
 
 def unfit(node: exp.Expression, wanted: pa.DataType) -> str | None:
-    """Why a literal, or one that is cast, cannot become a value of a type; None if it can, or may."""
+    """Why a literal, or a literal in a cast, cannot become a value of a type; None if it can or might."""
     literal = (node.this if isinstance(node, exp.Cast) else node).unnest()
     if not isinstance(literal, exp.Literal):
         return None

@@ -1,8 +1,8 @@
 """Comparisons: =, <, BETWEEN, IN, IS and their like.
 
-Of a CHAR(n) Spark pads the shorter text with blanks, where a column is compared with a constant or with another column. Only
-names of columns count, also of a query inside: no fields of a struct and no values of a function. A VARCHAR(n) is compared as
-it is.
+Where a CHAR(n) column is compared with a constant or with another column, Spark pads the shorter text with blanks. This holds
+for names of columns (also in a query inside), not for fields of a struct or values of a function. A VARCHAR(n) is compared
+as it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OPERATORS = {
 
 
 def compared(context: Context, node: exp.Binary, *, pads: bool = True) -> Typed:
-    """`left = right` and the like, with <=>. `pads`: a CHAR(n) is compared as one."""
+    """`left = right` and the like, with <=>. `pads`: the shorter text of a CHAR(n) is padded."""
     op = _OPERATORS[type(node)]
     sides = [node.this, node.expression]
     if all(isinstance(side, exp.Tuple) for side in sides) and op in ("=", "<>", "IS NOT DISTINCT FROM", "IS DISTINCT FROM"):
@@ -58,7 +58,7 @@ def between(context: Context, node: exp.Between) -> Typed:
 
 
 def within(made: exp.Expression, node: exp.Expression) -> exp.Expression:
-    """A node that was made of parts of another one, in the place of that."""
+    """Puts a node that was made of parts of another node in the place of that node."""
     made.parent = node
     return made
 
@@ -68,7 +68,7 @@ def member(context: Context, node: exp.In, negated: bool = False) -> Typed:
     if query := node.args.get("query"):
         made = _in_query(context, node, query)
         sql = f"(NOT {made.sql})" if negated else made.sql
-        if not context.filters:  # there Spark gives false where it is not known whether the query has the value
+        if not context.filters:  # outside of conditions Spark gives false where nulls leave the answer open
             return made._replace(sql=f"coalesce({sql}, false)")
         if not _decides(node):
             what = "whether IN of a query gives null or false here, where a value is null, depends on Spark's plan"
@@ -110,11 +110,11 @@ def _in_query(context: Context, node: exp.In, query: exp.Expression) -> Typed:
     sql, types = context.query(node, query)
     kinds = [common(one.type, kind) for one, kind in zip(made, types, strict=False)]
     if len(types) != len(made) or None in kinds or any(map(is_calendar, kinds)):
-        found = ", ".join(map(format_type, types))
+        type_names = ", ".join(map(format_type, types))
         context.text.refuse(
             node,
             "the query of IN must give as many columns, of types that fit",
-            found=found,
+            found=type_names,
             cure="select as many columns, of types that fit",
         )
     names = [f"x{number}" for number in range(len(made))]
@@ -171,7 +171,7 @@ _VARIABLE = exp.Column, exp.Identifier, exp.Query, exp.Lambda, exp.Placeholder, 
 
 
 def padded(nodes: Sequence[exp.Expression], typed: Sequence[Typed]) -> list[Typed]:
-    """The two sides of a comparison."""
+    """The two sides of a comparison, padded as Spark pads a CHAR(n)."""
     lengths = [char_length(one.known.declared) for one in typed]
     if None not in lengths:
         return [_padded(one, length, max(lengths)) for one, length in zip(typed, lengths, strict=True)]
@@ -183,7 +183,7 @@ def padded(nodes: Sequence[exp.Expression], typed: Sequence[Typed]) -> list[Type
 
 
 def padded_list(nodes: Sequence[exp.Expression], typed: Sequence[Typed]) -> list[Typed]:
-    """A value and those of IN (...) that it is compared with. Spark pads none if one of them is no constant, or is null."""
+    """A value and the values of IN (...), padded. Spark pads none of them if a value of IN is no constant, or is null."""
     length = char_length(typed[0].known.declared)
     if length is None or not all(map(_is_constant, nodes[1:], typed[1:])):
         return list(typed)

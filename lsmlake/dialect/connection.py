@@ -1,14 +1,14 @@
 """Connections to DuckDB, whose statements can be interrupted, and its errors as errors of this library.
 
-Each is to a database in memory that one statement uses after the other: making one takes 14 ms.
+A connection leads to a database in memory. Statements use a database one after the other, since making one takes 14 ms.
 
-DuckDB runs a statement in the thread that calls it. An interruption there, such as Ctrl-C, becomes an error of DuckDB, or is
-lost and the statement goes on; one of a Python iterator that it reads becomes text. So in the main thread, the only one that
-signals reach, statements run in a thread of their own:
+DuckDB runs a statement in the thread that calls it. An interruption of that thread, such as Ctrl-C, becomes an error of DuckDB,
+or is lost and the statement goes on; an interruption in a Python iterator that the statement reads becomes the text of an error.
+Signals reach the main thread only, so a statement of the main thread runs in a thread of its own:
 
 1. The main thread waits, and meanwhile reads the iterators that the statement asks for. So an interruption is raised in plain
    Python, inside the iterator or outside.
-2. Then it stops the statement, waits for its end, and raises the interruption. A further one ends the waiting.
+2. Then the main thread stops the statement, waits for its end, and raises the interruption. A second one ends the waiting.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class PatientConnection:
 
         while True:
             waiting = self._waiting
-            found = item() if waiting is None else waiting.ask(item)
-            if found is _END:
+            batch = item() if waiting is None else waiting.ask(item)
+            if batch is _END:
                 return
-            yield found
+            yield batch
 
     def wait_for(self, call: Callable[[], Result]) -> Result:
         """The result of a call of DuckDB."""
@@ -81,7 +81,7 @@ class PatientConnection:
 
     def close(self) -> None:
         if not self._left:
-            self.inner.close()  # executes nothing
+            self.inner.close()  # runs no statement, so nothing is waited for
 
 
 class PatientRelation:
@@ -114,8 +114,8 @@ def _wrapped(connection: PatientConnection, member: object) -> object:
 
     def call(*given: object, **named: object) -> object:
         bare = [one.inner if isinstance(one, PatientRelation) else one for one in given]
-        found = connection.wait_for(lambda: member(*bare, **named))
-        return PatientRelation(connection, found) if hasattr(found, "union") else found
+        result = connection.wait_for(lambda: member(*bare, **named))
+        return PatientRelation(connection, result) if hasattr(result, "union") else result
 
     return call
 
@@ -125,7 +125,7 @@ class _Waiting(Generic[Result]):
 
     def __init__(self, call: Callable[[], Result]) -> None:
         self._work = Work(call, self._end)
-        self._lock, self._over = Lock(), False  # nobody answers questions any more
+        self._lock, self._over = Lock(), False  # over: nobody answers questions any more
         self._questions: SimpleQueue[Work | None] = SimpleQueue()
         self._open: set[Work] = set()
 
@@ -144,7 +144,7 @@ class _Waiting(Generic[Result]):
         return self._work.result()
 
     def ask(self, item: Callable[[], object]) -> object:
-        """The answer of the thread that waits, for one of the statement. Nobody waits for the threads that read ahead."""
+        """Runs `item` in the waiting thread, for a thread of the statement; if nobody waits any more, in its own thread."""
         question = Work(item)
         with self._lock:
             if asked := not self._over:
@@ -183,7 +183,7 @@ _DATA_FILE = ".parquet'"
 _MEMORY_MIN_BYTES = 64 << 20  # with less DuckDB fails rather than spill
 _SETTINGS = (
     "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true; "
-    "SET enable_external_file_cache = false"  # the memory that it takes would be kept between statements
+    "SET enable_external_file_cache = false"  # the cache would keep its memory between statements
 )
 _CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order")
 """The settings of a database that a statement may change."""
@@ -289,8 +289,8 @@ class Database:
     """A database in memory. It spills to a folder of its own.
 
     Attributes:
-        made: names of what was made in it, and stays.
-        refusal: the error of a setting that it does not know.
+        made: names of the macros and other objects that were made in it and stay.
+        refusal: the class of DuckDB's error for a setting that it does not know.
     """
 
     def __init__(self, settings: str, what: str) -> None:
@@ -301,10 +301,10 @@ class Database:
         self._root.execute(settings)
         self.folder = os.path.join(tempfile.gettempdir(), f"lsmlake-{os.getpid()}-{secrets.token_hex(8)}")
         quoted = self.folder.replace("'", "''")
-        self._root.execute(f"SET temp_directory = '{quoted}'")  # DuckDB makes it when it needs it, and removes it
+        self._root.execute(f"SET temp_directory = '{quoted}'")  # DuckDB makes the folder when it spills, and removes it
 
     def cursor(self, setup: str) -> PatientConnection:
-        """A new connection, on which the statements `setup` were executed. Closing it removes what it made `TEMP`."""
+        """A new connection, on which the statements `setup` were executed. Closing it drops its `TEMP` objects."""
 
         def opened():
             inner = self._root.inner.cursor()
@@ -324,7 +324,7 @@ def _remove(folders: Iterable[str]) -> None:
 
 
 _idle: dict[str, list[Database]] = {}
-"""By settings, the databases that nobody uses."""
+"""The databases that nobody uses, by their settings."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_idle.clear)  # a forked process could neither use nor close them: it lacks their threads
 

@@ -1,5 +1,5 @@
 """The translator of the expressions of one place in a text: the names and calls that the place allows, conversions of types, and
-values that are drawn, of which each evaluation gives another one. These may be computed, but choose no rows of a change.
+drawn values, such as rand(), which differ each time. A drawn value may be computed, but chooses no rows of a change.
 
 DuckDB draws as often as a call stands in its SQL, and a macro repeats its arguments. So where a translation needs a drawn
 value more than once, or hands it to a macro, the value becomes the variable of a lambda over an array that holds it alone.
@@ -28,8 +28,8 @@ from lsmlake.types.type_text import format_type
 
 
 class Inner(NamedTuple):
-    """A translated query in an expression: its SQL and types, by how many expressions it groups (None: it does not), and the
-    columns that it names of the place around it."""
+    """A translated query in an expression: its SQL, the types of its columns, the number of expressions in its GROUP BY (None: it
+    has no groups), and the columns of the query around it that it names."""
 
     sql: str
     types: list[pa.DataType]
@@ -39,7 +39,7 @@ class Inner(NamedTuple):
 
 Subquery = Callable[[exp.Expression, Scope], Inner]
 ON, SORTED = "ON", "ORDER BY"
-"""Places in which Spark has not all kinds of queries."""
+"""Places in which Spark does not take every kind of query."""
 _DAYS = {"now": "", "today": "", "yesterday": "- 1", "tomorrow": "+ 1"}
 """Words that a literal of a date or timestamp may be -> the days from today."""
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -78,13 +78,13 @@ class Context(ABC):
         aggregates: Whether aggregate functions are allowed here.
         windows: Whether window functions are allowed here.
         draws: Whether functions such as rand() are allowed here.
-        drawn: What stands for drawn values that were translated, by the id of the node.
+        drawn: The translations of drawn values, by the id of the node.
         now: The time of the statement as a literal of DuckDB; None: current_timestamp is refused.
-        aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first. None: several have it.
-        first: As `aliases`, but they come before columns: ORDER BY sorts the output.
+        aliases: Names that SELECT gives to expressions, in lower case; a column of that name comes first. None: ambiguous.
+        first: As `aliases`, but these names come before columns: ORDER BY sorts the output.
         named_windows: The windows of the clause WINDOW, by name in lower case.
         groups: The groups that the expression is over; `scope` has their columns. None: it is over rows.
-        late: A clause behind SELECT, in which an alias may stand for a column that groups do not have.
+        late: Whether the clause follows SELECT, so that an alias may name a column that the groups do not have.
         place: The clause, if it is ON or ORDER BY.
     """
 
@@ -113,7 +113,7 @@ class Context(ABC):
         """The translation of an expression."""
 
     def inside(self, scope: Scope) -> Context:
-        """The body of a lambda."""
+        """The place of the body of a lambda."""
         return replace(self, scope=scope, subquery=None, aggregates=False, windows=False, groups=None)
 
     def plain(self) -> Context:
@@ -182,7 +182,7 @@ class Context(ABC):
             self.text.wrong(node, reason, found="", cure=TRY if explicit else "correct the literal")
         sql = literal
         if sql is None and (explicit or _is_implicit(made.type, wanted)):
-            sql = converted_once(made.sql, partial(cast, found=made.type, wanted=wanted, safe=safe))
+            sql = converted_once(made.sql, partial(cast, kind=made.type, wanted=wanted, safe=safe))
         if sql is None:
             what = f"a value of type {format_type(made.type)} cannot become {format_type(wanted)} here"
             self.text.refuse(node, what, cure="cast it otherwise")
@@ -214,19 +214,20 @@ class Context(ABC):
         for node, made in zip(nodes, typed, strict=True):
             kind, before = common(kind, made.type), kind
             if kind is None:
-                found = f"{format_type(before)} and {format_type(made.type)}"
-                self.text.refuse(node, "the types do not fit together", found=found, cure="cast one of them")
+                types = f"{format_type(before)} and {format_type(made.type)}"
+                self.text.refuse(node, "the types do not fit together", found=types, cure="cast one of them")
         return [self.converted(node, made, kind) for node, made in zip(nodes, typed, strict=True)], kind
 
 
-def _is_implicit(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark converts a value where the text has no cast: no nested one to text, no seconds to a time, few intervals."""
-    seconds = TIMESTAMP in (found, wanted) and (is_number(found) or is_number(wanted))
-    if seconds or (pa.types.is_nested(found) and wanted == STRING):
+def _is_implicit(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark converts a value where the text has no cast. It makes no text of nested values, no times of seconds, and few
+    intervals."""
+    seconds = TIMESTAMP in (kind, wanted) and (is_number(kind) or is_number(wanted))
+    if seconds or (pa.types.is_nested(kind) and wanted == STRING):
         return False
-    if not (is_interval(found) or is_interval(wanted)) or NULL in (found, wanted):
+    if not (is_interval(kind) or is_interval(wanted)) or NULL in (kind, wanted):
         return True
-    return wanted == STRING if not is_interval(wanted) else is_interval(found) and found.with_(wanted) == wanted
+    return wanted == STRING if not is_interval(wanted) else is_interval(kind) and kind.with_(wanted) == wanted
 
 
 def _date(iso: str) -> str | None:
@@ -244,7 +245,7 @@ DRAWING = frozenset(
 """Functions of Spark that give another value each time, or depend on how rows are read."""
 CHOOSES_NO_ROWS = "cannot choose rows: a condition must give the same each time"
 COMPUTED_FIRST = "compute it into a column first"
-"""Why a condition is refused, behind the name of the function, and what to do."""
+"""The error for a condition that calls a drawing function (after the function's name), and its cure."""
 _TWICE = "nullif", "nullifzero", "between"
 _CALLS = ("random()", "gen_random_uuid()")
 _REPEATS = ("spark_", "lambda", "SELECT", " OVER ")
@@ -292,7 +293,7 @@ def once(sql: str, variable: str, made: str) -> str | None:
 
 
 def converted_once(sql: str, conversion: Callable[[str], str | None]) -> str | None:
-    """A conversion of an expression, which is drawn once; None if there is none."""
+    """The conversion of an expression whose value is drawn once; None if there is no such conversion."""
     if not is_drawn(sql):
         return conversion(sql)
     made = conversion(variable(0))

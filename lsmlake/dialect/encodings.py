@@ -29,12 +29,12 @@ _FORMAT = refused("concat('''', f, ''' is no format of to_binary; write hex, utf
 
 
 def _per_character(text: str, code: str) -> str:
-    """The hexadecimal digits of the characters of a text. `code`: those of one character `k`."""
+    """The hexadecimal digits of the characters of a text. `code`: the digits of one character `k`."""
     return f"array_to_string(list_transform(string_split({text}, ''), lambda k: {code}), '')"
 
 
 def _characters(digits: str, pattern: str, code: str) -> str:
-    """The text of hexadecimal digits. `code`: the number of a character of the digits `k`."""
+    """The text that hexadecimal digits stand for. `code`: the code point of the character with the digits `k`."""
     return f"array_to_string(list_transform(regexp_extract_all({digits}, '{pattern}'), lambda k: TRY(chr({code}))), '')"
 
 
@@ -94,7 +94,7 @@ MACROS = {
     "spark_utf_32_of(s)": _ONE_BYTE.format(_per_character("s", "printf('%08X', ord(k))")),
     "spark_encode(s, c)": "CASE WHEN s IS NULL OR c IS NULL THEN NULL "
     f"ELSE CASE lower(c) {_BY_CHARSET.replace('_{0}', '_of(s)')} ELSE {_CHARSET} END END",
-    # the text of bytes in an encoding, and of their digits
+    # the text of the bytes b in an encoding; h: their digits
     "spark_utf_8_text(b, h)": "spark_text(b)",
     "spark_us_ascii_text(b, h)": _decoded(f"(?:[0-7]{_DIGIT})*", "decode(b)"),
     "spark_iso_8859_1_text(b, h)": _characters("h", "..", _UNIT),
@@ -111,7 +111,7 @@ MACROS = {
     "spark_decode(b, c)": "CASE WHEN b IS NULL OR c IS NULL THEN NULL "
     f"ELSE CASE lower(c) {_BY_CHARSET.replace('_{0}', '_text(b, hex(b))')} ELSE {_CHARSET} END END",
 }
-"""Head -> body. A macro comes after those that it calls."""
+"""Head -> body. A macro comes after the macros that it calls."""
 
 
 def _to_binary(macro: str) -> Function:
@@ -142,7 +142,7 @@ def _decode(context: Context, node: exp.Expression, arguments: Arguments) -> Typ
 
 
 def _utf8(text: str, of_bytes: str, kind: type) -> Function:
-    """A test or a check of UTF-8. `text`: of a STRING, which always is UTF-8 here."""
+    """A test or a check of UTF-8. `text`: the SQL for a STRING, which always is UTF-8 here; `of_bytes`: that for a BINARY."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         (value,) = counted(context, node, arguments, 1)

@@ -28,7 +28,7 @@ from lsmlake.types.type_text import format_type
 
 @dataclass(frozen=True)
 class Translator(Context):
-    """A place of a text, and how it translates each kind of node."""
+    """A place of a text that translates each kind of node."""
 
     @staticmethod
     def at(text: Text, scope: Scope, now: str | None, subquery: Subquery | None = None) -> Translator:
@@ -36,10 +36,10 @@ class Translator(Context):
         return Translator(text, scope, subquery, now=None if now is None else "'" + now.replace("'", "''") + "'")
 
     def typed(self, node: exp.Expression) -> Typed:
-        if self.groups is not None and not self._names_output(node) and (found := self.groups.found(node)) is not None:
-            return found
-        if (found := self.drawn.get(id(node))) is not None:
-            return found
+        if self.groups is not None and not self._names_output(node) and (known := self.groups.found(node)) is not None:
+            return known
+        if (known := self.drawn.get(id(node))) is not None:
+            return known
         drawn = _drawn_operands(node) if self.draws else []
         return self._once(node, drawn) if drawn else self._translated(node)
 
@@ -257,15 +257,15 @@ def named(context: Context, node: exp.Expression) -> Typed:
     path = [part.name for part in parts]
     if path[0].lower() in context.first and isinstance(node, (exp.Column, exp.Dot, exp.Identifier)):
         return _fields(context, node, context.first[path[0].lower()], path[1:])
-    found = context.scope.found(path)
+    matches = context.scope.found(path)
     if len(path) == 1 and path[0].lower() in _CURRENT and not parts[0].quoted and not context.scope.own(path):
-        found = []  # the function comes before a column of the query around
-    if len(found) > 1:
+        matches = []  # the function comes before a column of the query around
+    if len(matches) > 1:
         cure = "write the name of the table before the column"
         context.text.refuse(node, f"the name {'.'.join(path)} can mean several columns", cure=cure)
-    if not found:
+    if not matches:
         return _fields(context, node, _alias(context, node, path), path[1:])
-    column, used = found[0]
+    column, used = matches[0]
     return _fields(context, node, column.typed, path[used:])
 
 

@@ -1,4 +1,4 @@
-"""Values that an expression refuses: how DuckDB is made to raise an error for them, and its errors in the words of Spark SQL.
+"""Makes DuckDB raise an error for a value that an expression refuses, and puts DuckDB's errors into the words of Spark SQL.
 
 DuckDB's own `error()` counts as volatile: windows refuse it, and a correlated subquery with it is joined row by row. `refused`
 is an ordinary expression that fails with the message when it is evaluated.
@@ -21,9 +21,9 @@ def refused(message: str) -> str:
 
 
 def or_refused(tried: str, value: str, reason: str) -> str:
-    """`tried`, and if that is null for a text `value` that is not, a failure: the text and `reason`.
+    """The value of `tried`; fails with the text and `reason` where `tried` is null for a text `value` that is not null.
 
-    In a `coalesce` DuckDB would drop the failure, because it has no value but null.
+    In a `coalesce` DuckDB would drop the failure, because its only value is null.
     """
     made, given = "struct_extract(b, 't')", "struct_extract(b, 'v')"
     refusal = refused(f"concat('''', {given}, ''' ', '{reason}')")
@@ -74,7 +74,7 @@ _RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"Lists larger than", "an ARRAY would be too long", "", "make it shorter"),
     (r'Could not decode string "(.*)" as base64', "the text is not base64", "'{0}'", "correct it"),
 )
-"""Pattern of DuckDB's message, what it means, the value, what to do. The first that fits counts."""
+"""Pattern of DuckDB's message, its meaning, the value, the cure. The first pattern that fits counts."""
 _CLASSES = {
     "ConversionException": "a value cannot be converted",
     "OutOfRangeException": "a value is out of range",

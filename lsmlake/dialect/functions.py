@@ -1,8 +1,8 @@
 """The functions of Spark SQL that have an equal in DuckDB, by name. A function that is not here is refused.
 
 `{0}`, `{1}`, ... in a template are the arguments, converted to the types of the parameters. `...` repeats the last parameter.
-Functions whose result depends on the types of the arguments are in modules by what they are about: `numbers`, `strings`, `arrays`
-and those that `calls` lists beside them.
+Functions whose result depends on the types of the arguments are in modules by subject: `numbers`, `strings`, `arrays` and the
+others that `registry` lists.
 """
 
 from __future__ import annotations

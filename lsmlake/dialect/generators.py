@@ -34,7 +34,7 @@ class Generated(NamedTuple):
 
 
 def is_generator(node: exp.Expression) -> bool:
-    """Whether the node is a call that gives rows wherever Spark takes such a call."""
+    """Whether the node is a call that gives rows wherever Spark takes such calls; `range` does so in FROM only."""
     return isinstance(node, exp.Anonymous) and node.name.lower().removesuffix("_outer") in _GENERATORS.keys() - {"range"}
 
 
@@ -108,8 +108,8 @@ def _stack(context: Context, node: exp.Anonymous) -> Generated:
     for cells in columns:
         typed = [context.typed(cell) for cell in cells]
         if len({one.type for one in typed} - {NULL}) > 1:
-            found = ", ".join(format_type(one.type) for one in typed)
-            context.text.refuse(node, "the values of a column of stack have different types", found=found, cure="cast them")
+            types = ", ".join(format_type(one.type) for one in typed)
+            context.text.refuse(node, "the values of a column of stack have different types", found=types, cure="cast them")
         made.append(context.unified(cells, typed))
     rows = ", ".join(f"({', '.join(row)})" for row in zip(*(sqls for sqls, _ in made), strict=True))
     names = ", ".join(quoted(f"#{i}") for i in range(width))

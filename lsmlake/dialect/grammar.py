@@ -10,7 +10,7 @@ INTERVAL is read by Spark's grammar, where the parser of sqlglot has one of its 
     INTERVAL [+|-] 'text' field TO field
 
 The node is an `exp.Interval`: a text without a unit for the first two, for the last one a text with an `exp.IntervalSpan`.
-Before anything else the word is a name: `interval - 1`.
+Before anything else INTERVAL is a name, as in `interval - 1`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if not isinstance(Spark.Parser.__init__, FunctionType):  # a class of compiled c
     )
 
 PLACE, SPAN = "start", "span"
-"""What nodes of the tree have in `meta`: where they start in the text; where they start and end."""
+"""Keys of a node's `meta`: the place where it starts in the text; the places where it starts and ends."""
 _CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "TRIM")
 _BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
 _AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
@@ -61,7 +61,7 @@ def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp
 
 
 def _in_order(kind: TokenType, read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A reader of a clause of SELECT that refuses it behind one that is evaluated later: sqlglot takes them in any order."""
+    """A reader of a clause of SELECT that refuses it behind a clause evaluated later: sqlglot takes clauses in any order."""
     place = _PLACES.get(kind)
     if place is None:
         return read
@@ -130,8 +130,8 @@ class PlainSpark(SparkTypes):
             if not isinstance(this, exp.Anonymous):
                 return super()._parse_bracket(this)
             call = exp.Paren(this=this)
-            found = super()._parse_bracket(call)
-            return this if found is call else found
+            element = super()._parse_bracket(call)
+            return this if element is call else element
 
         def _is_table_query(self) -> bool:
             """`TABLE name`. As sqlglot's, but the name may be quoted, and no `*` is overlooked behind it."""
@@ -164,17 +164,17 @@ class PlainSpark(SparkTypes):
 
         def _parse_with(self, *given: Any, **named: Any) -> exp.Expression | None:
             start = self._index
-            found = self._noted(partial(super()._parse_with, *given, **named))
+            clause = self._noted(partial(super()._parse_with, *given, **named))
             for one in self._outside_parentheses(start, TokenType.WITH)[0 if named.get("skip_with_token") else 1 :]:
                 self.raise_error("WITH stands once, with commas between its queries", one)
-            return found
+            return clause
 
         def _parse_limit(self, *given: Any, **named: Any) -> exp.Expression | None:
             """As sqlglot's, without MySQL's `LIMIT offset, count`."""
-            found = super()._parse_limit(*given, **named)
-            if isinstance(found, exp.Limit) and found.args.get("offset") is not None:
+            limit = super()._parse_limit(*given, **named)
+            if isinstance(limit, exp.Limit) and limit.args.get("offset") is not None:
                 self.raise_error("LIMIT has one number; write LIMIT n OFFSET m", self._prev)
-            return found
+            return limit
 
         def _parse_window(self, this: exp.Expression | None, *given: Any, **named: Any) -> exp.Expression | None:
             """As sqlglot's, but IGNORE NULLS or RESPECT NULLS is said once: in the call or behind it."""
@@ -214,37 +214,37 @@ class PlainSpark(SparkTypes):
             ends: list[int] = []
 
             def read() -> Any:
-                found = (parse_method or self._parse_disjunction)()
+                node = (parse_method or self._parse_disjunction)()
                 ends.append(self._index)
-                return found
+                return node
 
-            found = super()._parse_ordered(read)
+            ordered = super()._parse_ordered(read)
             words = [one.text.upper() for one in self._tokens[ends[0] : self._index]]
             if {"ASC", "DESC"}.issubset(words) or words.count("NULLS") > 1:
                 self.raise_error("one order is given twice", self._prev)
-            return found
+            return ordered
 
         def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
             """As sqlglot's, but something must stand on both sides of a comma: `SELECT a, FROM t` has lost a column."""
 
             def item() -> Any:
                 start = self._prev
-                found = parse_method()
-                if found is None and self._prev is start:
+                node = parse_method()
+                if node is None and self._prev is start:
                     self._refuse_comma(start, self._curr)
-                return found
+                return node
 
             return super()._parse_csv(item, sep)
 
         def _parse_join(self, *given: Any, **named: Any) -> exp.Join | None:
             start = self._curr
-            found = super()._parse_join(*given, **named)
-            if found is None:
+            join = super()._parse_join(*given, **named)
+            if join is None:
                 self._refuse_comma(start)
-            return found
+            return join
 
         def _parse_types(self, check_func: bool = False, **named: Any) -> exp.Expression | None:
-            """As sqlglot's, but an error is none where a type is only tried: `array(NULL, 1)` is a call."""
+            """As sqlglot's, but where a type is only tried, an error means no type: `array(NULL, 1)` is a call."""
             read = partial(super()._parse_types, check_func, **named)
             return self._try_parse(read) if check_func else read()
 
@@ -254,7 +254,7 @@ class PlainSpark(SparkTypes):
                     self.raise_error("something must stand before and behind a comma", one)
 
         def _parse_star_op(self, *keywords: str) -> list[exp.Expression] | None:
-            """Of the operators of `*` Spark has EXCEPT, with columns in parentheses."""
+            """Reads EXCEPT behind `*`, with columns in parentheses: Spark has no other operator of `*`."""
             if "EXCEPT" not in keywords:
                 return None
             keywords = ("EXCEPT",)
@@ -278,7 +278,7 @@ class PlainSpark(SparkTypes):
             return super()._match(token_type, advance, expression)
 
         def _parse_as_command(self, start: Any) -> exp.Command:
-            """A statement that sqlglot does not know. Notes the place where it gave up, and logs no warning: it is refused."""
+            """Reads a statement that sqlglot does not know, and that is refused later. Notes the place; logs no warning."""
             place = (self._curr or start).start
             while self._curr:
                 self._advance()
@@ -303,7 +303,7 @@ class _IntervalPart(NamedTuple):
 
 
 def interval(parser: Any) -> exp.Interval | None:
-    """The literal at the place of the parser; None if there is none."""
+    """The INTERVAL literal at the place of the parser; None if there is none."""
     index, start = parser._index, parser._curr
     if start is None or start.token_type is not TokenType.INTERVAL:
         return None
@@ -328,7 +328,7 @@ def interval(parser: Any) -> exp.Interval | None:
 
 
 def _span(parser: Any, start: Any, parts: list[_IntervalPart]) -> exp.Interval:
-    """What stands behind `INTERVAL 'text' field TO`."""
+    """Reads the field behind `INTERVAL 'text' field TO`, and returns the literal."""
     first, last = parts[-1], _word(parser)
     if len(parts) > 1 or not first.is_text or first.unit not in (*MONTHS, *MICROSECONDS):
         parser.raise_error("INTERVAL takes one text before field TO field", start)

@@ -34,7 +34,7 @@ class SelectGroups:
         keys: the SQL of an expression of GROUP BY -> the column of the groups.
         sets: the grouping sets, each as SQL of keys; None: GROUP BY has no sets.
         calls: the SQL of an aggregate -> its column.
-        fixed: the aggregates that may come, as in an ORDER BY where Spark takes no others; None: all.
+        fixed: the only aggregates allowed, as in an ORDER BY where Spark takes no others; None: all are allowed.
     """
 
     before: Context
@@ -71,7 +71,7 @@ class SelectGroups:
         return self.keys.get(self._ordered(node).sql)
 
     def _ordered(self, node: exp.Expression) -> Typed:
-        """An expression, in which operands whose order says nothing have one order: `b + a` is grouped by `a + b`."""
+        """Translates an expression with the operands of commuting operators in one order: `b + a` is the same key as `a + b`."""
         made = self.before.typed(node)
         if node.find(*_COMMUTE) is None:
             return made
@@ -122,8 +122,8 @@ class SelectGroups:
         """The columns that groups have."""
 
         def of(column: ScopeColumn) -> ScopeColumn | None:
-            found = self.keys.get(column.sql)
-            return None if found is None else replace(column, sql=found.sql)
+            key = self.keys.get(column.sql)
+            return None if key is None else replace(column, sql=key.sql)
 
         return self.before.scope.mapped(of)
 
@@ -141,13 +141,13 @@ class SelectGroups:
 
 
 def aggregates(node: exp.Expression) -> bool:
-    """Whether an expression has an aggregate of a group in it: not one of a window, nor one of a query inside."""
+    """Whether an expression contains an aggregate over a group. Those of windows and of queries inside do not count."""
     return any(call.name.lower() in (*AGGREGATES, *GROUPING) for call in _calls(node))
 
 
 def _calls(node: exp.Expression) -> list[exp.Anonymous]:
     """The calls of aggregates in an expression that are not those of windows."""
-    found, waiting = [], [node]
+    calls, waiting = [], [node]
     while waiting:
         one = waiting.pop()
         if isinstance(one, exp.Query):
@@ -161,9 +161,9 @@ def _calls(node: exp.Expression) -> list[exp.Anonymous]:
             waiting += called.iter_expressions()
             continue
         if isinstance(one, exp.Anonymous) and str(dict.get(one.args, "this")).lower() in (*AGGREGATES, *GROUPING):
-            found.append(one)
+            calls.append(one)
         waiting += one.iter_expressions()
-    return found
+    return calls
 
 
 def grouped(
@@ -175,21 +175,21 @@ def grouped(
         groups: gets the keys and the sets.
         group: the clause.
         items: its items.
-        item_of: the expression that an item stands for, such as a number for that of SELECT.
+        item_of: gives the expression that an item stands for, such as the one of SELECT that a number means.
     """
     sets, plain = [], []
     for item in items:
-        found = _sets(groups, item)
-        plain += [item] if found is None else []
-        sets.append([(item,)] if found is None else found)
+        item_sets = _sets(groups, item)
+        plain += [item] if item_sets is None else []
+        sets.append([(item,)] if item_sets is None else item_sets)
     for name, made in (("rollup", _prefixes), ("cube", _subsets)):
-        if found := group.args.get(name):  # GROUP BY a, b WITH ROLLUP
-            _read_empty(groups, found)
+        if clauses := group.args.get(name):  # GROUP BY a, b WITH ROLLUP
+            _read_empty(groups, clauses)
             sets = [made([(item,) for item in plain])]
-    if found := group.args.get("grouping_sets"):  # GROUP BY a, b GROUPING SETS ((a), (b))
+    if clauses := group.args.get("grouping_sets"):  # GROUP BY a, b GROUPING SETS ((a), (b))
         for item in plain:
             groups.key(item_of(item))
-        sets = [_sets(groups, one) for one in found]
+        sets = [_sets(groups, one) for one in clauses]
     several = any(len(one) > 1 for one in sets) or len(plain) < len(items) or bool(group.args.get("grouping_sets"))
     listed = [tuple(chain.from_iterable(one)) for one in product(*sets)]
     sqls = {id(item): _sql(groups, item_of(item)) for item in chain.from_iterable(listed)}
@@ -210,25 +210,25 @@ def _sets(groups: SelectGroups, item: exp.Expression) -> list[Keys] | None:
         case exp.Cube():
             return _subsets(_elements(groups, item))
         case exp.GroupingSets():
-            found: list[Keys] = []
+            sets: list[Keys] = []
             for part in item.expressions:
                 inner = None if isinstance(part, exp.Tuple) else _sets(groups, part)
-                found += [_element(part)] if inner is None else inner
-            return found
+                sets += [_element(part)] if inner is None else inner
+            return sets
         case exp.Tuple() if not item.expressions:
             groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS", cure="name a column")
     return None
 
 
 def _elements(groups: SelectGroups, item: exp.Rollup | exp.Cube) -> list[Keys]:
-    found = [_element(part) for part in item.expressions]
-    if () in found:
+    elements = [_element(part) for part in item.expressions]
+    if () in elements:
         groups.before.text.refuse(item, "an empty list of columns stands only in GROUPING SETS", cure="name a column")
-    return found
+    return elements
 
 
 def _element(part: exp.Expression) -> Keys:
-    """The columns of one item: several in parentheses stand together."""
+    """The columns of one item; columns in parentheses belong together."""
     return tuple(part.expressions) if isinstance(part, exp.Tuple) else (part.this if isinstance(part, exp.Paren) else part,)
 
 
@@ -241,8 +241,8 @@ def _subsets(elements: Sequence[Keys]) -> list[Keys]:
     return [tuple(chain.from_iterable(one)) for length in lengths for one in combinations(elements, length)]
 
 
-def _read_empty(groups: SelectGroups, found: list[exp.Expression]) -> None:
-    """ROLLUP and CUBE after WITH name no columns."""
-    for one in found:
+def _read_empty(groups: SelectGroups, clauses: list[exp.Expression]) -> None:
+    """Refuses columns in WITH ROLLUP and WITH CUBE."""
+    for one in clauses:
         if one.expressions:
             groups.before.text.refuse(one, "WITH ROLLUP and WITH CUBE take no columns", cure="write ROLLUP (a, b)")

@@ -3,7 +3,7 @@
     units("3 days -2 hours")                # Amounts(months=0, days=3, microseconds=-7200000000), {"DAY", "HOUR"}
     value("1 2:3:4.5", DAY_TIME)            # 93784500000: the text between the quotes of INTERVAL '...' DAY TO SECOND
 
-The same patterns make the SQL of CAST, from and to intervals. Neighbour: `intervals` types literals.
+The same patterns make the SQL of CAST, from and to intervals. Neighbour: `interval_functions` types literals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lsmlake.types.intervals import CALENDAR, MICROSECONDS, MONTHS, SIZES, Inter
 
 DAY, HOUR, MINUTE, SECOND = (SIZES[field] for field in MICROSECONDS)
 LARGEST = {"MONTH": 11, "HOUR": 23, "MINUTE": 59, "SECOND": 59}
-"""The largest number of a field behind another one."""
+"""The largest number of a field that stands behind another field."""
 _DIGITS = {"YEAR": "+", "MONTH": "+", "DAY": "{1,9}", "HOUR": "{1,10}", "MINUTE": "{1,12}", "SECOND": "{1,13}"}
 _BEFORE = {"MONTH": "-", "HOUR": " ", "MINUTE": ":", "SECOND": ":"}
 _SPACE, _SIGN = r"[ \t\n\x0b\f\r]", "([+|-])?"
@@ -69,22 +69,22 @@ def trimmed(text: str) -> str:
 def value(text: str, kind: Interval) -> int:
     """The number of months or microseconds that a text such as `1 2:3:4.5` stands for. Raises ValueError."""
     numbers, names = core(kind)
-    found = re.fullmatch(f"{_SIGN}{numbers}", trimmed(text), re.ASCII)
-    if found is None:
+    match = re.fullmatch(f"{_SIGN}{numbers}", trimmed(text), re.ASCII)
+    if match is None:
         raise ValueError(f"the text does not have the form of {kind}")
     total = 0
-    for place, (field, digits) in enumerate(zip(names, found.groups()[1:], strict=True)):
+    for place, (field, digits) in enumerate(zip(names, match.groups()[1:], strict=True)):
         if field == "fraction":
             total += int((digits or ".0")[1:].ljust(6, "0")[:6])
         elif place and int(digits) > LARGEST[field]:
             raise ValueError(f"the {field} is more than {LARGEST[field]}")
         else:
             total += int(digits) * SIZES[field]
-    return within(-total if found[1] == "-" else total, _INT32 if kind.is_months else _INT64)
+    return within(-total if match[1] == "-" else total, _INT32 if kind.is_months else _INT64)
 
 
 def within(number: int, limit: int) -> int:
-    """The number, if it is one of 32 or 64 bits. Raises ValueError."""
+    """The number, if it is within a limit, that of 32 or 64 bits. Raises ValueError."""
     if not -limit <= number < limit:
         raise ValueError("the interval is out of range")
     return number
@@ -96,17 +96,17 @@ def units(text: str) -> tuple[Amounts, frozenset[str]]:
     rest = rest[len("interval") :] if _PREFIX.match(rest) else rest
     sums, fields, place = {"months": 0, "days": 0, "microseconds": 0}, set(), 0
     while place < len(rest) or not fields:
-        found = _PART.match(rest, place)
-        if found is None or not (found[2] or found[4]):
+        match = _PART.match(rest, place)
+        if match is None or not (match[2] or match[4]):
             raise ValueError("expected numbers, each with a unit of time")
-        unit, scale = _UNITS[found[5]]
-        if found[3] and found[5] != "second":
-            raise ValueError(f"the number of {found[5].upper()} has a fraction")
-        amount = within(int(found[2] or 0), _INT64) * scale + int((found[4] or "").ljust(6, "0")[:6] or 0)
+        unit, scale = _UNITS[match[5]]
+        if match[3] and match[5] != "second":
+            raise ValueError(f"the number of {match[5].upper()} has a fraction")
+        amount = within(int(match[2] or 0), _INT64) * scale + int((match[4] or "").ljust(6, "0")[:6] or 0)
         limit = _INT64 if unit == "microseconds" else _INT32
-        sums[unit] = within(sums[unit] + (-amount if found[1] == "-" else amount), limit)
-        fields.add(_FIELDS.get(found[5], found[5].upper()))
-        place = found.end()
+        sums[unit] = within(sums[unit] + (-amount if match[1] == "-" else amount), limit)
+        fields.add(_FIELDS.get(match[5], match[5].upper()))
+        place = match.end()
     return Amounts(**sums), frozenset(fields)
 
 
@@ -129,36 +129,36 @@ def of_kind(sql: str, kind: Interval) -> str:
     return f"spark_interval({sql}, '{str(kind).removeprefix('INTERVAL').lstrip()}')"
 
 
-def cast(sql: str, found: pa.DataType, wanted: pa.DataType, safe: bool) -> str | None:
+def cast(sql: str, kind: pa.DataType, wanted: pa.DataType, safe: bool) -> str | None:
     """`CAST(sql AS wanted)` if one of the types is an INTERVAL, or with `safe` TRY_CAST; None if Spark refuses it."""
-    if found == CALENDAR:
+    if kind == CALENDAR:
         return f"spark_calendar_text({sql})" if wanted == STRING else None
     if is_interval(wanted):
-        made = _to_interval(sql, found, wanted, safe)
+        made = _to_interval(sql, kind, wanted, safe)
         return None if made is None else of_kind(made, wanted)
     if wanted == STRING:
-        return _text(sql, found)
-    return _number(sql, found, wanted, "TRY_CAST" if safe else "CAST")
+        return _text(sql, kind)
+    return _number(sql, kind, wanted, "TRY_CAST" if safe else "CAST")
 
 
-def _to_interval(sql: str, found: pa.DataType, wanted: Interval, safe: bool) -> str | None:
+def _to_interval(sql: str, kind: pa.DataType, wanted: Interval, safe: bool) -> str | None:
     t, word = pa.types, "TRY_CAST" if safe else "CAST"
     name, size = duck_name(wanted), SIZES.get(wanted.last, 1)
     if wanted == CALENDAR:
-        return f"spark_calendar({sql})" if t.is_string(found) else None
-    if t.is_string(found):
+        return f"spark_calendar({sql})" if t.is_string(kind) else None
+    if t.is_string(kind):
         tried = _parsed(sql, wanted)
         return tried if safe else or_refused(tried, sql, f"is not an {wanted}; use try_cast to get NULL instead")
-    if is_interval(found):
-        if found.storage_type != wanted.storage_type:
+    if is_interval(kind):
+        if kind.storage_type != wanted.storage_type:
             return None
-        cut = size > SIZES[found.last]
+        cut = size > SIZES[kind.last]
         return f"list_transform([{sql}], lambda v: v - v % {size})[1]" if cut else sql
-    if t.is_integer(found):
+    if t.is_integer(kind):
         return f"{word}(CAST({sql} AS HUGEINT) * {size} AS {name})"
-    if t.is_decimal(found) and found.precision + _SIZE_DIGITS[wanted.last] <= _HUGE_DIGITS:
+    if t.is_decimal(kind) and kind.precision + _SIZE_DIGITS[wanted.last] <= _HUGE_DIGITS:
         digits = _SIZE_DIGITS[wanted.last]
-        product = f"CAST({sql} AS DECIMAL({_HUGE_DIGITS - digits},{found.scale})) * CAST({size} AS DECIMAL({digits},0))"
+        product = f"CAST({sql} AS DECIMAL({_HUGE_DIGITS - digits},{kind.scale})) * CAST({size} AS DECIMAL({digits},0))"
         return f"{word}({word}({product} AS DECIMAL(38,0)) AS {name})"
     return None
 
@@ -169,7 +169,7 @@ def _parsed(sql: str, kind: Interval) -> str:
     groups = ", ".join(text(name) for name in names)
 
     def group(name: str) -> str:
-        return f"(struct_extract(p, '{name}1') || struct_extract(p, '{name}2'))"  # the text has one of the forms
+        return f"(struct_extract(p, '{name}1') || struct_extract(p, '{name}2'))"  # one of the two is empty
 
     numbers = {field: f"TRY_CAST({group(field)} AS HUGEINT)" for field in kind.fields}
     total = " + ".join(f"{number} * {SIZES[field]}" for field, number in numbers.items())
@@ -178,8 +178,8 @@ def _parsed(sql: str, kind: Interval) -> str:
     inner = [f"{numbers[field]} <= {LARGEST[field]}" for field in kind.fields[1:]]
     minus = "(struct_extract(p, 'a') = '-') <> (struct_extract(p, 'b') = '-' OR struct_extract(p, 'c') = '-')"
     made = f"CASE WHEN {' AND '.join([*inner, 'true'])} THEN CASE WHEN {minus} THEN -1 ELSE 1 END * ({total}) END"
-    found = f"regexp_extract(spark_trimmed({sql}), {text(form)}, [{groups}])"
-    return f"list_transform([{found}], lambda p: TRY_CAST({made} AS {duck_name(kind)}))[1]"
+    parts = f"regexp_extract(spark_trimmed({sql}), {text(form)}, [{groups}])"
+    return f"list_transform([{parts}], lambda p: TRY_CAST({made} AS {duck_name(kind)}))[1]"
 
 
 def _text(sql: str, kind: Interval) -> str:
@@ -205,13 +205,13 @@ def _text(sql: str, kind: Interval) -> str:
     return f"list_transform([{sql}], lambda v: 'INTERVAL ''' || {sign} || {shown} || {behind})[1]"
 
 
-def _number(sql: str, found: Interval, wanted: pa.DataType, word: str) -> str | None:
-    """The number of the last field: its fraction is left out, but that of seconds stays in a decimal."""
-    t, size = pa.types, SIZES[found.last]
+def _number(sql: str, kind: Interval, wanted: pa.DataType, word: str) -> str | None:
+    """An interval as the number of its last field. The fraction is cut off, except that of seconds in a DECIMAL."""
+    t, size = pa.types, SIZES[kind.last]
     if t.is_integer(wanted):
         return f"{word}(({sql}) // {size} AS {duck_name(wanted)})"
     if not t.is_decimal(wanted):
         return None
-    if found.last == "SECOND":
+    if kind.last == "SECOND":
         return f"{word}(CAST({sql} AS DECIMAL(19,0)) * CAST('0.000001' AS DECIMAL(7,6)) AS {duck_name(wanted)})"
     return f"{word}(({sql}) // {size} AS {duck_name(wanted)})"

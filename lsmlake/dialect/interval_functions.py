@@ -81,7 +81,7 @@ def no_field() -> Typed:
 
 
 def _amounts(context: Context, node: exp.Expression, arguments: Arguments, most: int, seconds: bool) -> list[str]:
-    """The arguments as amounts of units, with 0 for those left out. `seconds`: the last one can have a fraction."""
+    """The arguments as amounts of units, with 0 for those left out. `seconds`: the last amount can have a fraction."""
     made = counted(context, node, arguments, *range(most + 1))
     for argument, one in zip(arguments, made, strict=True):
         if not (is_number(one.type) or one.type in (STRING, NULL)):
@@ -100,7 +100,7 @@ def _sum(parts: Sequence[str], sizes: Sequence[int]) -> str:
 
 
 def _micros(parts: Sequence[str], sizes: Sequence[int]) -> str:
-    """As `_sum`, and seconds with a fraction behind the other amounts."""
+    """As `_sum`, in microseconds; the last amount is seconds with a fraction."""
     return f"{_sum(parts[:-1], sizes)} + CAST({parts[-1]} * CAST({SECOND} AS DECIMAL(7,0)) AS HUGEINT)"
 
 
@@ -118,8 +118,8 @@ def _make_calendar(safe: bool) -> Function:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         years, months, weeks, days, *times = _amounts(context, node, arguments, 7, True)
         parts = (_sum((years, months), (12, 1)), _sum((weeks, days), (7, 1)), _micros(times, (HOUR, MINUTE)))
-        found = f"spark_calendar_of({', '.join(parts)})"
-        return Typed(f"TRY({found})" if safe else found, CALENDAR)
+        calendar = f"spark_calendar_of({', '.join(parts)})"
+        return Typed(f"TRY({calendar})" if safe else calendar, CALENDAR)
 
     return made
 

@@ -1,7 +1,8 @@
 r"""JSON text as Spark reads it, as macros of DuckDB.
 
-DuckDB reads more than JSON (a comma before ] or }, NaN) and less than Spark, which takes what stands before the end of the first
-value, and single quotes. `spark_json(s)` is the text that Spark reads; null if s is no JSON to Spark, either. Single quotes fail.
+DuckDB takes some text that is no JSON (a comma before ] or }, NaN), and refuses some that Spark takes: single quotes, and text
+behind the end of the first value. `spark_json(s)` is the part of s that Spark reads; null if s is no JSON to Spark. Single
+quotes fail.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def _get_json_object(context: Context, node: exp.Expression, arguments: Argument
             expected="$.name and [index], such as $.items[0].id",
             cure="write a path of names and numbers, such as $.items[0].id",
         )
-    found = f"json_extract(spark_json({value}), {text(path)})"
-    return Typed(f"list_transform([{found}], lambda j: spark_json_text(j))[1]", STRING)
+    extracted = f"json_extract(spark_json({value}), {text(path)})"
+    return Typed(f"list_transform([{extracted}], lambda j: spark_json_text(j))[1]", STRING)
 
 
 def _of_text(macro: str, gives: pa.DataType) -> Function:
@@ -124,13 +124,13 @@ def _wanted(context: Context, node: exp.Expression) -> pa.DataType:
 
 
 class _JsonReader:
-    """Reads values of all types. What does not fit its type is null. `options`: of from_json, in lower case."""
+    """Reads values of all types. A value that does not fit its type is null. `options`: those of from_json, in lower case."""
 
     def __init__(self, context: Context, node: exp.Expression, options: Mapping[str, str]) -> None:
         self._context, self._node, self._options = context, node, options
 
     def value(self, sql: str, kind: pa.DataType, level: int) -> str:
-        """A JSON value as one of a type."""
+        """A JSON value as a value of a type."""
         t, inner = pa.types, f"v{level}"
         if t.is_struct(kind):
             values = (self.value(f"{inner}[{text(field.name)}]", field.type, level + 1) for field in kind)
@@ -207,13 +207,13 @@ def schema_of(given: str) -> pa.DataType:
         value = json.loads(given, parse_float=Decimal, parse_constant=_refused)
     except ValueError as error:
         raise ValueError(f"the text is no JSON: {error}") from error
-    found = _inferred_type(value)
-    empty = array_of(pa.struct([])) if pa.types.is_list(found) and pa.types.is_struct(found.value_type) else STRING
-    return _shown(found) or (pa.struct([]) if pa.types.is_struct(found) else empty)
+    kind = _inferred_type(value)
+    empty = array_of(pa.struct([])) if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type) else STRING
+    return _shown(kind) or (pa.struct([]) if pa.types.is_struct(kind) else empty)
 
 
 def written(kind: pa.DataType) -> str:
-    """A type as Spark writes it in SQL. It puts a name in backticks only if it has other characters than letters and digits."""
+    """A type as Spark writes it in SQL. Only a name with other characters than letters and digits has backticks."""
     t = pa.types
     if t.is_list(kind):
         return f"ARRAY<{written(kind.value_type)}>"
@@ -267,7 +267,8 @@ def _common(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def _shown(kind: pa.DataType) -> pa.DataType | None:
-    """With STRING for values that are all null, without fields that have no name or no fields; None if nothing is left."""
+    """An inferred type as Spark gives it: STRING where all values are null, without unnamed fields and empty structs; None if
+    nothing is left."""
     t = pa.types
     if t.is_null(kind):
         return STRING

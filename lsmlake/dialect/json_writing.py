@@ -38,7 +38,7 @@ def _to_json(context: Context, node: exp.Expression, arguments: Arguments) -> Ty
 
 
 class _JsonWriter:
-    """Writes values of all types. `options`: of to_json, in lower case."""
+    """Writes values of all types. `options`: those of to_json, in lower case."""
 
     def __init__(self, context: Context, node: exp.Expression, options: Mapping[str, str]) -> None:
         self._context, self._node, self._options = context, node, options
@@ -85,7 +85,7 @@ class _JsonWriter:
         return f"CAST(to_json({self._text(sql, kind)}) AS VARCHAR)"
 
     def _text(self, sql: str, kind: pa.DataType) -> str:
-        """What stands between quotation marks."""
+        """The text of a value that stands between quotation marks."""
         if kind in _PATTERNS:
             moment = sql if kind == TIMESTAMP else cast(sql, kind, TIMESTAMP)
             try:

@@ -39,9 +39,9 @@ def _quantified(decided: str, otherwise: str) -> Function:
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         array, names, body = _over(context, node, arguments)
-        found = f"list_transform({array.sql}, lambda {names}: {_condition(context, node, body)})"
-        has = f"list_contains({found}, {decided})"
-        unknown = f"len({found}) > list_aggregate({found}, 'count')"
+        results = f"list_transform({array.sql}, lambda {names}: {_condition(context, node, body)})"
+        has = f"list_contains({results}, {decided})"
+        unknown = f"len({results}) > list_aggregate({results}, 'count')"
         sql = f"CASE WHEN ({array.sql}) IS NULL THEN NULL WHEN {has} THEN {decided} WHEN {unknown} THEN NULL ELSE {otherwise} END"
         return Typed(sql, BOOLEAN)
 
@@ -60,8 +60,8 @@ def _aggregate(context: Context, node: exp.Expression, arguments: Arguments) -> 
     names, body, scope = _lambda(context, node, arguments[2], start.type, array.type.value_type)
     made = renamed(_body(context, body, scope), start.type)
     if made.type != start.type or len(names) != 2:
-        found = f"{format_type(start.type)} and {format_type(made.type)}"
-        context.text.refuse(node, "the start and the result of the lambda must have one type", found=found, cure="cast the start")
+        types = f"{format_type(start.type)} and {format_type(made.type)}"
+        context.text.refuse(node, "the start and the result of the lambda must have one type", found=types, cure="cast the start")
     sql = f"list_reduce({array.sql}, lambda {', '.join(names)}: {made.sql}, {start.sql})"
     if len(arguments) == 3:
         return Typed(sql, start.type)
@@ -86,7 +86,7 @@ def _zip_with(context: Context, node: exp.Expression, arguments: Arguments) -> T
 
 
 def _array_sort(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    """Sorted with nulls last, or by a lambda that compares two elements: each is put before the first that is greater."""
+    """An array sorted with nulls last, or by a lambda that compares two elements: each is put before the first greater one."""
     if len(arguments) not in (1, 2):
         context.text.refuse(
             node, "the number of arguments does not fit", expected="1 or 2", found=len(arguments), cure="pass as many arguments"
@@ -103,7 +103,7 @@ def _array_sort(context: Context, node: exp.Expression, arguments: Arguments) ->
     none = refused("'the lambda of array_sort gives NULL; compare nulls, too'")
     compared = f"CASE WHEN ({made.sql}) IS NULL THEN {none} ELSE ({made.sql}) END"
     before, after = (f"list_filter(s, lambda {a}: {compared} {sign} 0)" for sign in ("<=", ">"))
-    boxes = f"list_transform({array.sql}, lambda e: [[e]])"  # in a list of one, an element may be null
+    boxes = f"list_transform({array.sql}, lambda e: [[e]])"  # an element in a list of its own may be null
     put = f"list_transform([n[1]], lambda {b}: list_concat({before}, [{b}], {after}))[1]"
     made = f"list_reduce({boxes}, lambda s, n: {put}, CAST([] AS {duck_name(array.type)}[]))"
     return Typed(f"list_transform({made}, lambda e: e[1])", array.type)
@@ -146,19 +146,19 @@ def _over_map(result: str) -> Function:
                 found=f"{len(arguments)} arguments",
                 cure="write map_filter(map, (k, v) -> v > 0)",
             )
-        found = map_argument(context, node, context.typed(arguments[0]))
-        names, body, scope = _lambda(context, node, arguments[1], found.type.key_type, found.type.item_type)
+        map_ = map_argument(context, node, context.typed(arguments[0]))
+        names, body, scope = _lambda(context, node, arguments[1], map_.type.key_type, map_.type.item_type)
         fields = dict(zip(names, (f"{names[0]}.key", f"{names[0]}.value"), strict=False))
-        inner, entries = _body(context, body, scope, fields), f"map_entries({found.sql})"
+        inner, entries = _body(context, body, scope, fields), f"map_entries({map_.sql})"
         if result == "filter":
             kept = f"list_filter({entries}, lambda {names[0]}: {_condition(context, node, inner)})"
-            return Typed(f"map_from_entries({kept})", found.type)
+            return Typed(f"map_from_entries({kept})", map_.type)
         values = f"list_transform({entries}, lambda {names[0]}: {inner.sql})"
         if result == "keys":
             if inner.type == NULL:
                 context.text.refuse(node, "a key of a MAP is not null", found=format_type(inner.type), cure="give keys a value")
-            return Typed(f"map({values}, map_values({found.sql}))", pa.map_(inner.type, found.type.item_type))
-        return Typed(f"map(map_keys({found.sql}), {values})", pa.map_(found.type.key_type, inner.type))
+            return Typed(f"map({values}, map_values({map_.sql}))", pa.map_(inner.type, map_.type.item_type))
+        return Typed(f"map(map_keys({map_.sql}), {values})", pa.map_(map_.type.key_type, inner.type))
 
     return made
 
@@ -182,7 +182,7 @@ def _lambda(
     depth, outer = 0, context.scope
     while outer is not None:
         depth, outer = depth + 1, outer.outer
-    if not isinstance(of, exp.Lambda):  # a value for all elements
+    if not isinstance(of, exp.Lambda):  # a value without parameters, for all elements
         return [f"p{depth}_{number}" for number in range(len(kinds))], of, context.scope
     if len(of.expressions) > len(kinds):
         context.text.refuse(

@@ -42,7 +42,7 @@ def literal_number(text: Text, node: exp.Expression, digits: str) -> Typed:
 
 
 def decimal_text(digits: str) -> str | None:
-    """A number with an exponent, such as 12.3E-28BD, without it; None for other text."""
+    """A number with an exponent, such as 12.3E-28BD, without the exponent; None for other text."""
     return f"{Decimal(digits):f}" if _EXPONENT.fullmatch(digits) else None
 
 
@@ -70,8 +70,8 @@ def unscaled(side: Typed) -> str:
 
 
 def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object] | None, text: Text) -> exp.Expression:
-    """Replaces the parameters `:name` or `?` of a statement by literals. Raises InvalidQuery for one without a value, or a value
-    without a parameter."""
+    """Replaces the parameters `:name` or `?` of a statement by literals. Raises InvalidQuery for a parameter without a value, or
+    a value without a parameter."""
     named = dict(args) if isinstance(args, Mapping) else {}
     listed = [] if args is None or isinstance(args, Mapping) else list(args)
     used, position = set(), 0
@@ -100,7 +100,7 @@ _INSTEAD_OF = "instead"
 
 
 def stand_in(made: exp.Expression, node: exp.Expression) -> None:
-    """Notes that a value stands in a tree instead of a node of the text."""
+    """Notes that the value `made` stands in a tree instead of a node of the text."""
     if (span := node.meta.get(SPAN)) is not None:
         made.meta[_INSTEAD_OF] = span
 

@@ -60,7 +60,7 @@ MACROS = {
     "CAST(mi AS BIGINT), s)) END",
     "spark_quotient(n, d)": "CASE WHEN n IS NULL OR d IS NULL THEN NULL WHEN d = 0 THEN spark_refuse('division by zero; "
     f"divide by nullif(divisor, 0) to get NULL instead') ELSE {_ROUNDED} END",
-    # an expression that may raise an error() makes DuckDB join a correlated subquery row by row: none where the divisor is not 0
+    # for a divisor that is not 0: DuckDB joins a correlated subquery row by row if an expression in it may raise an error()
     "spark_whole_quotient(n, d)": _ROUNDED,
     "spark_trimmed(s)": f"trim(s, {_SPACES})",
     "spark_integer_text(s)": f"ltrim({_checked('trim(s, ' + _SPACES + ')', '[+-]?[0-9]+', 'an integer')}, '+')",
@@ -114,7 +114,7 @@ MACROS = {
     # the parts p of s, with b between them, but at most n: the last one is the rest of s
     "spark_limited(s, p, b, n)": "CASE WHEN s IS NULL THEN NULL WHEN len(p) <= n THEN p "
     "ELSE list_append(p[1:n - 1], substr(s, 1 + length(array_to_string(list_concat(p[1:n - 1], b[1:n - 1]), '')))) END",
-    # at a place that is counted from 1, or from -1 behind the last element; nulls fill the gap to it
+    # i counts from 1, or from -1 behind the last element; nulls fill the gap to it
     "spark_array_insert(a, i, x)": "CASE WHEN a IS NULL OR i IS NULL THEN NULL WHEN i = 0 THEN "
     "spark_refuse('the index 0 of array_insert is invalid; elements are counted from 1') "
     "WHEN i > 0 THEN list_concat(list_append(list_resize(list_slice(a, 1, i - 1), i - 1), x), list_slice(a, i, len(a))) "
@@ -174,14 +174,14 @@ def called(among: Mapping[str, str], sql: str | None) -> dict[str, str]:
     """The macros that a statement calls, and those that they call; all of them without a statement."""
     if sql is None:
         return dict(among)
-    found: dict[str, str] = {}
+    needed: dict[str, str] = {}
     texts = [sql]
     while texts:
         text = texts.pop()
-        new = {head: body for head, body in among.items() if head not in found and head.partition("(")[0] in text}
-        found |= new
+        new = {head: body for head, body in among.items() if head not in needed and head.partition("(")[0] in text}
+        needed |= new
         texts += new.values()
-    return {head: body for head, body in among.items() if head in found}
+    return {head: body for head, body in among.items() if head in needed}
 
 
 # -- connections ------------------------------------------------------------------------------------------------------

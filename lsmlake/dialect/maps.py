@@ -46,7 +46,7 @@ def _packed(names: list[str], typed: list[Typed]) -> Typed:
 
 
 def renamed(made: Typed, wanted: pa.DataType) -> Typed:
-    """A STRUCT with the names of another one whose fields have the same types; other values as they are."""
+    """A STRUCT with the field names of `wanted`, if the fields have the same types; other values as they are."""
     t = pa.types
     if not (t.is_struct(made.type) and t.is_struct(wanted)) or [f.type for f in made.type] != [f.type for f in wanted]:
         return made
@@ -58,8 +58,8 @@ def _of_map(template: str, gives: Callable[[pa.DataType], pa.DataType]) -> Funct
     """A function of one map."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-        found = map_argument(context, node, counted(context, node, arguments, 1)[0])
-        return Typed(template.format(found.sql), gives(found.type))
+        map_ = map_argument(context, node, counted(context, node, arguments, 1)[0])
+        return Typed(template.format(map_.sql), gives(map_.type))
 
     return made
 
@@ -84,9 +84,9 @@ def _map_from_arrays(context: Context, node: exp.Expression, arguments: Argument
 
 
 def _map_contains_key(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    found, key = counted(context, node, arguments, 2)
-    found = map_argument(context, node, found)
-    return Typed(f"list_contains(map_keys({found.sql}), {map_key(context, arguments[1], key, found.type)})", BOOLEAN)
+    map_, key = counted(context, node, arguments, 2)
+    map_ = map_argument(context, node, map_)
+    return Typed(f"list_contains(map_keys({map_.sql}), {map_key(context, arguments[1], key, map_.type)})", BOOLEAN)
 
 
 def _map_concat(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -103,18 +103,18 @@ def _map_concat(context: Context, node: exp.Expression, arguments: Arguments) ->
 
 
 def _map_from_entries(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    found = array_argument(context, node, counted(context, node, arguments, 1)[0])
-    kind = found.type.value_type
+    array = array_argument(context, node, counted(context, node, arguments, 1)[0])
+    kind = array.type.value_type
     if not (pa.types.is_struct(kind) and kind.num_fields == 2):
         context.text.refuse(
             arguments[0],
             "expected an ARRAY of STRUCT with a key and a value",
-            found=format_type(found.type),
+            found=format_type(array.type),
             cure="write array(struct(key, value), ...)",
         )
-    whole = f"list_position({found.sql}, NULL) IS NULL"
-    keys, values = (f"list_transform({found.sql}, lambda e: struct_extract_at(e, {place}))" for place in (1, 2))
-    sql = f"CASE WHEN ({found.sql}) IS NOT NULL AND {whole} THEN map({one_zero(keys, array_of(kind[0].type))}, {values}) END"
+    whole = f"list_position({array.sql}, NULL) IS NULL"
+    keys, values = (f"list_transform({array.sql}, lambda e: struct_extract_at(e, {place}))" for place in (1, 2))
+    sql = f"CASE WHEN ({array.sql}) IS NOT NULL AND {whole} THEN map({one_zero(keys, array_of(kind[0].type))}, {values}) END"
     return Typed(sql, pa.map_(kind[0].type, kind[1].type))
 
 

@@ -1,8 +1,8 @@
 """Floating-point numbers as Java writes and rounds them, by their digits, as macros of DuckDB.
 
 Java writes the fewest digits that read back as the same number, and a power of ten from 10**7 and below 10**-3. DuckDB writes one
-digit more for a FLOAT midway between two texts. Java 17 writes more than the fewest digits of a whole number below 2**63 that has
-more bits than the mantissa: it leaves out only those that are surely not significant.
+digit more for a FLOAT midway between two texts. Of a whole number below 2**63 with more bits
+than the mantissa Java 17 writes more digits: it leaves out only those that are surely not significant.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 
 class _FloatKind(NamedTuple):
-    """`bits`: of the mantissa. `least`: below it, a number may have one digit; then Java writes two. `text`: of a number from
-    10**-3 to 10**7, without a power of ten."""
+    """`bits`: the bits of the mantissa. `least`: a smaller number may have one digit, where Java writes two. `text`: the text of
+    a number from 10**-3 to 10**7, without a power of ten."""
 
     bits: int
     least: str
@@ -88,7 +88,7 @@ MACROS = {
     "spark_round(x, n)": f"CASE WHEN x IS NULL OR NOT isfinite(x) THEN x WHEN {_IN_DECIMAL} "
     f"THEN CAST(round(CAST(CAST(x AS VARCHAR) AS DECIMAL(38,20)), n) AS DOUBLE) ELSE {_rounded(_HALF_UP)} END",
     "spark_round_even(x, n)": f"CASE WHEN x IS NULL OR NOT isfinite(x) THEN x ELSE {_rounded(_HALF_EVEN)} END",
-    # of a whole number u, in units m
+    # a whole number u, rounded to units of m
     "spark_units_up(u, m)": "u // m + CASE WHEN abs(u % m) >= m - abs(u % m) THEN sign(u) ELSE 0 END",
     "spark_units_even(u, m)": "u // m + CASE WHEN abs(u % m) > m - abs(u % m) "
     "OR (abs(u % m) = m - abs(u % m) AND (u // m) % 2 <> 0) THEN sign(u) ELSE 0 END",

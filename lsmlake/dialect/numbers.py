@@ -111,7 +111,7 @@ def _tried(operator: type[exp.Binary]) -> Function:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         typed = counted(context, node, arguments, 2)
         timely = any(is_timely(one.type) for one in typed)
-        if timely:  # what an operand refuses is NULL, too
+        if timely:  # an operand that fails is NULL, too
             typed = [_refusing_nothing(*both) for both in zip(arguments, typed, strict=True)]
         elif not all(is_number(one.type) for one in typed):
             context.text.refuse(
@@ -129,15 +129,15 @@ def _tried(operator: type[exp.Binary]) -> Function:
         inside = context.inside(Scope((places,)))
         literals = zip("ab", typed, arguments, strict=True)  # a literal in decimal arithmetic has the digits of the text
         sides = [exp.column(name) if one.constant is None else given for name, one, given in literals]
-        found = inside.typed(operator(this=sides[0], expression=sides[1]))
-        operands = f"{{'a': {typed[0].sql}, 'b': {typed[1].sql}}}"  # what an operand refuses is an error outside of TRY
-        return Typed(f"list_transform([{operands}], lambda o: TRY({found.sql}))[1]", found.type)
+        result = inside.typed(operator(this=sides[0], expression=sides[1]))
+        operands = f"{{'a': {typed[0].sql}, 'b': {typed[1].sql}}}"  # outside of TRY, an operand that fails is an error
+        return Typed(f"list_transform([{operands}], lambda o: TRY({result.sql}))[1]", result.type)
 
     return made
 
 
 def _refusing_nothing(node: exp.Expression, made: Typed) -> Typed:
-    """An operand with NULL where it would fail. DuckDB tries no queries and windows."""
+    """An operand with NULL where it would fail. DuckDB has no TRY of queries and windows."""
     whole = isinstance(node, (exp.Column, exp.Literal, exp.Interval)) or node.find(exp.Query, exp.Window)
     return made if whole else made._replace(sql=f"TRY({made.sql})")
 
@@ -146,7 +146,7 @@ def _refusing_nothing(node: exp.Expression, made: Typed) -> Typed:
 
 _FLOATING_AS = {DOUBLE: pa.decimal128(30, 15), FLOAT: pa.decimal128(14, 7)}
 _TEXT_AS = pa.decimal128(38, 18)
-"""The DECIMALs that Spark takes other types for, where it needs one."""
+"""The DECIMALs to which Spark converts floating-point numbers and text where it needs a DECIMAL."""
 
 
 def _rounded(mode: str, macro: str) -> Function:
@@ -169,7 +169,7 @@ def _rounded(mode: str, macro: str) -> Function:
 
 
 def _whole(mode: str) -> Function:
-    """`ceil` and `floor`, of a number and of one with digits after the point."""
+    """`ceil` and `floor`, to a whole number or to a number of digits after the point."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         typed = counted(context, node, arguments, 1, 2)
@@ -189,7 +189,7 @@ def _whole(mode: str) -> Function:
 
 
 def _digits(context: Context, node: exp.Expression, given: Typed | None) -> int:
-    """The number of digits after the point; a negative one counts from it to the left."""
+    """The number of digits after the point; a negative number counts digits before it."""
     digits = 0 if given is None else given.constant
     if digits is None or abs(digits) > DIGITS_MAX:
         name = node.name.lower()
@@ -203,7 +203,7 @@ def _digits(context: Context, node: exp.Expression, given: Typed | None) -> int:
 
 
 def _decimal(context: Context, node: exp.Expression, value: Typed, mode: str, digits: int) -> Typed:
-    """A DECIMAL rounded to so many digits. It may need one digit more."""
+    """A DECIMAL rounded to a number of digits after the point. The result may need one digit more."""
     precision, scale = value.type.precision, value.type.scale
     if scale - digits > DIGITS_MAX:
         context.text.refuse(

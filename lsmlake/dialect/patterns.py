@@ -50,15 +50,15 @@ def _matched(context: Context, node: exp.Expression, value: str, pattern: exp.Ex
         given = text_argument(context, pattern)
         fits = f"regexp_full_match({given}, {text(f'(?s)(?:[^{after}]|{after}[%_{after}])*')})"
         sql = f"CASE WHEN ({given}) IS NULL OR {fits} THEN {given} ELSE {refused(text(wrong + '; correct the pattern'))} END"
-    found = f"({value} {'ILIKE' if isinstance(node, exp.ILike) else 'LIKE'} {sql} ESCAPE {text(escape)})"
-    return f"(NOT {found})" if negated else found
+    test = f"({value} {'ILIKE' if isinstance(node, exp.ILike) else 'LIKE'} {sql} ESCAPE {text(escape)})"
+    return f"(NOT {test})" if negated else test
 
 
 def _like_call(kind: type[exp.Binary]) -> Function:
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         counted(context, node, arguments, 2, 3)
-        found = kind(this=arguments[0], expression=arguments[1])
-        return like(context, found if len(arguments) == 2 else exp.Escape(this=found, expression=arguments[2]))
+        comparison = kind(this=arguments[0], expression=arguments[1])
+        return like(context, comparison if len(arguments) == 2 else exp.Escape(this=comparison, expression=arguments[2]))
 
     return made
 
@@ -70,22 +70,22 @@ def _regexp_like(context: Context, node: exp.Expression, arguments: Arguments) -
 
 def _regexp_replace(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     typed = counted(context, node, arguments, 3, 4)
-    value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
+    value, pattern = text_argument(context, arguments[0]), _in_all(context, arguments[1])
     first = typed[3].constant if len(typed) > 3 else 1
     if first is None or first < 1:
         context.text.refuse(
             node, "regexp_replace takes a literal position", expected="1 or more", cure="write a literal number of 1 or more"
         )
-    if re.fullmatch(found.python, ""):
+    if re.fullmatch(pattern.python, ""):
         context.text.refuse(node, "the expression to replace may match the empty text", cure="write + in the place of *")
-    by = _replacement(context, arguments[2], found)
+    by = _replacement(context, arguments[2], pattern)
     if first == 1:
-        return Typed(f"regexp_replace({value}, {text(found.re2)}, {text(by)}, 'g')", STRING)
-    rest = f"regexp_replace(substr({value}, {first}), {text(found.re2)}, {text(by)}, 'g')"
+        return Typed(f"regexp_replace({value}, {text(pattern.re2)}, {text(by)}, 'g')", STRING)
+    rest = f"regexp_replace(substr({value}, {first}), {text(pattern.re2)}, {text(by)}, 'g')"
     return Typed(f"(left({value}, {first - 1}) || {rest})", STRING)
 
 
-def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
+def _replacement(context: Context, node: exp.Expression, pattern: Regex) -> str:
     """A literal replacement of Java as one of RE2, which puts back the line end that `$` has taken."""
     made, given = "", literal_text(context, node, "the replacement")
     for part in re.finditer(r"\\(.?)|\$(\d+)|(\$)|([^\\$]+)", given, re.DOTALL):
@@ -101,65 +101,70 @@ def _replacement(context: Context, node: exp.Expression, found: Regex) -> str:
             made += (part[1] or part[4]).replace("\\", "\\\\")
             continue
         digits = part[2]
-        while len(digits) > 1 and int(digits) > found.groups:
+        while len(digits) > 1 and int(digits) > pattern.groups:
             digits = digits[:-1]
-        if found.grouped or int(digits) > found.groups or _group(found, int(digits)) > 9 or (int(digits) == 0 and found.ends):
+        if (
+            pattern.grouped
+            or int(digits) > pattern.groups
+            or _group(pattern, int(digits)) > 9
+            or (int(digits) == 0 and pattern.ends)
+        ):
             context.text.refuse(
                 node,
                 "the pattern has no such group",
-                expected=f"$0 to ${min(found.groups, 9)}",
+                expected=f"$0 to ${min(pattern.groups, 9)}",
                 found=given,
                 cure="name a group of the pattern",
             )
-        made += f"\\{_group(found, int(digits))}{part[2][len(digits) :]}"
-    return made + "".join(f"\\{end}" for end in found.ends)
+        made += f"\\{_group(pattern, int(digits))}{part[2][len(digits) :]}"
+    return made + "".join(f"\\{end}" for end in pattern.ends)
 
 
-def _group(found: Regex, number: int) -> int:
-    """The number in RE2 of a group of the text."""
-    for end in found.ends:
+def _group(pattern: Regex, number: int) -> int:
+    """The number that a group of the text has in RE2."""
+    for end in pattern.ends:
         number += end <= number
     return number
 
 
 def _regexp_extract(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    value, found, group = _value_pattern_group(context, node, arguments, _regex(context, arguments[1]))
-    sql = f"regexp_extract({value}, {text(found.re2)}, {_group(found, group)})"
-    if group == 0 and found.ends:
-        ends = " || ".join(f"regexp_extract({value}, {text(found.re2)}, {end})" for end in found.ends)
+    value, pattern, group = _value_pattern_group(context, node, arguments, _regex(context, arguments[1]))
+    sql = f"regexp_extract({value}, {text(pattern.re2)}, {_group(pattern, group)})"
+    if group == 0 and pattern.ends:
+        ends = " || ".join(f"regexp_extract({value}, {text(pattern.re2)}, {end})" for end in pattern.ends)
         sql = f"left({sql}, length({sql}) - length({ends}))"
     return Typed(sql, STRING)
 
 
 def _regexp_extract_all(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
-    value, found, group = _value_pattern_group(context, node, arguments, _in_all(context, arguments[1]))
-    sql = f"regexp_extract_all({value}, {text(found.re2)}, {_group(found, group)})"
-    one = f"regexp_replace(e, {_LAST_LINE_END}, '')" if group == 0 and found.ends else "e"
+    value, pattern, group = _value_pattern_group(context, node, arguments, _in_all(context, arguments[1]))
+    sql = f"regexp_extract_all({value}, {text(pattern.re2)}, {_group(pattern, group)})"
+    one = f"regexp_replace(e, {_LAST_LINE_END}, '')" if group == 0 and pattern.ends else "e"
     return Typed(f"list_transform({sql}, lambda e: coalesce({one}, ''))", array_of(STRING))
 
 
 def _regexp_count(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted(context, node, arguments, 2)
-    value, found = text_argument(context, arguments[0]), _in_all(context, arguments[1])
-    return Typed(f"CAST(len(regexp_extract_all({value}, {text(found.re2)})) AS INTEGER)", INT)
+    value, pattern = text_argument(context, arguments[0]), _in_all(context, arguments[1])
+    return Typed(f"CAST(len(regexp_extract_all({value}, {text(pattern.re2)})) AS INTEGER)", INT)
 
 
 def _regexp_substr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted(context, node, arguments, 2)
-    found = _regexp_extract(context, node, [*arguments, exp.Literal.number(0)])
-    return Typed(f"nullif({found.sql}, '')", STRING)
+    extracted = _regexp_extract(context, node, [*arguments, exp.Literal.number(0)])
+    return Typed(f"nullif({extracted.sql}, '')", STRING)
 
 
 def _regexp_instr(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
     counted(context, node, arguments, 2)
-    value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    before = f"length(regexp_extract({value}, {text(f'(?s)^(.*?)(?:{found.re2})')}, 1)) + 1"
-    sql = f"CASE WHEN ({value}) IS NULL THEN NULL WHEN regexp_matches({value}, {text(found.re2)}) THEN {before} ELSE 0 END"
+    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
+    before = f"length(regexp_extract({value}, {text(f'(?s)^(.*?)(?:{pattern.re2})')}, 1)) + 1"
+    sql = f"CASE WHEN ({value}) IS NULL THEN NULL WHEN regexp_matches({value}, {text(pattern.re2)}) THEN {before} ELSE 0 END"
     return Typed(f"CAST({sql} AS INTEGER)", INT)
 
 
 _CHARACTERS = "CASE WHEN s = '' THEN [''] ELSE string_split(s, '') END"
-"""What split gives by an empty pattern; DuckDB has no part in an empty text."""
+"""The parts that split gives for an empty pattern; DuckDB gives none for an empty text."""
 
 
 def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
@@ -167,16 +172,16 @@ def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Type
     limit = typed[2].constant if len(typed) > 2 else -1
     if limit is None:
         context.text.refuse(node, "split takes a literal limit", cure="use substring_index")
-    value, found = text_argument(context, arguments[0]), _regex(context, arguments[1])
-    if found.ends or (found.re2 and re.search(found.python, "")):
+    value, pattern = text_argument(context, arguments[0]), _regex(context, arguments[1])
+    if pattern.ends or (pattern.re2 and re.search(pattern.python, "")):
         context.text.refuse(
             node,
             "split needs an expression without $ that never matches the empty text",
             cure="write an expression without $ that matches at least one character",
         )
-    between = f"regexp_extract_all(s, {text(found.re2)})" if found.re2 else "CAST([] AS VARCHAR[])"
-    parts = f"string_split_regex(s, {text(found.re2)})" if found.re2 else _CHARACTERS
-    if not found.re2 and limit <= 0:
+    between = f"regexp_extract_all(s, {text(pattern.re2)})" if pattern.re2 else "CAST([] AS VARCHAR[])"
+    parts = f"string_split_regex(s, {text(pattern.re2)})" if pattern.re2 else _CHARACTERS
+    if not pattern.re2 and limit <= 0:
         return Typed(f"list_transform([{value}], lambda s: {parts})[1]", array_of(STRING))
     if limit <= 0:
         return Typed(parts.replace("(s,", f"({value},", 1), array_of(STRING))
@@ -186,34 +191,34 @@ def _split(context: Context, node: exp.Expression, arguments: Arguments) -> Type
 
 
 def _or_null(made: Function, kind: pa.DataType) -> Function:
-    """A function whose result is null if the pattern, or what stands behind it, is NULL."""
+    """A function whose result is null if the pattern, or an argument behind it, is NULL."""
 
-    def found(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
+    def nullable(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         if any(isinstance(one, exp.Null) for one in arguments[1:]):
             counted(context, node, arguments, 2, 3, 4)
             return Typed(f"CAST(NULL AS {duck_name(kind)})", kind)
         return made(context, node, arguments)
 
-    return found
+    return nullable
 
 
-def _value_pattern_group(context: Context, node: exp.Expression, arguments: Arguments, found: Regex) -> tuple[str, Regex, int]:
+def _value_pattern_group(context: Context, node: exp.Expression, arguments: Arguments, pattern: Regex) -> tuple[str, Regex, int]:
     """The text, the pattern and the literal group of a call. Refuses a group that the pattern does not have."""
     typed = counted(context, node, arguments, 2, 3)
     group = typed[2].constant if len(typed) > 2 else 1
-    if group is None or not 0 <= group <= found.groups:
+    if group is None or not 0 <= group <= pattern.groups:
         shown = "no literal" if group is None else group
-        expected = f"a literal number from 0 to {found.groups}"
+        expected = f"a literal number from 0 to {pattern.groups}"
         context.text.refuse(
             node, "the pattern has no such group", expected=expected, found=shown, cure="name a group of the pattern"
         )
-    if group and found.grouped:
+    if group and pattern.grouped:
         context.text.refuse(node, "a group with $ in it is not supported here", cure="write $ after the group")
-    return text_argument(context, arguments[0]), found, group
+    return text_argument(context, arguments[0]), pattern, group
 
 
 def _regex(context: Context, node: exp.Expression) -> Regex:
-    """A literal pattern of Java that means the same to RE2. Refuses others."""
+    """A literal pattern of Java that means the same to RE2. Refuses other patterns."""
     try:
         return regex(literal_text(context, node, "the regular expression"))
     except RegexRefused as refusal:
@@ -222,12 +227,12 @@ def _regex(context: Context, node: exp.Expression) -> Regex:
 
 
 def _in_all(context: Context, node: exp.Expression) -> Regex:
-    """As `_regex`, for all matches in a text: after `$` only a line end may follow, which is not to match by itself."""
-    found = _regex(context, node)
-    if found.ends and found.breaks:
+    """As `_regex`, for all matches in a text. Refuses `$` if the rest of the pattern may match a line end."""
+    pattern = _regex(context, node)
+    if pattern.ends and pattern.breaks:
         cure = "write [^,\\n\\r] for [^,]"
         context.text.refuse(node, "an expression with $ must not match line ends here", cure=cure)
-    return found
+    return pattern
 
 
 FUNCTIONS: dict[str, Function] = {

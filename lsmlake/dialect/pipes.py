@@ -19,7 +19,7 @@ NESTED = "__tmp"
 INPUT_COLUMN = "#input_column"
 """The call that stands for a column of the input of AGGREGATE by its number."""
 AGGREGATES_ROWS = "aggregates_rows"
-"""What an expression of AGGREGATE has in `meta`: it must have an aggregate function."""
+"""Key of `meta` of an expression of AGGREGATE: it must have an aggregate function."""
 _OF_SELECT = ("hint", "distinct", "group", "windows")
 """The clauses that |> SELECT can have."""
 _BASE = {"expressions", "from_", "joins", "with_"}
@@ -36,7 +36,7 @@ _BESIDE = {
     "SET": None,
     "DROP": None,
 }
-"""The clauses of a query to which an operator may be added; None: it nests the query itself."""
+"""The clauses that a query may have when an operator is added to it; None: the operator nests the query itself."""
 
 
 def _nesting(name: str, read: Callable[[Any, exp.Query], exp.Query]) -> Callable[[Any, exp.Query], exp.Query]:
@@ -60,9 +60,9 @@ class Pipes(Spark.Parser):
 
     def nested(self, query: exp.Query, beside: set[str]) -> exp.Query:
         """The query itself if it has no clauses but FROM, joins and `beside`; else a query of its rows."""
-        found = {key for key, value in query.args.items() if value}
+        clauses = {key for key, value in query.args.items() if value}
         star = isinstance(query, exp.Select) and len(query.expressions) == 1 and query.expressions[0] == exp.Star()
-        return query if star and found <= _BASE | beside else self._build_pipe_cte(query, [exp.Star()])
+        return query if star and clauses <= _BASE | beside else self._build_pipe_cte(query, [exp.Star()])
 
     def named(self, query: exp.Query) -> exp.Query:
         """The rows of a query under the name that comes next."""
@@ -78,7 +78,7 @@ class Pipes(Spark.Parser):
         return super()._parse_pipe_syntax_join(self.nested(query, set() if word in ("RIGHT", "FULL") else {"where"}))
 
     def replaced(self, query: exp.Query) -> exp.Query:
-        """`SET a = x, b = y`: each column has its new value for those behind it."""
+        """`SET a = x, b = y`: the expressions behind an assignment see its new value."""
         self._match(TokenType.SET)
         for assignment in self._parse_csv(self._parse_update_assignment):
             column = assignment.this if isinstance(assignment, exp.EQ) else None
@@ -100,10 +100,10 @@ class Pipes(Spark.Parser):
 
     def _parse_select(self, *given: Any, consume_pipe: bool = True, **named: Any) -> exp.Expression | None:
         """As sqlglot's, but VALUES can stand before pipes, too."""
-        found = super()._parse_select(*given, consume_pipe=consume_pipe, **named)
-        if consume_pipe and isinstance(found, exp.Values) and self._match(TokenType.PIPE_GT, advance=False):
-            return self._parse_pipe_syntax_query(exp.select("*").from_(found, copy=False))
-        return found
+        select = super()._parse_select(*given, consume_pipe=consume_pipe, **named)
+        if consume_pipe and isinstance(select, exp.Values) and self._match(TokenType.PIPE_GT, advance=False):
+            return self._parse_pipe_syntax_query(exp.select("*").from_(select, copy=False))
+        return select
 
     def _parse_pipe_syntax_set_operator(self, query: exp.Query) -> exp.Query | None:
         """UNION, INTERSECT and EXCEPT with the query that follows."""
@@ -127,9 +127,9 @@ class Pipes(Spark.Parser):
 
     def _parse_pipe_syntax_select(self, query: exp.Select) -> exp.Query:
         select = self._parse_select(consume_pipe=False)
-        found = {key for key, value in select.args.items() if value} if isinstance(select, exp.Select) else {"with_"}
-        if found - {"expressions", *_OF_SELECT}:
-            self.raise_error(f"|> SELECT takes no {min(found - {'expressions', *_OF_SELECT}).strip('_').upper()}", self._prev)
+        clauses = {key for key, value in select.args.items() if value} if isinstance(select, exp.Select) else {"with_"}
+        if clauses - {"expressions", *_OF_SELECT}:
+            self.raise_error(f"|> SELECT takes no {min(clauses - {'expressions', *_OF_SELECT}).strip('_').upper()}", self._prev)
             return query
         made = query.select(*select.expressions, append=False)
         for name in _OF_SELECT:
@@ -149,9 +149,9 @@ class Pipes(Spark.Parser):
         return super()._parse_pipe_syntax_extend(query)
 
     def _parse_pipe_syntax_aggregate_fields(self) -> exp.Expression | None:
-        found = super()._parse_pipe_syntax_aggregate_fields()
-        inner = found.this if isinstance(found, exp.Alias) else found
+        field = super()._parse_pipe_syntax_aggregate_fields()
+        inner = field.this if isinstance(field, exp.Alias) else field
         if isinstance(inner, exp.Literal) and not inner.is_string:  # in GROUP BY it is the number of a column of the input
             column = exp.Anonymous(this=INPUT_COLUMN, expressions=[inner.copy()])
-            return exp.alias_(column, found.args["alias"]) if isinstance(found, exp.Alias) else column
-        return found
+            return exp.alias_(column, field.args["alias"]) if isinstance(field, exp.Alias) else column
+        return field

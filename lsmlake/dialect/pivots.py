@@ -67,7 +67,7 @@ def _pivoted(
         tests = [exp.NullSafeEQ(this=one.copy(), expression=part.copy()) for one, part in zip(places, parts, strict=True)]
         condition = exp.and_(*tests, copy=False)
         made, rows = over.typed(_filtered(inner, condition)), over.typed(_filtered(_count(), condition))
-        alias = aggregate.alias or spelled(inner)  # that of a single aggregate names nothing, as in Spark
+        alias = aggregate.alias or spelled(inner)  # the alias of a single aggregate has no effect, as in Spark
         name = label if len(node.expressions) == 1 else f"{label}_{alias}"
         columns.append((name, Typed(f"CASE WHEN {rows.sql} > 0 THEN {made.sql} END", made.type)))
     listed = ", ".join(f"{made.sql} AS {quoted(f'#{place}')}" for place, (_, made) in enumerate(columns))
@@ -81,7 +81,7 @@ def _undeclared(relation: Relation) -> Relation:
 
 
 def _value(queries: Queries, value: exp.Expression, width: int) -> tuple[str, list[exp.Expression]]:
-    """The name of a column and the values that it is for."""
+    """The name of a column that PIVOT makes, and the values whose rows it holds."""
     inner = value.this if isinstance(value, exp.PivotAlias) else value
     parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
     if len(parts) != width:

@@ -29,9 +29,9 @@ class Query:
     Attributes:
         sql: the query; it names its output `#0`, `#1`, ...
         columns: the names and types of the output.
-        keys: by how many expressions a SELECT groups; None: it does not.
-        known: of each output; (): nothing.
-        shared: the query is one of WITH, which its references share.
+        keys: the number of expressions in the GROUP BY of a SELECT; None: it has no groups.
+        known: the facts known of each output; (): none.
+        shared: set for a query of WITH, which its references share.
     """
 
     sql: str
@@ -72,7 +72,7 @@ class Queries(ABC):
 
     Attributes:
         uses: the tables of the catalog that they read, in the order of the text.
-        within: the query of a view that the text is.
+        within: the tree of the text, if it is the query of a view.
         draws: whether they may use functions such as rand().
     """
 
@@ -103,7 +103,7 @@ class Queries(ABC):
         return replace(Translator.at(self.text, scope, self.now, subquery), draws=self.draws, **allowed)
 
     def condition(self, translator: Translator, node: exp.Expression) -> str:
-        """A condition. Refuses an expression of another type."""
+        """A condition as SQL. Refuses an expression of another type."""
         made = translator.typed(node)
         if made.type not in (BOOLEAN, NULL):
             self.text.refuse(
@@ -112,7 +112,7 @@ class Queries(ABC):
         return f"CAST({made.sql} AS BOOLEAN)" if made.type == NULL else made.sql
 
     def compared(self, node: exp.Expression, columns: Sequence[Typed]) -> list[str]:
-        """The columns of rows of which equal ones become one. Refuses a MAP, which Spark does not compare."""
+        """The columns of rows that are compared, so that equal rows become one. Refuses a MAP, which Spark does not compare."""
         if any(holds(column.type, pa.types.is_map) for column in columns):
             cure = "compare its entries: map_entries makes an ARRAY of them"
             self.text.refuse(node, "DISTINCT and set operations take no MAP", cure=cure)

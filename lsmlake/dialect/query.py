@@ -59,25 +59,25 @@ class QueryTranslator(Queries):
         return self.translator(scope, ctes or {})
 
     def named(self, node: exp.With | None) -> dict[str, Query]:
-        """The queries of a WITH before a statement that is no query. Each stands where its name is used."""
-        found: dict[str, Query] = {}
+        """The queries of a WITH before a statement that is no query. Their SQL stands where their names are used."""
+        ctes: dict[str, Query] = {}
         for cte in () if node is None else node.expressions:
-            if cte.alias.lower() in found:
+            if cte.alias.lower() in ctes:
                 self.text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
-            made = self.renamed(cte, self.query(cte.this, found))
-            found[cte.alias.lower()] = replace(made, sql=f"({made.sql})", shared=Shared())
-        return found
+            made = self.renamed(cte, self.query(cte.this, ctes))
+            ctes[cte.alias.lower()] = replace(made, sql=f"({made.sql})", shared=Shared())
+        return ctes
 
     def _with(self, node: exp.Expression, ctes: dict[str, Query], outer: Scope | None) -> str:
-        found = node.args.get("with_")
-        if found is None:
+        clause = node.args.get("with_")
+        if clause is None:
             return ""
         parts, names = [], set()
-        for cte in found.expressions:
+        for cte in clause.expressions:
             if cte.alias.lower() in names:
                 self.text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
             names.add(cte.alias.lower())
-            if found.args.get("recursive") and is_recursive(cte):
+            if clause.args.get("recursive") and is_recursive(cte):
                 part, ctes[cte.alias.lower()] = recursive(self, cte, ctes)
                 parts.append(part)
                 continue
@@ -85,25 +85,25 @@ class QueryTranslator(Queries):
             made = self.renamed(cte, self.query(cte.this, ctes, outer))
             parts.append(f"{name} AS ({made.sql})")
             ctes[cte.alias.lower()] = replace(made, sql=name, shared=Shared())
-        return f"WITH {'RECURSIVE ' if found.args.get('recursive') else ''}{', '.join(parts)} "
+        return f"WITH {'RECURSIVE ' if clause.args.get('recursive') else ''}{', '.join(parts)} "
 
     def _set_operation(self, node: exp.SetOperation, ctes: Mapping[str, Query], outer: Scope | None) -> Query:
         left, right = (self.query(side, ctes, outer) for side in (node.this, node.expression))
         if len(left.columns) != len(right.columns):
-            found = f"{len(left.columns)} and {len(right.columns)}"
+            counts = f"{len(left.columns)} and {len(right.columns)}"
             self.text.refuse(
-                node, "both queries must have the same number of columns", found=found, cure="select as many columns in each"
+                node, "both queries must have the same number of columns", found=counts, cure="select as many columns in each"
             )
         columns = []
         for (name, a), (_, b) in zip(left.columns, right.columns, strict=True):
             kind = common(a, b)
             if kind is None:
-                found = f"{format_type(a)} and {format_type(b)}"
-                self.text.refuse(node, f"the types of column {name} do not fit together", found=found, cure="cast one of them")
+                types = f"{format_type(a)} and {format_type(b)}"
+                self.text.refuse(node, f"the types of column {name} do not fit together", found=types, cure="cast one of them")
             columns.append((name, kind))
         word = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}[type(node)]
         every = not node.args.get("distinct")
-        equal = not (every and word == "UNION")  # equal rows become one, or are compared
+        equal = not (every and word == "UNION")  # rows are compared
         sides = [self._typed_as(node, side, columns, equal) for side in (left, right)]
         both = f"{sides[0]} {word}{' ALL' if every else ''} {sides[1]}"
         known = tuple(_united(*four) for four in zip(left.columns, left.all_known, right.columns, right.all_known, strict=True))
@@ -122,8 +122,8 @@ class QueryTranslator(Queries):
         """A side of a set operation, with columns of these types. `equal`: its rows are compared."""
         translator = Translator(self.text, Scope(()))
         parts = [
-            Typed(translator.converted(node, Typed(quoted(f"#{i}"), found), wanted), wanted)
-            for i, ((_, found), (_, wanted)) in enumerate(zip(query.columns, columns, strict=True))
+            Typed(translator.converted(node, Typed(quoted(f"#{i}"), kind), wanted), wanted)
+            for i, ((_, kind), (_, wanted)) in enumerate(zip(query.columns, columns, strict=True))
         ]
         sqls = self.compared(node, parts) if equal else [one.sql for one in parts]
         listed = ", ".join(f"{sql} AS {quoted(f'#{i}')}" for i, sql in enumerate(sqls))
@@ -145,7 +145,7 @@ class QueryTranslator(Queries):
 
 
 def _united(a: tuple[str, pa.DataType], left: Known, b: tuple[str, pa.DataType], right: Known) -> Known:
-    """The facts known of a column of a set operation. Both sides need only rows for which a condition is true."""
+    """The facts known of a column of a set operation. A condition on it applies to the rows of both sides."""
     return Known(left.declared, (*left.origins, *right.origins)) if a[1] == b[1] else Known(left.declared)
 
 
@@ -159,8 +159,7 @@ def run_sql(query: Query) -> str:
 
 _LEVEL, _COUNT = "#level", quoted("#count")
 _LEVELS_MAX, _ROWS_MAX = 100, 1_000_000
-"""As `spark.spark_sql.cteRecursionLevelLimit` and `spark.spark_sql.cteRecursionRowLimit` are by default; rows are counted level
-by level."""
+"""The defaults of `spark.sql.cteRecursionLevelLimit` and `spark.sql.cteRecursionRowLimit`; rows are counted level by level."""
 _LEFT_STAYS = ("LEFT", "SEMI", "ANTI")
 _NOT_IN_A_STEP = ("with_", "group", "having", "distinct", "order", "limit", "offset")
 
@@ -172,7 +171,7 @@ def is_recursive(cte: exp.CTE) -> bool:
 
 
 def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tuple[str, Query]:
-    """The relations of DuckDB that the query becomes, and how other queries read it."""
+    """The SQL of the relations that a recursive query becomes, and the query as others read it."""
     body, say = cte.this, queries.text
     if not isinstance(body, exp.Union) or body.args.get("distinct") or not isinstance(body.expression, exp.Select):
         say.refuse(
@@ -181,7 +180,7 @@ def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tupl
             expected="query UNION ALL SELECT ...",
             cure="write it in the expected form",
         )
-    anchor = queries.renamed(cte, queries.query(body.this, ctes, None)).placeless  # each row of it may lead to others
+    anchor = queries.renamed(cte, queries.query(body.this, ctes, None)).placeless  # a row of the anchor may lead to other rows
     name, visible = queries.fresh("cte"), queries.fresh("cte")
     inside = {
         **ctes,
@@ -198,14 +197,14 @@ def recursive(queries: Queries, cte: exp.CTE, ctes: Mapping[str, Query]) -> tupl
         what = "both parts of a recursive query must have the same number of columns, without *"
         say.refuse(cte, what, found=f"{len(anchor.columns)} and {len(step.columns) - 1}")
     parts = []
-    for place, ((label, kind), (_, found)) in enumerate(zip(anchor.columns, step.columns, strict=False)):
-        made = cast(quoted(f"#{place}"), found, kind) if common(kind, found) == kind else None
+    for place, ((label, kind), (_, step_kind)) in enumerate(zip(anchor.columns, step.columns, strict=False)):
+        made = cast(quoted(f"#{place}"), step_kind, kind) if common(kind, step_kind) == kind else None
         if made is None:
             say.refuse(
                 cte,
                 f"column {label} of the recursion has another type",
                 expected=format_type(kind),
-                found=format_type(found),
+                found=format_type(step_kind),
                 cure="cast it to the expected type",
             )
         parts.append(f"CAST({made} AS {duck_name(kind)}) AS {quoted(f'#{place}')}")
@@ -243,5 +242,5 @@ def _check(queries: Queries, step: exp.Select, name: str) -> None:
 
 def _names(node: exp.Expression, name: str) -> bool:
     """Whether a node is the table or query of this name."""
-    found = dict.get(node.args, "this") if isinstance(node, exp.Table) else None
-    return isinstance(found, exp.Identifier) and found.name.lower() == name and not dict.get(node.args, "db")
+    identifier = dict.get(node.args, "this") if isinstance(node, exp.Table) else None
+    return isinstance(identifier, exp.Identifier) and identifier.name.lower() == name and not dict.get(node.args, "db")

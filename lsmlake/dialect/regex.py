@@ -1,7 +1,7 @@
-"""Regular expressions of Java as those of RE2, where both mean the same. What RE2 lacks, or reads otherwise, is refused.
+"""Regular expressions of Java as those of RE2, where both mean the same. Parts that RE2 lacks or reads otherwise are refused.
 
 RE2 has no look-ahead, so `$`, which in Java also stands before a last line end, becomes an optional group of that line end and
-the end of the text: `Regex.ends` says so, and who needs the place of a match must leave that group out of it.
+the end of the text: `Regex.ends` lists such groups, and a caller that needs the place of a match leaves them out of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Regex(NamedTuple):
 
     Attributes:
         re2: the expression of RE2.
-        python: the same for Python's `re`, to ask what it matches.
+        python: the same for Python's `re`, to ask what the expression matches.
         groups: the number of groups that the text has.
         ends: the numbers of the groups, in RE2, that hold the line end after a `$`.
         breaks: whether the rest of the expression may match a line end.
@@ -122,13 +122,13 @@ class _PatternReader:
             self._add("(", "(", 1)
 
     def _repeat(self, rest: str) -> None:
-        found = _REPEAT.match(rest) if rest[0] == "{" else re.match(r"[*+?]", rest)
-        if found is None:
+        match = _REPEAT.match(rest) if rest[0] == "{" else re.match(r"[*+?]", rest)
+        if match is None:
             raise RegexRefused(rest[:1])
-        after = rest[found.end() : found.end() + 1]
+        after = rest[match.end() : match.end() + 1]
         if after == "+":
-            raise RegexRefused(f"{found[0]}+")
-        length = found.end() + (after == "?")
+            raise RegexRefused(f"{match[0]}+")
+        length = match.end() + (after == "?")
         self._add(rest[:length], rest[:length], length)
 
     def _end(self, length: int) -> None:
@@ -176,7 +176,7 @@ class _PatternReader:
             self.breaks = self.breaks or part in "\n\r\u0085\u2028\u2029"
         if place == len(self.pattern):
             raise RegexRefused("[")
-        python = re.sub(r"\\x\{([0-9A-F]+)\}", lambda found: f"\\u{int(found[1], 16):04x}", f"{made}]")
+        python = re.sub(r"\\x\{([0-9A-F]+)\}", lambda match: f"\\u{int(match[1], 16):04x}", f"{made}]")
         self._add(f"{made}]", "[^a]" if "\\p" in made or "\\P" in made else python.replace("[[", "[\\["), place + 1 - self.place)
 
 
@@ -199,17 +199,17 @@ def _escaped(rest: str, inside: bool) -> tuple[str, str, int, bool]:
         return rest[:2], rest[:2], 2, char in "DW"
     if char in _CONTROLS:
         return _CONTROLS[char], _CONTROLS[char], 2, char in "nr"
-    if found := _HEX.match(rest):
-        code = int(found[1] or found[2], 16)
-        return f"\\x{{{code:X}}}", f"\\u{code:04x}", found.end(), code in (10, 13, 0x85, 0x2028, 0x2029)
-    if found := _CATEGORY.match(rest):
-        name = found[2] or found[3]
-        if name in _POSIX and found[1] == "p":
+    if match := _HEX.match(rest):
+        code = int(match[1] or match[2], 16)
+        return f"\\x{{{code:X}}}", f"\\u{code:04x}", match.end(), code in (10, 13, 0x85, 0x2028, 0x2029)
+    if match := _CATEGORY.match(rest):
+        name = match[2] or match[3]
+        if name in _POSIX and match[1] == "p":
             letters = _POSIX[name]
-            return (letters, letters, found.end(), False) if inside else (f"[{letters}]", f"[{letters}]", found.end(), False)
+            return (letters, letters, match.end(), False) if inside else (f"[{letters}]", f"[{letters}]", match.end(), False)
         if len(name) <= 2:
-            return found[0], "[^a]", found.end(), True
-        raise RegexRefused(found[0])
+            return match[0], "[^a]", match.end(), True
+        raise RegexRefused(match[0])
     if char and not char.isalnum():
         return rest[:2], rest[:2], 2, False
     raise RegexRefused(rest[:2])

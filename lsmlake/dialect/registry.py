@@ -48,7 +48,6 @@ _BY_TYPES = {
     **interval_functions.FUNCTIONS,
     **buckets.FUNCTIONS,
     **reflection.FUNCTIONS,
-    **reflection.FUNCTIONS,
 }
 """Functions whose result depends on the types of the arguments."""
 
@@ -73,9 +72,9 @@ def function(context: Context, node: exp.Expression, name: str, arguments: Seque
         converted = [context.converted(*three) for three in zip(arguments, typed, chosen.takes, strict=True)]
         return Typed(f"({chosen.template.format(*converted)})", chosen.gives)
     takes = " or ".join(f"{name}({', '.join(map(format_type, function.takes))})" for function in FUNCTIONS[name])
-    found = ", ".join(format_type(made.type) for made in typed) or "no arguments"
+    types = ", ".join(format_type(made.type) for made in typed) or "no arguments"
     context.text.refuse(
-        node, f"the arguments of {name} do not fit", expected=takes, found=found, cure="cast the arguments, or attach Spark"
+        node, f"the arguments of {name} do not fit", expected=takes, found=types, cure="cast the arguments, or attach Spark"
     )
 
 
@@ -86,25 +85,25 @@ def _cost(typed: Sequence[Typed], function: SqlFunction) -> int | None:
     pairs = [(made.type, wanted) for made, wanted in zip(typed, function.takes, strict=True)]
     if not all(_widens(*pair) if function.strict else _fits(*pair) for pair in pairs):
         return None
-    return sum(found not in (wanted, NULL) for found, wanted in pairs)
+    return sum(kind not in (wanted, NULL) for kind, wanted in pairs)
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark converts an argument of a function from `found` to `wanted`. Text that is none of it then raises an error."""
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark converts an argument of a function from `kind` to `wanted`. Text of another form then raises an error."""
     t = pa.types
-    if found in (wanted, NULL):
+    if kind in (wanted, NULL):
         return True
     if is_number(wanted):
-        return is_number(found) or found == STRING
+        return is_number(kind) or kind == STRING
     if wanted == STRING:
-        return not t.is_nested(found)
-    if found == STRING:
+        return not t.is_nested(kind)
+    if kind == STRING:
         return wanted in (BINARY, DATE, TIMESTAMP, BOOLEAN)
-    return wanted in (DATE, TIMESTAMP) and is_dated(found)
+    return wanted in (DATE, TIMESTAMP) and is_dated(kind)
 
 
-def _widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of `found` is one of `wanted`."""
+def _widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of the type `kind` is a value of `wanted`."""
     t = pa.types
-    both = t.is_integer(found) and t.is_integer(wanted)
-    return found in (wanted, NULL) or (both and found.bit_width <= wanted.bit_width) or (is_dated(found) and wanted == TIMESTAMP)
+    both = t.is_integer(kind) and t.is_integer(wanted)
+    return kind in (wanted, NULL) or (both and kind.bit_width <= wanted.bit_width) or (is_dated(kind) and wanted == TIMESTAMP)

@@ -26,7 +26,8 @@ _JOINS = {"": "JOIN", "INNER": "JOIN", "CROSS": "CROSS JOIN", "SEMI": "SEMI JOIN
 
 @dataclass(frozen=True)
 class From:
-    """FROM and its joins. `uses`: relation -> the table that it is. `kept`: relations whose rows an outer join never invents."""
+    """FROM and its joins. `uses`: number of a relation -> its table. `kept`: the numbers of relations whose rows an outer join
+    never replaces by nulls."""
 
     sql: str
     scope: Scope
@@ -46,22 +47,22 @@ class Relations:
         """The relations of a SELECT."""
         source = node.args.get("from_")
         inner = None if source is None else source.this
-        found = From("", Scope((), outer=self.outer), {}, frozenset()) if inner is None else self._alone(inner)
+        joined = From("", Scope((), outer=self.outer), {}, frozenset()) if inner is None else self._alone(inner)
         for join in (*_listed(inner, "joins"), *_listed(node, "joins")):
-            found = self._join(found, join)
+            joined = self._join(joined, join)
         for view in (*_listed(inner, "laterals"), *_listed(node, "laterals")):
-            found = self._lateral_view(found, view)
-        return found
+            joined = self._lateral_view(joined, view)
+        return joined
 
     def _joined(self, node: exp.Expression) -> From:
         """A relation and the relations joined to it."""
-        found = self._alone(node)
+        joined = self._alone(node)
         for join in _listed(node, "joins"):
-            found = self._join(found, join)
-        return found
+            joined = self._join(joined, join)
+        return joined
 
     def _alone(self, node: exp.Expression) -> From:
-        """A relation, with its pivots and the joins in its parentheses. Without an alias these hide no name."""
+        """A relation, with its pivots and the joins in its parentheses. Parentheses without an alias hide no name."""
         plain = isinstance(node, exp.Subquery) and not {key for key, value in node.args.items() if value} - _JOINED
         if plain and isinstance(node.this, (exp.Table, exp.Subquery)):
             return self._joined(node.this)
@@ -72,8 +73,8 @@ class Relations:
         return From(sql, Scope((relation,), outer=self.outer), {0: use} if use else {}, frozenset([0]))
 
     def lateral(self, left: From, node: exp.Expression, made: Generated) -> tuple[From, Relation]:
-        """The rows of the left side, each with the rows that a generator gives for it, and the columns of these, which no
-        expression can name yet."""
+        """Joins each row of the left side with the rows that a generator gives for it. Also returns the columns of the generator,
+        which no expression can name yet."""
         name = self.queries.fresh()
         query = self.queries.renamed(node, Query(made.sql, made.columns))
         relation = relation_of(name, (node.alias,) if node.alias else (), query)
@@ -90,19 +91,19 @@ class Relations:
         return self._named(left, view, made._replace(outer=made.outer or bool(view.args.get("outer"))))
 
     def _named(self, left: From, node: exp.Expression, made: Generated) -> From:
-        found, relation = self.lateral(left, node, made)
-        return replace(found, scope=found.scope.and_(Scope((relation,))))
+        joined, relation = self.lateral(left, node, made)
+        return replace(joined, scope=joined.scope.and_(Scope((relation,))))
 
     def _other(self, node: exp.Expression) -> tuple[str, Relation, None]:
         """A function that gives rows, a subquery or VALUES."""
         name = self.queries.fresh()
         qualifiers = (node.alias,) if node.alias else ()
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
-            found = generated(self.queries.translator(Scope(()), self.ctes), node.this)
-            made = self.queries.renamed(node, Query(found.sql, found.columns))
+            rows = generated(self.queries.translator(Scope(()), self.ctes), node.this)
+            made = self.queries.renamed(node, Query(rows.sql, rows.columns))
             sql = (
                 f"(SELECT {name}.* FROM (SELECT 1) AS r0 LEFT JOIN ({made.sql}) AS {name} ON true)"
-                if found.outer
+                if rows.outer
                 else f"({made.sql})"
             )
             return f"{sql} AS {name}", relation_of(name, qualifiers, made), None
@@ -121,12 +122,12 @@ class Relations:
             made = queries.renamed(node, self.ctes[plain].referred())
             known = node.alias or node.name
             return f"{made.sql} AS {name}", relation_of(name, () if known.startswith(NESTED) else (known,), made), None
-        parts, found = [part.name for part in node.parts], queries.catalog(node)
+        parts, source = [part.name for part in node.parts], queries.catalog(node)
         qualifiers = (node.alias,) if node.alias else (parts[-1], ".".join(parts))
-        if isinstance(found, ViewUse):
-            made = queries.renamed(node, queries.view(found))
+        if isinstance(source, ViewUse):
+            made = queries.renamed(node, queries.view(source))
             return f"({made.sql}) AS {name}", relation_of(name, qualifiers, made), None
-        use = TableUse(node, found, f"lsmlake_{len(queries.uses)}", within=queries.within)
+        use = TableUse(node, source, f"lsmlake_{len(queries.uses)}", within=queries.within)
         queries.uses.append(use)
         given = aliased_columns(node)
         use.renamed = bool(given)
@@ -226,9 +227,9 @@ class Relations:
                 )
             wanted = common(ours[0].type, theirs[0].type)
             if wanted is None:
-                found = f"{format_type(ours[0].type)} and {format_type(theirs[0].type)}"
+                types = f"{format_type(ours[0].type)} and {format_type(theirs[0].type)}"
                 text.refuse(
-                    node, f"the columns {name.name} do not fit together", found=found, cure="write ON, and cast one of them"
+                    node, f"the columns {name.name} do not fit together", found=types, cure="write ON, and cast one of them"
                 )
             sides = (ours[0], theirs[0])
             a, b = (one.typed._replace(sql=Translator(text, left).converted(node, one.typed, wanted)) for one in sides)
@@ -242,7 +243,7 @@ class Relations:
 
 
 def _merged(made: Typed, sides: Sequence[ScopeColumn], wanted: pa.DataType, kind: str) -> Known:
-    """The facts known of a column that USING makes of two. `made`: the one whose values it has."""
+    """The facts known of a column that USING makes of two. `made`: the column whose values it has."""
     if any(one.type != wanted for one in sides):
         return made.known.placeless
     both = kind in ("", "INNER", "CROSS")

@@ -7,7 +7,7 @@
     values.over(rows)                                   # Arrow table: one column per expression, rows in the same order
     condition_of("s.op = 'U'", scope).over(rows)        # pa.ChunkedArray of booleans; null is not true
 
-A value is assigned by the rules of an INSERT in Spark (`cast.assign`), except that losing anything raises an error: 1.5 for an
+A value is assigned by the rules of an INSERT in Spark (`casts.assign`), except that losing anything raises an error: 1.5 for an
 INT, a DECIMAL that would be rounded, a time of day for a DATE. Nullability is not checked here.
 """
 
@@ -62,11 +62,11 @@ class Columns:
         query = f"SELECT {chosen} FROM {_ROWS}"
         with spark_connected(self.zone, "an expression", query) as connection, translated_errors():
 
-            def found() -> pa.Table:
+            def evaluated() -> pa.Table:
                 connection.register(_ROWS, given)
                 return connection.sql(query).to_arrow_table()
 
-            return as_schema(connection.wait_for(found), self.schema)
+            return as_schema(connection.wait_for(evaluated), self.schema)
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,12 @@ def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema:
             raise InvalidQuery(f"column {field.name!r} is assigned twice", cure="assign it once")
         wanted = column_types.plain(column_types.canonical(field.type, field.name))
         made = translator.typed(node)
-        sql = converted_once(made.sql, partial(assign, found=made.type, wanted=wanted))
+        sql = converted_once(made.sql, partial(assign, kind=made.type, wanted=wanted))
         if sql is None:
-            found = format_type(made.type) if made.type != NULL else "NULL"
+            type_name = format_type(made.type) if made.type != NULL else "NULL"
             cure = f"write CAST(... AS {format_type(wanted)})"
             translator.text.refuse(
-                node, f"the value does not fit column {field.name!r}", expected=format_type(wanted), found=found, cure=cure
+                node, f"the value does not fit column {field.name!r}", expected=format_type(wanted), found=type_name, cure=cure
             )
         sqls[field.name] = f"CAST({sql} AS {duck_name(wanted)})"
         fields.append(pa.field(field.name, wanted))
@@ -152,11 +152,11 @@ def condition_from(translator: Translator, node: exp.Expression, zone: str) -> C
 
 
 def condition_sql(translator: Translator, node: exp.Expression) -> str:
-    """A condition in DuckDB. Raises InvalidQuery for an expression that is none."""
+    """A condition as SQL of DuckDB. Raises InvalidQuery for an expression that is no condition."""
     made = translator.typed(node)
     if made.type not in (BOOLEAN, NULL):
-        found = format_type(made.type)
-        translator.text.wrong(node, "this is not a condition", expected="BOOLEAN", found=found, cure="write a comparison")
+        type_name = format_type(made.type)
+        translator.text.wrong(node, "this is not a condition", expected="BOOLEAN", found=type_name, cure="write a comparison")
     return made.sql
 
 
@@ -164,8 +164,8 @@ def needs_of(node: exp.Expression, scope: Scope) -> dict[str, None]:
     """The columns of the rows that an expression reads."""
     named = (part for part in node.walk() if isinstance(part, (exp.Column, exp.Dot)))
     paths = ([part.name for part in one.parts if isinstance(part, exp.Identifier)] for one in named)
-    found = (match for path in paths if path for match in scope.found(path)[:1])
-    return {column.sql[1:-1].replace('""', '"'): None for column, _ in found}
+    matches = (match for path in paths if path for match in scope.found(path)[:1])
+    return {column.sql[1:-1].replace('""', '"'): None for column, _ in matches}
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -1,11 +1,10 @@
-"""The meaning of names in SQL text: the columns that a place of a query can see, and the facts known of those that are nothing
-but a column of a table, perhaps through queries, views and aliases.
+"""The meaning of names in SQL text: the columns that a place of a query can see, and the facts known of a column that has the
+values of a table's column, perhaps through queries, views and aliases.
 
-A condition on such columns alone holds for rows of the table as well as for rows of the query: a row of the table for which
-it is not true gives no row of the query for which it is. So the table need not be read where it is not true. A column loses
-its origins where this does not hold: behind LIMIT, windows and grouping sets, on the side of an outer join that can be
-missing, and in the anchor of a recursive query. A query of WITH is read for all its references, so it takes what they all
-leave out.
+A condition on such columns alone can be applied to the table: a table's row for which it is not true gives no row of the query
+for which it is true, and need not be read. A column loses its origins where this does not hold: behind LIMIT, windows and
+grouping sets, on the side of an outer join that can be missing, and in the anchor of a recursive query. A query of WITH is read
+once for all its references, so its tables leave out only rows that no reference needs.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from lsmlake.types.column_types import has_sized_text
 
 @dataclass(eq=False, kw_only=True)
 class Taker:
-    """Takes conditions: a table in FROM, or a reference to a query of WITH that reads it. `own`: those that were given to it;
-    `readers`: the queries of WITH in which it stands."""
+    """Takes conditions: a table in FROM, or a reference to a query of WITH that reads it. `own`: conditions
+    given to it; `readers`: the queries of WITH in which it stands."""
 
     own: list[exp.Expression] = field(default_factory=list)
     readers: list[Shared] = field(default_factory=list)
@@ -47,19 +46,19 @@ class ColumnOrigin(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """`declared`: the column, if it is declared with the length of a text. `origins`: the columns of tables whose values it has;
-    of a set operation there are several."""
+    """The facts known of a column. `declared`: the column of the table, if it is a CHAR(n) or VARCHAR(n). `origins`: the columns
+    of tables whose values it has; a set operation has several."""
 
     declared: pa.Field | None = None
     origins: tuple[ColumnOrigin, ...] = ()
 
     def name_in(self, taker: Taker) -> str | None:
-        """The name of the column in a table; None if it is none of it."""
+        """The name of the column in a table; None if it is not from that table."""
         return next((origin.name for origin in self.origins if origin.taker is taker), None)
 
     @property
     def placeless(self) -> Known:
-        """Without origins."""
+        """The facts without origins."""
         return replace(self, origins=()) if self.origins else self
 
 
@@ -68,12 +67,12 @@ UNKNOWN = Known()
 
 @dataclass(eq=False)
 class Shared:
-    """A query of WITH, which is read once. `references`: for each, what takes its conditions instead of the tables."""
+    """A query of WITH, which is read once. `references`: for each, table -> what takes its conditions."""
 
     references: list[Mapping[Taker, Taker]] = field(default_factory=list)
 
     def reference(self, known: Sequence[Known]) -> tuple[Known, ...]:
-        """The columns of one more reference, given those of the query."""
+        """Adds a reference. Returns the facts known of its columns, given those of the query's columns."""
         takers = {origin.taker: Taker() for one in known for origin in one.origins}
         self.references.append(takers)
         for taker in takers:
@@ -85,18 +84,18 @@ class Shared:
 
     def conditions(self, taker: Taker) -> list[exp.Expression]:
         """The conditions that all rows needed by any reference satisfy."""
-        found = [one[taker].conditions for one in self.references]
-        if len(found) < 2 or not all(found):
-            return found[0] if len(found) == 1 else []
-        return [exp.or_(*(exp.and_(*one) for one in found))]
+        by_reference = [one[taker].conditions for one in self.references]
+        if len(by_reference) < 2 or not all(by_reference):
+            return by_reference[0] if len(by_reference) == 1 else []
+        return [exp.or_(*(exp.and_(*one) for one in by_reference))]
 
 
 # -- what a place can name --------------------------------------------------------------------------------------------
 
 
 class Typed(NamedTuple):
-    """An expression of DuckDB and the type that it has to Spark. `constant`: the value of an integer literal. `known`: of what
-    is a plain column."""
+    """An expression of DuckDB and the type that it has to Spark. `constant`: the value of an integer literal. `known`: the
+    facts known of a plain column."""
 
     sql: str
     type: pa.DataType
@@ -106,8 +105,8 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True)
 class ScopeColumn:
-    """A column: how the text names it, its type and what it is to DuckDB. `field`: its name in the table, if the text gives it
-    another one."""
+    """A column: its name in the text, its type and its SQL in DuckDB. `field`: its name in the table, if the text gives it
+    another name."""
 
     name: str
     type: pa.DataType
@@ -134,10 +133,10 @@ class Scope:
 
     Attributes:
         relations: the columns that a name with a qualifier can mean.
-        plain: the columns that `*` stands for, in order, and that a name without a qualifier can mean: a USING makes one of two.
-            None: all columns of the relations.
+        plain: the columns that `*` stands for, in order, and that a name without a qualifier can mean: USING makes one column of
+            two. None: all columns of the relations.
         outer: the scope around a subquery or a lambda.
-        used: the columns that subqueries name of this scope. None: it is not noted, as of a scope around a lambda.
+        used: the columns of this scope that subqueries name. None: they are not noted, as around a lambda.
     """
 
     relations: tuple[Relation, ...]
@@ -166,12 +165,12 @@ class Scope:
         return tuple(column for relation in self.relations for column in relation.columns)
 
     def and_(self, right: Scope) -> Scope:
-        """With the relations and columns of another scope at the end."""
+        """The scope with the relations and columns of another scope at the end."""
         plain = None if self.plain is None and right.plain is None else (*self.columns(), *right.columns())
         return replace(self, relations=(*self.relations, *right.relations), plain=plain)
 
     def only_kept(self, kept: Collection[int]) -> Scope:
-        """Without the origins of columns of other relations than these: their rows may be missing in a row."""
+        """The scope without the origins of columns of other relations: a row of such a relation may be missing."""
         lost = {one.sql for number, relation in enumerate(self.relations) if number not in kept for one in relation.columns}
         return self.mapped(lambda one: replace(one, known=one.known.placeless) if one.sql in lost else one) if lost else self
 
@@ -179,7 +178,7 @@ class Scope:
         """The scope with each column replaced by the result of `made`; without columns for which this is None."""
 
         def of(columns: tuple[ScopeColumn, ...]) -> tuple[ScopeColumn, ...]:
-            return tuple(found for column in columns if (found := made(column)) is not None)
+            return tuple(new for column in columns if (new := made(column)) is not None)
 
         relations = tuple(Relation(one.qualifiers, of(one.columns)) for one in self.relations)
         return replace(self, relations=relations, plain=None if self.plain is None else of(self.plain))
@@ -188,21 +187,21 @@ class Scope:
         """The columns that a dotted name can mean, each with the number of parts that name it; the rest are struct fields. The
         outer scope counts only where this one has none."""
         lower = [part.lower() for part in path]
-        found = []
+        matches = []
         for length in range(min(len(path) - 1, 3), 0, -1):
             qualifier = ".".join(lower[:length])
             for relation in self.relations:
                 if qualifier in (name.lower() for name in relation.qualifiers):
-                    found += [(column, length + 1) for column in relation.columns if column.name.lower() == lower[length]]
-            if found:
-                return found
-        found = [(column, 1) for column in self.columns() if column.name.lower() == lower[0]]
-        if found or self.outer is None:
-            return found
-        found = self.outer.found(path)
+                    matches += [(column, length + 1) for column in relation.columns if column.name.lower() == lower[length]]
+            if matches:
+                return matches
+        matches = [(column, 1) for column in self.columns() if column.name.lower() == lower[0]]
+        if matches or self.outer is None:
+            return matches
+        matches = self.outer.found(path)
         if self.outer.used is not None:
-            self.outer.used.extend(column for column, _ in found)
-        return found
+            self.outer.used.extend(column for column, _ in matches)
+        return matches
 
     def own(self, path: Sequence[str]) -> bool:
         """Whether a dotted name means a column of this scope, rather than of one around it."""
@@ -240,5 +239,5 @@ def _columns(of: _Same, prefix: str) -> tuple[ScopeColumn, ...]:
 
 
 def declared(field: pa.Field) -> pa.Field | None:
-    """A column of a table, if it is declared with the length of a text."""
+    """A column of a table, if it is declared with the length of its text, as CHAR(n) or VARCHAR(n); else None."""
     return field if has_sized_text(field) else None

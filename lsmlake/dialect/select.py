@@ -119,7 +119,7 @@ class Select:
         return self.queries.condition(after, qualify.this)
 
     def _sql(self, rows: str, kept: str | None, sort: Sorting) -> str:
-        """The output of `rows`: first the rows for which `kept` is true, then the different ones, then their order."""
+        """The output of `rows`: keeps the rows for which `kept` is true, drops repeated rows, sorts."""
         outputs = [quoted(f"#{place}") for place in range(len(self.outputs))]
         distinct = self.node.args.get("distinct") is not None
         made = [one.made for one in self.outputs]
@@ -183,17 +183,17 @@ class Select:
         if place is not None:
             if any(map(is_star, items)):
                 text.refuse(item, "a number in GROUP BY needs SELECT without *", cure="name the columns")
-            found = _unaliased(items[place])
+            expression = _unaliased(items[place])
         elif isinstance(item, exp.Column) and not item.table and not self.groups.before.scope.found([item.name]):
             named = [_unaliased(one) for one in items if isinstance(one, exp.Alias) and one.alias.lower() == item.name.lower()]
             if len(named) > 1:
                 text.refuse(item, f"the name {item.name} can mean several columns", cure="write the expression")
-            found = named[0] if named else item
+            expression = named[0] if named else item
         else:
-            found = item
-        if aggregates(found):
+            expression = item
+        if aggregates(expression):
             text.refuse(item, "GROUP BY takes no aggregate functions", cure="write the aggregate in SELECT or HAVING")
-        return found
+        return expression
 
     # -- the columns of the result ------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Select:
                     continue
             else:
                 is_name = isinstance(inner, (exp.Column, exp.Dot))
-                alias = item.alias if isinstance(item, exp.Alias) else ""  # that of a window is the name of its definition
+                alias = item.alias if isinstance(item, exp.Alias) else ""  # the alias of a window names its definition
                 made = [OutputColumn(alias or self._name(inner, is_name), context.typed(item), bool(alias) or is_name)]
                 self.outputs += made
             if isinstance(item, exp.Alias):
@@ -237,21 +237,21 @@ class Select:
             if self.groups is not None and self.node.args.get("group") is None:
                 self.queries.text.refuse(item, "* needs a GROUP BY of all columns beside an aggregate", cure="name the columns")
             return column.typed
-        found = self.groups.keys.get(column.sql)
-        if found is None:
+        key = self.groups.keys.get(column.sql)
+        if key is None:
             what = f"the column {column.name} is neither in GROUP BY nor in an aggregate function"
             self.queries.text.refuse(item, what, cure="add it to GROUP BY, or name the columns")
-        return found
+        return key
 
     def _with_generator(self, relations: Relations, source: From) -> tuple[From, Relation | None]:
-        """FROM, with the rows of a generator among the expressions of SELECT, and the columns of that."""
-        found = [item for item in self.items if is_generator(_unaliased(item))]
-        if not found:
+        """FROM, joined with the rows of a generator among the expressions of SELECT, and the columns of the generator."""
+        generators = [item for item in self.items if is_generator(_unaliased(item))]
+        if not generators:
             return source, None
-        if len(found) > 1 or self._is_grouped():
+        if len(generators) > 1 or self._is_grouped():
             cure = "write LATERAL VIEW after FROM"
-            self.queries.text.refuse(found[-1], "SELECT takes one function that gives rows, and then no groups", cure=cure)
-        (item,) = found
+            self.queries.text.refuse(generators[-1], "SELECT takes one function that gives rows, and then no groups", cure=cure)
+        (item,) = generators
         inner = _unaliased(item)
         made = generated(self.queries.translator(source.scope, self.ctes), inner)
         names = [one.name for one in item.aliases] if isinstance(item, exp.Aliases) else [item.alias] if item.alias else []
@@ -261,18 +261,18 @@ class Select:
 
     def _windows(self) -> dict[str, exp.Window]:
         """The windows of the clause WINDOW, by name."""
-        found: dict[str, exp.Window] = {}
+        windows: dict[str, exp.Window] = {}
         for window in self.node.args.get("windows") or ():
             if window.args.get("alias"):
                 self.queries.text.refuse(window, "a window cannot be based on another one", cure="write the whole window")
             name = window.this.name.lower()
-            if name in found:
+            if name in windows:
                 self.queries.text.refuse(window, f"the window {name} is defined twice", cure="give it another name")
-            found[name] = window
-        return found
+            windows[name] = window
+        return windows
 
     def _push_limit(self, source: From) -> None:
-        """A LIMIT on the rows of one table reaches the table."""
+        """Passes a LIMIT on the rows of one table to the table."""
         limit, offset = peek(self.node, "limit"), peek(self.node, "offset")
         if limit is None or is_all(limit) or not self._gives_rows_of(source):
             return
@@ -310,8 +310,8 @@ def starred(context: Context, item: exp.Expression, scope: Scope) -> list[ScopeC
     """The columns that an item of SELECT stands for.
 
     Args:
-        context: translates the expressions of REPLACE, and refuses.
-        item: for which `is_star` holds.
+        context: translates the expressions of REPLACE, and raises errors.
+        item: an item for which `is_star` holds.
         scope: the rows of FROM.
     """
     star = item if isinstance(item, exp.Star) else item.this
@@ -323,19 +323,19 @@ def starred(context: Context, item: exp.Expression, scope: Scope) -> list[ScopeC
     made = [_without(context, star, one, dropped[one.sql]) if one.sql in dropped else one for one in columns]
     for new in star.args.get("replace") or ():
         made = _replaced(context, new, [one for one in made if one is not None])
-    if not (found := [one for one in made if one is not None]):
+    if not (kept := [one for one in made if one is not None]):
         context.text.refuse(item, "no column is left", cure="name a column")
-    return found
+    return kept
 
 
 def _inside(context: Context, item: exp.Column, scope: Scope) -> Scope:
     """The columns of a table, or the fields of a STRUCT."""
     path = [part.name for part in item.parts[:-1]]
     qualifier = ".".join(path).lower()
-    found = [one for one in scope.relations if qualifier in (name.lower() for name in one.qualifiers)]
-    if len(found) == 1:
-        return Scope((found[0],))
-    if found or not scope.own(path):
+    relations = [one for one in scope.relations if qualifier in (name.lower() for name in one.qualifiers)]
+    if len(relations) == 1:
+        return Scope((relations[0],))
+    if relations or not scope.own(path):
         context.text.refuse(item, f"there is no table {qualifier} in FROM", cure="name a table of FROM")
     made = context.typed(exp.column(*reversed(path)))
     if not pa.types.is_struct(made.type):
@@ -345,15 +345,15 @@ def _inside(context: Context, item: exp.Column, scope: Scope) -> Scope:
 
 
 def _dropped(context: Context, star: exp.Star, columns: Iterable[ScopeColumn], scope: Scope) -> dict[str, list[Path]]:
-    """The SQL of a column that EXCEPT names -> the paths of its fields, () for all of it."""
+    """The SQL of a column that EXCEPT names -> the paths of its fields, () for the whole column."""
     known, dropped = {column.sql for column in columns}, {}
     for item in star.args.get("except_") or ():
         path = [part.name for part in item.parts] if isinstance(item, exp.Column) else []
-        found = {column.sql: tuple(map(str.lower, path[length:])) for column, length in (scope.found(path) if path else ())}
-        found = {sql: fields for sql, fields in found.items() if sql in known}
-        if len(found) != 1:
+        matches = {column.sql: tuple(map(str.lower, path[length:])) for column, length in (scope.found(path) if path else ())}
+        matches = {sql: fields for sql, fields in matches.items() if sql in known}
+        if len(matches) != 1:
             context.text.refuse(item, "EXCEPT takes columns", expected=", ".join(scope.names()), cure="name columns")
-        ((sql, fields),) = found.items()
+        ((sql, fields),) = matches.items()
         before = dropped.setdefault(sql, [])
         if any(fields[: len(one)] == one or one[: len(fields)] == fields for one in before):
             context.text.refuse(item, "EXCEPT names a column twice", cure="name it once")
@@ -362,7 +362,7 @@ def _dropped(context: Context, star: exp.Star, columns: Iterable[ScopeColumn], s
 
 
 def _without(context: Context, star: exp.Star, column: ScopeColumn, paths: list[Path]) -> ScopeColumn | None:
-    """A column without some of its fields; None without all of it."""
+    """A column without the fields at some paths; None if the path () leaves out all of it."""
     if () in paths:
         return None
     kind = column.type
@@ -371,7 +371,7 @@ def _without(context: Context, star: exp.Star, column: ScopeColumn, paths: list[
         context.text.refuse(star, f"{column.name} has no such fields", found=unknown, cure="name fields that are there")
     fields = [ScopeColumn(field.name, field.type, f"struct_extract({column.sql}, {text(field.name)})") for field in kind]
     inner = ((one, [path[1:] for path in paths if path[0] == one.name.lower()]) for one in fields)
-    left = [found for one, below in inner if (found := _without(context, star, one, below) if below else one) is not None]
+    left = [rest for one, below in inner if (rest := _without(context, star, one, below) if below else one) is not None]
     if not left:
         context.text.refuse(star, f"no field of {column.name} is left", cure="leave out the column")
     packed = ", ".join(f"{quoted(one.name)} := {one.sql}" for one in left)
@@ -384,12 +384,12 @@ def _replaced(context: Context, new: exp.Alias, columns: list[ScopeColumn]) -> l
     name = new.alias.lower()
     places = [place for place, one in enumerate(columns) if one.name.lower() == name]
     if len(places) != 1:
-        found = f"{len(places)} columns of this name" if places else None
+        number = f"{len(places)} columns of this name" if places else None
         context.text.refuse(
             new,
             f"SET takes a column: {name}",
             expected=", ".join(one.name for one in columns),
-            found=found,
+            found=number,
             cure="name a column that is there",
         )
     made = context.typed(new.this)

@@ -32,7 +32,7 @@ def parts_of(text: str) -> list[str]:
         tokens = sqlglot.tokenize(text, dialect=PlainSpark)
     except SqlglotError as error:
         raise InvalidQuery("the text is not SQL", where=f"order_by {shown(text)}", cure="correct the text") from error
-    depth, first, found = 0, 0, []
+    depth, first, parts = 0, 0, []
     for token in tokens:
         depth += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
         if token.token_type in (TokenType.DESC, TokenType.ASC) and not depth:
@@ -43,14 +43,14 @@ def parts_of(text: str) -> list[str]:
                 cure="leave the word out; write -n, or another expression that grows, where the smaller value is newer",
             )
         if token.token_type is TokenType.COMMA and not depth:
-            found.append(text[first : token.start])
+            parts.append(text[first : token.start])
             first = token.end + 1
-    return [part.strip() for part in (*found, text[first:])]
+    return [part.strip() for part in (*parts, text[first:])]
 
 
 def columns_in(text: str) -> set[str]:
-    """The first parts of the names in an expression, in lower case: of columns, tables and structs. Raises InvalidQuery if it has
-    none, or draws a value."""
+    """The first parts of the names in an expression, in lower case: of columns, tables and structs. Raises InvalidQuery for
+    an expression without names, or one that draws a value."""
     try:
         tree = sqlglot.parse_one(requoted(text), dialect=PlainSpark)
     except SqlglotError as error:
@@ -58,11 +58,11 @@ def columns_in(text: str) -> set[str]:
     if drawn := next((name for _, name in drawing_calls(tree)), None):
         what, cure = f"{drawn} gives another value each time, which is no order", "order by a value of the rows"
         raise InvalidQuery(what, where=f"order_by {shown(text)}", cure=cure)
-    found = {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
-    if not found:
+    names = {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
+    if not names:
         cure = "name a column, without quotes"
         raise InvalidQuery("order_by names no column, so it orders nothing", where=f"order_by {shown(text)}", cure=cure)
-    return found
+    return names
 
 
 def sort_keys(texts: Sequence[str], columns: pa.Schema, zone: str) -> Columns:
@@ -70,7 +70,7 @@ def sort_keys(texts: Sequence[str], columns: pa.Schema, zone: str) -> Columns:
 
     Args:
         texts: the expressions.
-        columns: those that the expressions can name.
+        columns: the columns that the expressions can name.
         zone: the session's time zone.
 
     Raises:

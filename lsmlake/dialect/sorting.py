@@ -62,7 +62,7 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[OutputColu
         node: the query.
         outputs: the columns of its result.
         name: the relation of the result.
-        over: the result as a scope, if ORDER BY can name nothing else; None: what the outputs can name, too.
+        over: the result as a scope, if ORDER BY can name nothing else; None: it can also name what the outputs can name.
     """
     made, order = Sorting(name), node.args.get("order")
     if order is None:
@@ -80,16 +80,16 @@ def sorting(context: Context, node: exp.Expression, outputs: Sequence[OutputColu
         place = ordinal(context.text, what, len(outputs))
         if place is None and isinstance(what, exp.Column) and not what.table:
             place = numbers.get(what.name.lower())
-        found = outputs[place].made if place is not None else inside.typed(what)
-        place = by_sql.get(found.sql) if place is None else place
+        value = outputs[place].made if place is not None else inside.typed(what)
+        place = by_sql.get(value.sql) if place is None else place
         if place is not None:
             sql = made.output(place)
         elif over is not None:
-            found = replace(context, scope=over, groups=None, aliases={}, windows=False, aggregates=False).typed(what)
-            sql = found.sql
+            value = replace(context, scope=over, groups=None, aliases={}, windows=False, aggregates=False).typed(what)
+            sql = value.sql
         else:
-            sql = made.hide(found.sql)
-        made.add(ordered(context, item, sql), node, item, sortable(context, what, found), sql)
+            sql = made.hide(value.sql)
+        made.add(ordered(context, item, sql), node, item, sortable(context, what, value), sql)
     return made
 
 

@@ -74,7 +74,7 @@ class Text:
 
     @contextmanager
     def read(self) -> Iterator[exp.Expression]:
-        """The one statement or expression of the text, for reading it. Raises InvalidQuery, at the end for what was not read."""
+        """The one statement or expression of the text. Raises InvalidQuery, at the end for an argument that was not read."""
         tree = self.parsed()
         with self.reading(tree):
             yield tree
@@ -88,9 +88,9 @@ class Text:
 
     def end(self, tree: exp.Expression) -> None:
         """Refuses the first argument of a tree that was not read."""
-        if (found := unread(tree)) is None:
+        if (missed := unread(tree)) is None:
             return
-        node, key = found
+        node, key = missed
         value = peek(node, key)
         parts = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, exp.Expression)]
         if key in _PARTS:
@@ -99,8 +99,8 @@ class Text:
         self.refuse(parts[0] if parts else node, f"{word} is not supported here", cure=_CURES.get(key, "leave it out"))
 
     def expression(self) -> exp.Expression:
-        """The one expression of the text, as `parsed`, for an engine that may read the text itself. It ends without a name and
-        without a `;`."""
+        """The one expression of the text, as `parsed`, for an engine that may read the text itself. Refuses a name behind it
+        and a `;`."""
         node = self.parsed(alone=True)
         if isinstance(node, exp.Alias):
             self.wrong(node.args["alias"], "an expression has no name here", cure="leave the name out")
@@ -109,14 +109,14 @@ class Text:
     def word(self, node: exp.Expression, key: str, *known: str) -> str:
         """The text of an argument, such as the kind of a join, in upper case; "" if it is not set. Refuses a word that is not one
         of `known`."""
-        found = word(node, key)
-        if found and found not in known:
+        value = word(node, key)
+        if value and value not in known:
             expected = ", ".join(known)
-            self.refuse(node, f"{found} is not supported here", expected=expected, cure=_CURES.get(found.lower(), ""))
-        return found
+            self.refuse(node, f"{value} is not supported here", expected=expected, cure=_CURES.get(value.lower(), ""))
+        return value
 
     def parsed(self, *, alone: bool = False) -> exp.Expression:
-        """The one statement or expression of the text; nothing notes what is read of it. `alone`: no `;` ends it. Raises
+        """The one statement or expression of the text; its nodes do not note what is read. `alone`: no `;` ends it. Raises
         InvalidQuery."""
         where = shown(self._written)
         try:
@@ -127,7 +127,7 @@ class Text:
             if alone and tokens and tokens[-1].token_type is TokenType.SEMICOLON:
                 what, place = "an expression has no ; at its end", self._at(tokens[-1].start)
                 raise InvalidQuery(what, where=place, found="';'", cure="leave the ; out")
-            found = [part for part in PlainSpark().parser().parse(tokens, self.text) if part is not None]
+            statements = [part for part in PlainSpark().parser().parse(tokens, self.text) if part is not None]
         except ParseError as error:
             first = error.errors[0] if error.errors else {}
             word = first.get("highlight") or ""
@@ -138,11 +138,11 @@ class Text:
             raise InvalidQuery(what, where=place, found=repr(word or why), cure="correct the text") from error
         except (SqlglotError, RecursionError) as error:
             raise InvalidQuery("the text is not SQL", where=where, cure="correct the text") from error
-        if not found:
+        if not statements:
             raise InvalidQuery("the text is empty", where=where, cure="write SQL into it, or leave it out")
-        if len(found) != 1 or isinstance(found[0], exp.Block):
-            raise InvalidQuery("expected exactly one statement", where=where, found=len(found), cure="pass them one by one")
-        return found[0]
+        if len(statements) != 1 or isinstance(statements[0], exp.Block):
+            raise InvalidQuery("expected exactly one statement", where=where, found=len(statements), cure="pass them one by one")
+        return statements[0]
 
     def span(self, node: exp.Expression) -> tuple[int, int] | None:
         """Where an expression, a query or a table begins and ends in `text`; None for a part of one, and for a node that was made
@@ -166,7 +166,7 @@ class Text:
         raise Unsupported(what, **self._named(node, expected, found, cure))
 
     def wrong(self, node: exp.Expression, what: str, *, expected: object = "", found: object = None, cure: str = "") -> NoReturn:
-        """Raises InvalidQuery, for what Spark refuses, too."""
+        """Raises InvalidQuery with the place of the node, for a text that Spark refuses, too."""
         raise InvalidQuery(what, **self._named(node, expected, found, cure))
 
     def _named(self, node: exp.Expression, expected: object, found: object, cure: str) -> dict[str, Any]:
@@ -222,7 +222,7 @@ OFF = {
     exp.Pivot: ("default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "value_columns_first"),
     exp.TruncateTable: ("exists", "is_database"),
 }
-"""Arguments that are False where the text has no such word. False of others is said, as by AS NOT MATERIALIZED."""
+"""Arguments that are False where the text has no such word. Of others, False is a word of the text, as AS NOT MATERIALIZED."""
 
 
 class _Args(dict[str, Any]):
@@ -246,17 +246,17 @@ class _Args(dict[str, Any]):
 
 def nodes(tree: exp.Expression) -> list[exp.Expression]:
     """All nodes of a tree, each before the nodes in it, in the order of their arguments. Notes nothing."""
-    found: list[exp.Expression] = []
+    listed: list[exp.Expression] = []
     waiting = [tree]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        listed.append(node)
         for value in reversed(node.args.values()):
             if isinstance(value, exp.Expr):
                 waiting.append(value)
             elif isinstance(value, list):
                 waiting += [one for one in reversed(value) if isinstance(one, exp.Expr)]
-    return found
+    return listed
 
 
 def watch(tree: exp.Expression) -> None:
@@ -279,15 +279,15 @@ def word(node: exp.Expression, key: str) -> str:
 
 def operands(node: exp.Expression, kind: type[exp.Binary]) -> list[exp.Expression]:
     """The operands of a chain of the same operator, such as `a AND b AND c`, in the order of the text."""
-    found: list[exp.Expression] = []
+    parts: list[exp.Expression] = []
     waiting = [node]
     while waiting:
         one = waiting.pop()
         if type(one) is kind:
             waiting += (one.expression, one.this)
         else:
-            found.append(one)
-    return found
+            parts.append(one)
+    return parts
 
 
 def passed_on(tree: exp.Expression) -> None:
@@ -311,6 +311,7 @@ def unread(tree: exp.Expression) -> tuple[exp.Expression, str] | None:
 
 
 def said(node: exp.Expression) -> Iterator[tuple[str, Any]]:
+    """The arguments of a node that the text sets, and their values."""
     same, off = SAME.get(type(node), ()), OFF.get(type(node), ())
     for key, value in node.args.items():
         said = any(one is not None for one in value) if isinstance(value, list) else value or (value is False and key not in off)

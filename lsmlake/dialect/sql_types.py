@@ -55,7 +55,7 @@ def array_of(kind: pa.DataType) -> pa.DataType:
 
 
 def holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type, or one inside of its arrays and structs, is of a kind."""
+    """Whether a type, or a type inside of its arrays and structs, passes a test."""
     if pa.types.is_list(kind):
         return holds(kind.value_type, test)
     return any(holds(field.type, test) for field in kind) if pa.types.is_struct(kind) else test(kind)
@@ -189,7 +189,7 @@ def _packed(struct: str, parts: object, level: int) -> str:
 
 
 def stored(rows: pa.Table) -> pa.Table:
-    """Rows with columns of intervals, for DuckDB: as numbers, or as structs. Raises InvalidQuery for what is no such interval."""
+    """Rows for DuckDB, with intervals as numbers or as structs. Raises InvalidQuery for one that does not fit its column."""
     columns = [_stored(column, field) for column, field in zip(rows.columns, rows.schema, strict=True)]
     return rows if all(map(lambda a, b: a is b, columns, rows.columns)) else pa.table(columns, names=rows.column_names)
 
@@ -211,8 +211,8 @@ def _numbers(chunk: pa.Array, field: pa.Field, kind: Interval) -> pa.Array:
     wrong = rest != 0 if kind.is_calendar else (values["days"] != 0) | (values["nanoseconds"] != 0)
     if (wrong & ~nulls).any():
         expected = "whole microseconds" if kind.is_calendar else "months"
-        found = chunk[int(np.flatnonzero(wrong & ~nulls)[0])]
-        raise InvalidQuery(f"a value is no {kind}", where=f"column {field.name!r}", expected=expected, found=found)
+        value = chunk[int(np.flatnonzero(wrong & ~nulls)[0])]
+        raise InvalidQuery(f"a value is no {kind}", where=f"column {field.name!r}", expected=expected, found=value)
     if kind.is_months:
         return pa.array(values["months"].copy(), mask=nulls)
     columns = (values["months"].copy(), values["days"].copy(), microseconds)

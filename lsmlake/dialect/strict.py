@@ -1,6 +1,6 @@
-"""Words of a statement that Spark needs, and that sqlglot takes or leaves: a text without them is no SQL here, either.
+"""Words that Spark needs in a statement, and that sqlglot treats as optional: a text without them is no SQL here, either.
 
-Neighbours: `pipes` is the parser below, `grammar` the one above, with its tokens.
+Neighbours: this parser extends the one of `pipes`; the one of `grammar` extends this one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ENDS_VALUE = (
 _OPERATORS = {kind for word, kind in Spark.Tokenizer.KEYWORDS.items() if not word[0].isalpha()}
 NO_NAMES = frozenset({*Spark.Tokenizer.SINGLE_TOKENS.values(), *Pipes.TEXT_MATCH_EXCLUDED_TOKENS, *_OPERATORS, TokenType.NUMBER})
 NO_NAMES -= {TokenType.IDENTIFIER}
-"""Tokens that are no name, not even behind AS, where each word is one."""
+"""Tokens that are no name, not even behind AS, where each word is a name."""
 
 
 def misplaced(text: str, tokens: list[Token]) -> tuple[str, int] | None:
-    """What no token of Spark's grammar can be, and its place: a dot without a name before it, or with a number behind it; an AS
-    without a value; a `;` at the begin; a hint that is not behind SELECT; a parenthesis without the other."""
+    """The first token that is an error to Spark's grammar, and its place: a dot without a name before it, or with a number behind
+    it; an AS without a value; a `;` at the beginning; a hint that is not behind SELECT; a parenthesis without the other."""
     opened: list[Token] = []
     if tokens and tokens[0].token_type is TokenType.SEMICOLON:
         return "nothing stands before this ;", tokens[0].start
@@ -59,7 +59,7 @@ def misplaced(text: str, tokens: list[Token]) -> tuple[str, int] | None:
 
 def _hint(text: str, start: int, stop: int) -> int | None:
     """The place of the first hint between two tokens."""
-    return next((found.start() for found in _BETWEEN_TOKENS.finditer(text, start, stop) if found[1]), None)
+    return next((match.start() for match in _BETWEEN_TOKENS.finditer(text, start, stop) if match[1]), None)
 
 
 def _is_nameless(before: list[TokenType]) -> bool:
@@ -111,28 +111,28 @@ class Strict(Pipes):
         """Text in quotes is no name."""
 
     def _parse_alias(self, this: exp.Expression | None, explicit: bool = False) -> exp.Expression | None:
-        """As sqlglot's, but a parameter is no name: not one of `args`, and not `@x`."""
-        found = super()._parse_alias(this, explicit)
-        if type(found) is exp.Alias and found is not this and not isinstance(found.args["alias"], exp.Identifier):
+        """As sqlglot's, but a parameter is no name: neither one of `args`, such as `:x`, nor `@x`."""
+        alias = super()._parse_alias(this, explicit)
+        if type(alias) is exp.Alias and alias is not this and not isinstance(alias.args["alias"], exp.Identifier):
             self._refuse_name()
-        return found
+        return alias
 
     def _parse_table_alias(self, *given: Any, **named: Any) -> exp.TableAlias | None:
         """As `_parse_alias`, but the version of `orders@v12` is read as an alias."""
         begins = self._curr
-        found = super()._parse_table_alias(*given, **named)
-        name = found.this if found is not None else None
+        alias = super()._parse_table_alias(*given, **named)
+        name = alias.this if alias is not None else None
         version = isinstance(name, exp.Parameter) and begins.token_type is not TokenType.ALIAS
         if name is not None and not isinstance(name, exp.Identifier) and not version:
             self._refuse_name()
-        return found
+        return alias
 
     def _parse_field_def(self) -> exp.Expression | None:
         begins = self._curr
-        found = super()._parse_field_def()
-        if isinstance(found, exp.ColumnDef) and not isinstance(found.this, exp.Identifier):
+        column = super()._parse_field_def()
+        if isinstance(column, exp.ColumnDef) and not isinstance(column.this, exp.Identifier):
             self._refuse_name(begins)
-        return found
+        return column
 
     def _refuse_name(self, token: Token | None = None) -> None:
         self.raise_error("a name is a word, or anything in `backquotes`", token or self._prev)
@@ -173,10 +173,10 @@ class Strict(Pipes):
             if not self._match(TokenType.SET):
                 self.raise_error("expected UPDATE SET * or UPDATE SET column = value", self._curr or self._prev)
             star = self._parse_star()
-            found = star or self._parse_csv(self._parse_update_assignment)
-            if not found:
+            assignments = star or self._parse_csv(self._parse_update_assignment)
+            if not assignments:
                 self.raise_error("UPDATE SET needs * or column = value", self._curr or self._prev)
-            return self.expression(exp.Update(expressions=found, where=self._parse_where()))
+            return self.expression(exp.Update(expressions=assignments, where=self._parse_where()))
         if not self._match(TokenType.INSERT):
             self.raise_error("expected UPDATE, DELETE or INSERT", self._curr or self._prev)
         if star := self._parse_star():
@@ -207,8 +207,8 @@ class Strict(Pipes):
         node = super()._parse_insert()
         if isinstance(node, exp.Insert) and not (node.expression or node.args.get("source")):
             self.raise_error("an INSERT needs VALUES or a query")
-        if found := self._outside_parentheses(start, TokenType.SET):
-            self.raise_error("an INSERT has VALUES or a query", found[0])
+        if sets := self._outside_parentheses(start, TokenType.SET):
+            self.raise_error("an INSERT has VALUES or a query", sets[0])
         return node
 
     def _parse_update(self) -> exp.Update:
@@ -234,10 +234,10 @@ class Strict(Pipes):
 
     def _parse_select_query(self, *given: Any, **named: Any) -> exp.Expression | None:
         first, start = self._curr, self._index
-        found = super()._parse_select_query(*given, **named)
-        if first and first.token_type is TokenType.FROM and isinstance(found, exp.Select) and self._has_clauses(start, found):
+        query = super()._parse_select_query(*given, **named)
+        if first and first.token_type is TokenType.FROM and isinstance(query, exp.Select) and self._has_clauses(start, query):
             self.raise_error("behind FROM and its tables stands SELECT or |>", first)
-        return found
+        return query
 
     def _has_clauses(self, start: int, node: exp.Select) -> bool:
         """Whether a query that begins with FROM, at the token of that number, has clauses and no SELECT."""
@@ -246,36 +246,36 @@ class Strict(Pipes):
 
     def _parse_case(self) -> exp.Expression | None:
         start = self._index
-        found = super()._parse_case()
-        if isinstance(found, exp.Case):
+        case = super()._parse_case()
+        if isinstance(case, exp.Case):
             words = [one.token_type for one in self._tokens[start : self._index]]
             if words.count(TokenType.WHEN) != words.count(TokenType.THEN):
                 self.raise_error("each WHEN needs THEN", self._prev)
-        return found
+        return case
 
     def _parse_between(self, this: exp.Expression | None) -> exp.Expression:
         start = self._index
-        found = super()._parse_between(this)
+        between = super()._parse_between(this)
         if not self._outside_parentheses(start, TokenType.AND):
             self.raise_error("BETWEEN needs AND", self._prev)
-        return found
+        return between
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expression | None:
-        """As sqlglot's, but of the types only those of times make a literal of a text: `BIGINT 1` is no SQL."""
+        """As sqlglot's, but only a type of times can stand before a literal: `BIGINT 1` is no SQL."""
         first = self._curr
-        found = super()._parse_type(parse_interval, fallback_to_identifier)
-        if type(found) is exp.Cast and isinstance(found.this, exp.Literal) and self._prev is not first:
+        node = super()._parse_type(parse_interval, fallback_to_identifier)
+        if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and self._prev is not first:
             behind = self._tokens[self._tokens.index(first) + 1]
-            typed = found.to.this in _TYPED_LITERALS and found.this.is_string
+            typed = node.to.this in _TYPED_LITERALS and node.this.is_string
             if first.token_type in self.TYPE_TOKENS and behind.token_type is not TokenType.L_PAREN and not typed:
                 self.raise_error("only DATE, TIME and TIMESTAMP stand before a literal", first)
-        return found
+        return node
 
     def _outside_parentheses(self, start: int, *kinds: TokenType) -> list[Any]:
         """The tokens of these kinds, from that number to the current one, that stand in no parentheses."""
-        depth, found = 0, []
+        depth, tokens = 0, []
         for one in self._tokens[start : self._index]:
             depth += (one.token_type is TokenType.L_PAREN) - (one.token_type is TokenType.R_PAREN)
             if depth == 0 and one.token_type in kinds:
-                found.append(one)
-        return found
+                tokens.append(one)
+        return tokens

@@ -1,5 +1,5 @@
-"""The tables and views that a query reads: what need not be read of a table, since a condition of the query leaves it out
-anyway, and which columns of the result of its query are those of a view.
+"""The tables and views that a query reads: the conditions and the limit by which less of a table is read, and the columns of a
+view in the result of its query.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def push(condition: exp.Expression, scope: Scope) -> None:
     inner = replace(scope, outer=None)
     for part in _parts(condition):
         for taker in _takers(part, inner):
-            if (found := _about(part, inner, lambda column, taker=taker: column.known.name_in(taker))) is not None:
-                taker.own.append(found)
+            if (pushed := _about(part, inner, lambda column, taker=taker: column.known.name_in(taker))) is not None:
+                taker.own.append(pushed)
 
 
 def _takers(part: exp.Expression, scope: Scope) -> list[Taker]:
     """The takers that have the first column that a condition names."""
     first = next((node for node in nodes(part) if isinstance(node, exp.Column)), None)
-    found = [] if first is None else scope.found([one.name for one in first.parts])
-    return [origin.taker for column, _ in found[:1] for origin in column.known.origins]
+    matches = [] if first is None else scope.found([one.name for one in first.parts])
+    return [origin.taker for column, _ in matches[:1] for origin in column.known.origins]
 
 
 def _about(part: exp.Expression, scope: Scope, name_of: Callable[[ScopeColumn], str | None]) -> exp.Expression | None:
-    """A condition with the names that its columns have in a table, if it has all of them."""
+    """A condition with the names that its columns have in a table; None if a column is not from the table."""
     parts = nodes(part)
     columns = [node for node in parts if isinstance(node, exp.Column)]
     if not columns or any(isinstance(node, (exp.Query, exp.Dot)) for node in parts):
@@ -71,17 +71,17 @@ def _about(part: exp.Expression, scope: Scope, name_of: Callable[[ScopeColumn], 
 
 
 def _plain(node: exp.Column, scope: Scope, name_of: Callable[[ScopeColumn], str | None]) -> exp.Column | None:
-    """A column, or a field of one, with the name that it has in the table; None if it has none."""
+    """A column, or a field of one, with the name that it has in the table; None if it is not from the table."""
     path = [one.name for one in node.parts]
-    found = scope.found(path)
-    if len(found) != 1 or (name := name_of(found[0][0])) is None:
+    matches = scope.found(path)
+    if len(matches) != 1 or (name := name_of(matches[0][0])) is None:
         return None
-    parts = [exp.to_identifier(one, quoted=True) for one in (name, *path[found[0][1] :])]
+    parts = [exp.to_identifier(one, quoted=True) for one in (name, *path[matches[0][1] :])]
     return exp.Column(**dict(zip(_KEYS, reversed(parts), strict=False))) if len(parts) <= len(_KEYS) else None
 
 
 def _parts(condition: exp.Expression) -> Iterable[exp.Expression]:
-    """The parts that must all be true."""
+    """The parts of a condition that must all be true."""
     return operands(condition.unnest(), exp.And)
 
 
@@ -117,7 +117,7 @@ class ViewUse:
     columns: tuple[ViewUseColumn, ...]
 
     def tree(self) -> exp.Expression:
-        """The query, for looking at it."""
+        """The parsed query; all of its arguments count as read."""
         with self.text.read() as tree:
             passed_on(tree)
         return tree
@@ -126,10 +126,10 @@ class ViewUse:
     def schema(self) -> pa.Schema:
         return pa.schema([column.declared or pa.field(column.name, column.type) for column in self.columns])
 
-    def numbers(self, found: Sequence[str]) -> list[int]:
-        """The numbers of the columns among those that the query gives. Raises InvalidQuery if one is gone."""
+    def numbers(self, names: Sequence[str]) -> list[int]:
+        """The numbers of the view's columns in `names`, the columns of its query. Raises InvalidQuery if a column is gone."""
         places: dict[str, list[int]] = {}
-        for number, name in enumerate(found):
+        for number, name in enumerate(names):
             places.setdefault(name.lower(), []).append(number)
         made = []
         for column in self.columns:
@@ -139,17 +139,17 @@ class ViewUse:
                     f"the query of the view gives no column {column.source} any more",
                     where=f"view {self.name}",
                     expected=[one.source for one in self.columns],
-                    found=list(found),
+                    found=list(names),
                     cure="restore the column, or write CREATE OR REPLACE VIEW",
                 )
             made.append(known[column.place])
         return made
 
-    def selected(self, sql: str, found: Sequence[tuple[str, pa.DataType]], relation: str) -> str:
-        """The columns of the view from its query, in the types of then. `relation`: a name for the query. Raises InvalidQuery."""
+    def selected(self, sql: str, columns: Sequence[tuple[str, pa.DataType]], relation: str) -> str:
+        """The columns of the view, in its types. `sql`, `columns`: its query. `relation`: a name for it. Raises InvalidQuery."""
         parts = []
-        for place, (number, column) in enumerate(zip(self.numbers([name for name, _ in found]), self.columns, strict=True)):
-            made, kind = quoted(f"#{number}"), found[number][1]
+        for place, (number, column) in enumerate(zip(self.numbers([name for name, _ in columns]), self.columns, strict=True)):
+            made, kind = quoted(f"#{number}"), columns[number][1]
             if kind != column.type:
                 made = f"CAST({made} AS {duck_name(column.type)})" if kind == NULL else _as_then(made, kind, column.type)
             if made is None:
@@ -164,6 +164,6 @@ class ViewUse:
         return f"SELECT {', '.join(parts)} FROM ({sql}) AS {relation}"
 
 
-def _as_then(sql: str, found: pa.DataType, wanted: pa.DataType) -> str | None:
-    """A column in the type that it had; None if Spark does not convert it."""
-    return None if has_interval(found) or has_interval(wanted) else cast(sql, found, wanted)
+def _as_then(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str | None:
+    """A column in the type that it had when the view was made; None if Spark does not convert it."""
+    return None if has_interval(kind) or has_interval(wanted) else cast(sql, kind, wanted)

@@ -1,7 +1,7 @@
 """Patterns of times as Java's DateTimeFormatter has them, such as `yyyy-MM-dd[ HH:mm]`, as expressions of DuckDB.
 
-A pattern is read to parts and optional sections. To write a time, sections count as written. To read a text, each choice of
-sections is a regular expression of its own: as Java does, a section is left out only if the text does not have it there.
+A pattern is parsed into parts and optional sections. A time is written with all sections. To read a text, each choice of
+sections is a regular expression of its own: as in Java, a section is left out only if the text does not have it there.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class _PatternPart(NamedTuple):
     """A letter, repeated, or plain text.
 
     Attributes:
-        format: the same for `strftime`.
+        format: the letter or text for `strftime`.
         write: instead of `format`, an expression of the time `t`.
-        read: a regular expression of the text that is read for it, with one group.
-        field: what its group is; empty for plain text.
+        read: a regular expression that reads it from a text, with one group.
+        field: the field of a time that the group holds; empty for plain text.
     """
 
     format: str = ""
@@ -110,7 +110,7 @@ _LETTERS: dict[str, _PatternPart] = {
     "O": _PatternPart("", "", "(GMT(?:[+-][0-9]{1,2}(?::[0-9]{2})?)?)", "off"),
     **{"G" * n: _PatternPart("", "'Anno Domini'" if n == 4 else "'AD'") for n in (1, 2, 3, 4)},
 }  # fmt: skip
-"""The letters of a pattern, repeated so often."""
+"""A letter of a pattern, as often as it is repeated -> its part."""
 
 
 _NUMBERS = ("y", "yy", "mo", "d", "doy", "h12", "h24", "mi", "s")
@@ -241,7 +241,7 @@ def _moment(parts: Sequence[_PatternPart], shape: str) -> str:
     seconds = f"CAST({number('s', 0)} AS DOUBLE)"
     time = f"{hour}, {number('mi', 0)}, {seconds}"
     local = f"TRY(make_timestamp({year}, {month}, {number('d', 1)}, {time}))"
-    if "doy" in names:  # a month and a day beside it must be its own
+    if "doy" in names:  # a month or a day beside the day of the year must be its own
         first = f"TRY(make_timestamp({year}, 1, 1, {time}))"
         checks = ["year(o) = year(j)"]
         checks += [f"month(o) = {month}"] if {"mo", "mon"} & set(names) else []

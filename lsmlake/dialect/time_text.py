@@ -42,7 +42,7 @@ _DATE_PARTS = f"regexp_extract(spark_trimmed(s), '{DATE_FORM}', ['y', 'mo', 'd']
 _OFFSET_PARTS = f"regexp_extract(z, '{_OFFSET}', ['sign', 'h', 'm', 's', 'hh', 'mm', 'ss'])"
 
 KINDS = {"date": "a date", "time": "a timestamp", "instant": "a timestamp", "clock": "a TIME such as 10:30:00.123456"}
-"""Kind of a time in the names of macros -> what it is."""
+"""Kind of a time in the names of macros -> its name in errors."""
 MACROS = {
     "spark_parts(s)": "regexp_extract(CASE WHEN regexp_matches(s, '^(T[0-9]|[0-9]{1,2}:)') THEN CAST(current_date AS VARCHAR) "
     f"|| 'T' || ltrim(s, 'T') ELSE s END, '{TIMESTAMP_FORM}', ['y', 'mo', 'd', 'h', 'mi', 's', 'f', 'z'], 's')",
@@ -74,5 +74,5 @@ MACROS = {
 
 
 def checked(kind: str, what: str, cure: str) -> dict[str, str]:
-    """The macro of CAST for one of TRY_CAST, which raises an error for a text that gives null."""
+    """The macro of CAST, which raises an error for a text for which the macro of TRY_CAST gives null."""
     return {f"spark_{kind}_text(s)": or_refused(f"spark_try_{kind}_text(s)", "s", f"is not {what}{cure}")}

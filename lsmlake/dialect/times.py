@@ -31,7 +31,7 @@ from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
 _UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
-"""What can be added to a time, and counted between two."""
+"""The units that can be added to a time, and counted between two times."""
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
@@ -72,7 +72,7 @@ def _parsed(context: Context, node: exp.Expression, arguments: Arguments, safe: 
 
 
 def _to(kind: pa.DataType, safe: bool) -> Function:
-    """A text by a pattern, or a value, as a DATE or a time. A TIMESTAMP_NTZ does not heed a zone in the text."""
+    """A text by a pattern, or a value, as a DATE or a time. A TIMESTAMP_NTZ ignores a zone in the text."""
 
     def made(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:
         if len(arguments) == 2:
@@ -189,13 +189,13 @@ def _next_day(context: Context, node: exp.Expression, arguments: Arguments) -> T
         return Typed("CAST(NULL AS DATE)", DATE)
     name = literal_text(context, arguments[1], "the day of the week").upper()
     days = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
-    found = [number for number, day in enumerate(days, 1) if name in (day, day[:3], day[:2])]
-    if not found:
+    numbers = [number for number, day in enumerate(days, 1) if name in (day, day[:3], day[:2])]
+    if not numbers:
         context.text.refuse(
             arguments[1], "unknown day of the week", expected=f"one of {', '.join(days)}", cure="write one of these days"
         )
     date = context.converted(arguments[0], context.typed(arguments[0]), DATE)
-    return Typed(f"({date} + CAST((({found[0]} - isodow({date}) + 6) % 7) + 1 AS INTEGER))", DATE)
+    return Typed(f"({date} + CAST((({numbers[0]} - isodow({date}) + 6) % 7) + 1 AS INTEGER))", DATE)
 
 
 def _date_trunc(context: Context, node: exp.Expression, arguments: Arguments) -> Typed:

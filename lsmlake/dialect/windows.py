@@ -1,6 +1,6 @@
 """OVER: the clause, its order, and the functions that need a window.
 
-The frame of a window: ROWS and RANGE, with numbers or intervals as bounds.
+Also translates the frame of a window: ROWS and RANGE, with numbers or intervals as bounds.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def ordered(context: Context, item: exp.Expression, sql: str | None = None) -> s
 
 
 def function(context: Context, node: exp.Anonymous, name: str, over: str, ignores: bool) -> Typed:
-    """A function that only a window gives a meaning. `ignores`: IGNORE NULLS."""
+    """A function that needs a window. `ignores`: IGNORE NULLS."""
     inner, arguments = context.plain(), node.expressions
     if name in RANKS and not arguments:
         return Typed(f"CAST({name}(){over} AS {duck_name(RANKS[name])})", RANKS[name])
@@ -169,7 +169,9 @@ def _interval(context: Context, node: exp.Expression, value: exp.Interval, inner
     if step.type.is_months:
         return f"to_months({step.sql})"
     subtracted = (side == "PRECEDING") != bool(peek(item, "desc"))
-    if by == TIMESTAMP and subtracted and number > DAY and number % DAY:  # DuckDB would take the hours first, and then the days
+    if (
+        by == TIMESTAMP and subtracted and number > DAY and number % DAY
+    ):  # DuckDB would subtract the hours first, and then the days
         cure = "write whole days, or hours of less than a day; or cast the column to TIMESTAMP_NTZ"
         context.text.refuse(value, "days and hours before a TIMESTAMP are not supported in a frame", cure=cure)
     return f"spark_day_time({step.sql})"

@@ -1,11 +1,11 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-The values of indexed columns are collected while a file is written, and make its index.
+The values of indexed columns are collected while a file is written, and become its index.
 
-How Parquet stores the leaves of a file is chosen here, too: dictionary, delta encoding, statistics. PyArrow takes these options
-by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the struct a. An option is set for
-a path only if it suits every leaf with that path.
+This module also chooses how Parquet stores the leaves of a file: dictionary, delta encoding, statistics. PyArrow takes these
+options by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the struct a. An option is
+set for a path only if it suits every leaf with that path.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class RunWriter:
 
 def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
     """Adds the finished file to `files`, and writes its index file if it has one."""
-    file, found = writer.finish(origin, env.clock()), writer.values.index()
-    index = None if found == NOTHING else file_index.encode(found)
+    file, indexed_values = writer.finish(origin, env.clock()), writer.values.index()
+    index = None if indexed_values == NOTHING else file_index.encode(indexed_values)
     if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
         files.append(file._replace(index=index))
         return
@@ -312,9 +312,9 @@ def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str,
         if field.name in unbounded:
             result[number] = ColumnStats(unbounded[field.name], None, None)
             continue
-        found = [group.column(own.start).statistics for group in groups]
-        low, high = bounds_of(found)
-        nulls = sum(one.null_count for one in found)
+        statistics = [group.column(own.start).statistics for group in groups]
+        low, high = bounds_of(statistics)
+        nulls = sum(one.null_count for one in statistics)
         result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
     return result
 
@@ -324,7 +324,7 @@ class IndexWriter:
     value index, each distinct value of a row group, and 4 bytes for each row."""
 
     def __init__(self, schema: Schema, *, indexed: bool) -> None:
-        """`indexed`: False for files without an index, whatever the options say."""
+        """`indexed`: False for files without an index, regardless of the options."""
         self.schema, options = schema, schema.parsed_options.index
         self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in options.bloom_columns if indexed}
         kinds = ((BITMAP, options.bitmap_columns), (RANGE_BITMAP, options.range_bitmap_columns))
@@ -385,7 +385,7 @@ def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns
 
 
 def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
-    """The distinct paths whose leaves all suit."""
+    """The distinct paths of which every leaf has the flag `suits`."""
     bad = {path for path, good in zip(paths, suits, strict=True) if not good}
     return [path for path in dict.fromkeys(paths) if path not in bad]
 

@@ -1,12 +1,12 @@
-"""Adopt: makes a table of one of another format. Its files get names of their own in the folder of the table, and stay as they
-are.
+"""Makes a table of lsmlake from a table of another format. The files get new names in the folder of the table, and keep their
+bytes.
 
 A file with two owners is lost as soon as one of them expires it. So each adopted file is a hard link where the file system has
 such links, a copy that the object store makes itself, or else a copy of the bytes; nothing is decoded.
 
 1. Read the footer of each file, and decide whether it is adopted or its rows are written anew (`imports.adoptable`).
 2. Find the rows that deletes of the other format apply to (`imports.dead_rows`). They become deletion vectors.
-3. Bring the files, write the other rows, the vectors and the metadata of one snapshot.
+3. Bring the adopted files, write the other rows, the vectors and the metadata of one snapshot.
 4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
 
 A process that is killed before the end of step 4 has made no table, only files that no table names.
@@ -96,14 +96,14 @@ def adopt(
     """Makes the table `name` in the folder `root`, which holds no table.
 
     Args:
-        env: that of the warehouse.
+        env: the environment of the warehouse.
         root: the folder of the table.
         name: the name of the table.
         outside: reaches the files.
         table: the foreign table.
-        options: of the table to be made.
-        comment: of the table to be made; None: that of `table`.
-        primary_key: of the table to be made; empty: it is append-only.
+        options: the options of the new table.
+        comment: the comment of the new table; None: that of `table`.
+        primary_key: the primary key of the new table; empty: it is append-only.
         link: whether the files never change in place, so that links of them are safe.
 
     Raises:
@@ -142,8 +142,8 @@ def adopt(
 
 @dataclass
 class _Adoption:
-    """Steps 1 to 3. `name`: of the table, for messages. `schema`: with the columns of the table. `written`: the paths of all
-    files written so far, or about to be written."""
+    """Does steps 1 to 3. `name`: the name of the table, for messages. `schema`: the schema of the new table. `written`: the paths
+    of all files written so far, or about to be written."""
 
     env: Env
     name: str
@@ -210,13 +210,13 @@ class _Adoption:
             file = KeyedFile(one.of.name, partial(self._chunks, one, self.schema.key), dead.get(one.of.name, EMPTY))
             partitions.setdefault(self.schema.home(one.of.spec, one.of.partition), []).append(file)
         window = self.env.limits.window_bytes
-        found = (key_ranges(files, self.schema, window, self.name) for files in partitions.values())
-        return {file: keys for some in found for file, keys in some.items()}
+        ranges = (key_ranges(files, self.schema, window, self.name) for files in partitions.values())
+        return {file: keys for some in ranges for file, keys in some.items()}
 
     # -- the schemas ----------------------------------------------------------------------------------------------------
 
     def _schemas(self, files: Iterable[Adopted]) -> list[Schema]:
-        """One for each shape of the files that is not that of the table, then that of the table."""
+        """A schema for each shape of the files other than that of the table, then the schema of the table."""
         files = list(files)
         self.schema = replace(self.schema, by_name=any(one.by_name for one in files))
         shapes = {shape_key(one.shape): one.shape for one in files if not is_whole(self.schema, one.shape)}
@@ -238,7 +238,7 @@ class _Adoption:
     # -- the files --------------------------------------------------------------------------------------------------------
 
     def _bring(self, numbers: Mapping[str, int], ranges: Mapping[str, KeyRange], one: Adopted) -> tuple[ForeignFile, DataFile]:
-        """`numbers`: of the schemas, by shape. `ranges`: those of keys, by the names of files."""
+        """Brings a file into the table. `numbers`: the ids of schemas, by shape. `ranges`: the key ranges of files, by name."""
         keys = ranges.get(one.of.name)
         bucket = Bucket(one.of.partition, 0, one.of.spec)
         null_name = self.schema.parsed_options.layout.default_partition
@@ -281,8 +281,8 @@ class _Adoption:
         return (live_rows(chunk, dead.get(one.of.name, EMPTY)) for chunk in self._chunks(one, names))
 
     def _with_keys(self, rows: pa.Table, one: RewrittenFile) -> pa.Table:
-        """Returns `rows` of a file, without -0.0 in their keys and partitions. Raises InvalidData if one has no key, a NaN there,
-        or a date or time that no table takes."""
+        """Returns `rows` of a file, without -0.0 in their keys and partitions. Raises InvalidData if a row has no key, a NaN
+        in it, or a date or time that no table takes."""
         check_valid(rows.select(self.schema.key), self.name, one.of.name)
         for name, column in zip(rows.column_names, rows.columns, strict=True):
             check_years(column, f"{one.of.uri}, column {name!r}", _OTHER_YEARS)
@@ -319,7 +319,7 @@ class _Adoption:
         written: Iterable[CommitMessage],
         dead: Mapping[str, DeletionVector],
     ) -> list[CommitMessage]:
-        """One per bucket, with the vectors of its files."""
+        """One commit message per bucket, with the vectors of its files."""
         files: dict[Bucket, list[DataFile]] = {}
         vectors: dict[Bucket, dict[str, DeletionVector]] = {}
         for foreign, file in brought:

@@ -1,6 +1,6 @@
-"""Reads the keys of a table that is to be adopted: every live row has one, no two have the same.
+"""Checks the keys of a table that is to be adopted: every live row has a key, and no two have the same.
 
-The keys of a partition are sorted in bounded memory (`files.spill`), so that equal ones are neighbours.
+The keys of a partition are sorted in bounded memory (`files.spill`), so that equal keys are neighbours.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class KeyedFile(NamedTuple):
 
 
 def key_ranges(files: Iterable[KeyedFile], schema: Schema, window_bytes: int, where: str) -> dict[str, KeyRange]:
-    """Checks the keys of a partition. Returns the range of keys of each file, without those of which a dead row has no key.
+    """Checks the keys of a partition. Returns the key range of each file, without files that have a dead row without a key.
 
     Args:
         files: all files of the partition.
-        schema: of the table; files are read with the columns of its key.
+        schema: the schema of the table; files are read with the columns of its key.
         window_bytes: the keys to hold while sorted runs of them are merged.
         where: the table, for messages.
 
     Raises:
-        InvalidData: a live row has no key, or two have the same.
+        InvalidData: a live row has no key, or two live rows have the same key.
     """
-    found: dict[str, KeyRange] = {}
+    ranges: dict[str, KeyRange] = {}
 
     def live() -> Iterator[pa.Table]:
         for file in files:
@@ -63,7 +63,7 @@ def key_ranges(files: Iterable[KeyedFile], schema: Schema, window_bytes: int, wh
                 bounds += ends(chunk.table) if whole and chunk.table.num_rows else ()
                 yield keys
             if whole and bounds:
-                found[file.name] = KeyRange(min(bounds), max(bounds))
+                ranges[file.name] = KeyRange(min(bounds), max(bounds))
 
     buffer_bytes = schema.parsed_options.write.buffer_bytes
     repeated, example, last = 0, None, None
@@ -77,11 +77,11 @@ def key_ranges(files: Iterable[KeyedFile], schema: Schema, window_bytes: int, wh
         last = keys.slice(keys.num_rows - 1)
     if repeated:
         raise repeated_keys(where, repeated, example)
-    return found
+    return ranges
 
 
 def repeated_keys(where: str, repeated: int, example: pa.Table) -> InvalidData:
-    """The error for rows that have the keys of others. `example`: such a key."""
+    """The error for rows that have the keys of others. `example`: one such key."""
     return InvalidData(
         "several rows have the same primary key",
         where=where,

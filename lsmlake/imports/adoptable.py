@@ -26,18 +26,18 @@ from lsmlake.types.type_text import format_type
 from lsmlake.types.widening import widens
 
 _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
-"""Those that every reader has."""
+"""The compressions that every reader has."""
 _LOGICAL = {row.parquet for row in (*TABLE, DECIMAL)}
-"""Those that all readers take for the same. Polars takes JSON for bytes, and DuckDB ENUM for text."""
+"""The logical types that mean the same to all readers. Polars takes JSON for bytes, and DuckDB ENUM for text."""
 
 
 def why_rewritten(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: Callable[[], Collection[str]]) -> str | None:
     """Why the rows of a file are written anew; None: the file is adopted as it is.
 
     Args:
-        schema: the one of the table.
+        schema: the schema of the table.
         file: the file in its table.
-        facts: of its footer; the columns have field ids.
+        facts: the facts of its footer; the columns have field ids.
         with_nan: finds the columns that hold a NaN although the file has statistics of them, which leave it out.
     """
     return next(_reasons(schema, file, facts, with_nan), None)
@@ -73,44 +73,44 @@ def _reasons(schema: Schema, file: ForeignFile, facts: ParquetFacts, with_nan: C
             elif column.name in schema.primary_key:
                 yield f"the key column {column.name!r} is not in the file"
             continue
-        found = facts.columns.field(number)
-        if column.name in schema.primary_key and _normal(found.type) != column_types.plain(column.type):
-            yield f"the key column {column.name!r} is stored as {found.type}"
+        in_file = facts.columns.field(number)
+        if column.name in schema.primary_key and _normal(in_file.type) != column_types.plain(column.type):
+            yield f"the key column {column.name!r} is stored as {in_file.type}"
         if column.name in schema.primary_key and pa.types.is_floating(column.type):
             yield f"the key column {column.name!r} may have a negative zero"
-        declared = facts.declared[number].type if len(facts.declared) == len(facts.columns) else found.type
-        if other := _difference(found, column, leaves[number]) or _unlike(declared):
+        declared = facts.declared[number].type if len(facts.declared) == len(facts.columns) else in_file.type
+        if other := _difference(in_file, column, leaves[number]) or _unlike(declared):
             yield f"column {column.name!r} is stored {other}"
-        elif schema.parsed_options.iceberg.enabled and not promotes(_normal(found.type), column.type):
-            yield f"column {column.name!r} is stored as {found.type}, which Iceberg does not widen"
+        elif schema.parsed_options.iceberg.enabled and not promotes(_normal(in_file.type), column.type):
+            yield f"column {column.name!r} is stored as {in_file.type}, which Iceberg does not widen"
     if hiding := [one.name for one in _hiding(schema, facts.columns) if not _is_canonical(_normal(one.type))]:
         yield f"a column that was dropped has the name of a column: {hiding[0]!r}"
-    if found := sorted(with_nan()):
-        yield f"statistics of column {found[0]!r} leave out a NaN"
+    if names := sorted(with_nan()):
+        yield f"statistics of column {names[0]!r} leave out a NaN"
 
 
 def _leaves_by_column(facts: ParquetFacts) -> list[list[ParquetLeaf]]:
-    found, start = [], 0
+    by_column, start = [], 0
     for field in facts.columns:
         stop = start + _leaf_count(field.type)
-        found.append(list(facts.leaves[start:stop]))
+        by_column.append(list(facts.leaves[start:stop]))
         start = stop
-    return found
+    return by_column
 
 
 def _leaf_count(type_: pa.DataType) -> int:
     return sum(_leaf_count(type_.field(i).type) for i in range(type_.num_fields)) or 1
 
 
-def _difference(found: pa.Field, wanted: pa.Field, leaves: Sequence[ParquetLeaf]) -> str | None:
-    """How a column is stored in a way that not every reader reads as the column wanted; None: all do."""
+def _difference(in_file: pa.Field, wanted: pa.Field, leaves: Sequence[ParquetLeaf]) -> str | None:
+    """How a column is stored, if not every reader reads it as the column `wanted`; None: all readers do."""
     if any(leaf.physical == "INT96" for leaf in leaves):
         return "as INT96"
-    if not all(map(has_field_id, _all_inner(found.type))):
+    if not all(map(has_field_id, _all_inner(in_file.type))):
         return "without field ids inside"
-    stored = _normal(found.type)
+    stored = _normal(in_file.type)
     if not _fits(stored, wanted.type):
-        shown = "dictionary" if pa.types.is_dictionary(found.type) else found.type
+        shown = "dictionary" if pa.types.is_dictionary(in_file.type) else in_file.type
         return f"as {shown}, not {format_type(column_types.plain(wanted.type))}"
     if other := sorted({leaf.logical for leaf in leaves} - _LOGICAL):
         return f"as {other[0]}"
@@ -148,7 +148,7 @@ def _leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def _depth(type_: pa.DataType) -> int:
-    """The fewest names below that of the column in the path of a leaf."""
+    """The least number of names that follow that of the column in the path of a leaf."""
     if pa.types.is_struct(type_):
         return 1 + min(_depth(field.type) for field in type_)
     if pa.types.is_list(type_):
@@ -180,7 +180,7 @@ def _is_canonical(type_: pa.DataType) -> bool:
 def _normal(type_: pa.DataType) -> pa.DataType:
     """A stored type in canonical form, with field ids, if all readers take it for that; inner fields are nullable.
 
-    Not a dictionary, a list of fixed size or another zone than UTC: Polars goes by the Arrow schema that a file may have."""
+    A dictionary, a list of fixed size or another zone than UTC stays: Polars goes by the Arrow schema that a file may have."""
     t = pa.types
     if t.is_large_string(type_) or t.is_string_view(type_):
         return pa.string()
@@ -201,7 +201,7 @@ def _normal_field(field: pa.Field, name: str) -> pa.Field:
 
 
 def _hiding(schema: Schema, stored: pa.Schema) -> list[pa.Field]:
-    """The columns of a file that are none of the table, but have the name of one."""
+    """The columns of a file that are not in the table, but have the name of one of its columns."""
     ids, names = set(schema.field_ids().values()), {name.lower() for name in schema.columns.names}
     return [field for field in stored if has_field_id(field) and field_id(field) not in ids and field.name.lower() in names]
 
@@ -219,5 +219,5 @@ def is_whole(schema: Schema, shape: pa.Schema) -> bool:
 
 
 def shape_key(shape: pa.Schema) -> str:
-    """Equal for shapes that are equal but for the order of their columns."""
+    """A text that is equal for shapes that differ only in the order of their columns."""
     return json.dumps(sorted((column_types.to_json(field) for field in shape), key=lambda one: one["id"]))

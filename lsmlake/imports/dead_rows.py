@@ -1,10 +1,10 @@
 """Finds the rows of foreign data files that deletes apply to, as deletion vectors.
 
-- A vector of its own: it holds all deleted positions of its file.
-- Files of position deletes: of the same partition, and not older than the data file.
-- Files of equality deletes: of the same partition or of any, and newer than the data file. The keys of a partition are kept in
-  memory, sorted, each with the newest sequence that deletes it. Each data file is read once per set of columns, of the row groups
-  that can hold a key, and the keys are found by binary search. NULL equals NULL.
+- The vector of a data file holds all its deleted positions.
+- A file of position deletes applies to data files of the same partition that are not newer.
+- A file of equality deletes applies to older data files of the same partition, or of any. The keys of a partition are kept in
+  memory, sorted, each with the newest sequence that deletes it. The row groups of a data file that can hold a key are read once
+  per set of columns, and the keys are found by binary search. NULL equals NULL.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVe
 
     Raises Corrupt, InvalidData, StorageFailed."""
     table, workers = sources.table, sources.env.workers
-    found = _by_position(sources, rows)
+    vectors = _by_position(sources, rows)
 
     def vector(file: ForeignFile) -> tuple[str, DeletionVector] | None:
         with theirs():
             return None if file.vector is None else (file.name, _vector(sources, file.vector, rows[file.name], file.name))
 
-    found |= dict(together(vector, table.files, workers, lambda done: None))
+    vectors |= dict(together(vector, table.files, workers, lambda done: None))
     keys = _Keys(sources)
 
     def equal(file: ForeignFile) -> tuple[str, DeletionVector] | None:
@@ -54,8 +54,8 @@ def dead_rows(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVe
 
     files = sorted(table.files, key=lambda file: str(file.scope)) if table.equality_deletes else ()
     for name, dead in together(equal, files, 1, lambda done: None):
-        found[name] = found.get(name, EMPTY) | dead
-    return {name: dead for name, dead in found.items() if len(dead)}
+        vectors[name] = vectors.get(name, EMPTY) | dead
+    return {name: dead for name, dead in vectors.items() if len(dead)}
 
 
 def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int, of: str) -> DeletionVector:
@@ -69,8 +69,8 @@ def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int,
         raise _missing(vector.uri) from missing
     dead = DeletionVector.decode(data, f"{vector.uri}, vector of {of}", rows)
     if len(dead) != vector.cardinality:
-        what, found = "deletion vector marks another number of rows", len(dead)
-        raise Corrupt(what, where=vector.uri, expected=vector.cardinality, found=found, cure=COMPACT_THERE)
+        what = "deletion vector marks another number of rows"
+        raise Corrupt(what, where=vector.uri, expected=vector.cardinality, found=len(dead), cure=COMPACT_THERE)
     return dead
 
 
@@ -78,7 +78,7 @@ def _vector(sources: Sources, vector: ForeignVector | DeletionVector, rows: int,
 
 
 def _by_position(sources: Sources, rows: Mapping[str, int]) -> dict[str, DeletionVector]:
-    """By files of position deletes."""
+    """The rows that files of position deletes delete."""
     files = {file.name: file for file in sources.table.files if file.vector is None}
     oldest: dict[object, int] = {}
     for file in files.values():
@@ -88,7 +88,7 @@ def _by_position(sources: Sources, rows: Mapping[str, int]) -> dict[str, Deletio
         return deletes.sequence >= oldest.get(deletes.scope, deletes.sequence + 1)
 
     def read(deletes: PositionDeletes) -> dict[str, DeletionVector]:
-        found: dict[str, list[np.ndarray]] = {}
+        by_file: dict[str, list[np.ndarray]] = {}
         for name, positions in _positions(sources, deletes):
             file = files.get(name)
             if file is not None and file.sequence <= deletes.sequence and file.scope == deletes.scope:
@@ -100,15 +100,15 @@ def _by_position(sources: Sources, rows: Mapping[str, int]) -> dict[str, Deletio
                         found=int(positions.max()),
                         cure=COMPACT_THERE,
                     )
-                found.setdefault(name, []).append(positions)
-        return {name: DeletionVector.of(np.concatenate(parts)) for name, parts in found.items()}
+                by_file.setdefault(name, []).append(positions)
+        return {name: DeletionVector.of(np.concatenate(parts)) for name, parts in by_file.items()}
 
-    found: dict[str, DeletionVector] = {}
+    vectors: dict[str, DeletionVector] = {}
     wanted = filter(applies, sources.table.position_deletes)
     for some in together(read, wanted, sources.env.workers, lambda done: None):
         for name, dead in some.items():
-            found[name] = found.get(name, EMPTY) | dead
-    return found
+            vectors[name] = vectors.get(name, EMPTY) | dead
+    return vectors
 
 
 def _positions(sources: Sources, deletes: PositionDeletes) -> Iterator[tuple[str, np.ndarray]]:
@@ -144,7 +144,7 @@ def _positions(sources: Sources, deletes: PositionDeletes) -> Iterator[tuple[str
 
 class _KeySet(NamedTuple):
     """Deleted keys: `keys` ascend, without nulls (`_comparable`); `newest`: the last sequence that deletes each of them.
-    `bounded`: whether the first column has no null. `columns`: of the table, with their ids."""
+    `bounded`: whether the first column has no null. `columns`: columns of the table, with their ids."""
 
     columns: pa.Schema
     keys: pa.Table
@@ -188,11 +188,11 @@ class _Keys:
         return _KeySet(columns, keys.take(pa.array(first)), newest, not rows.column(0).null_count)
 
     def _columns(self, deletes: EqualityDeletes) -> pa.Schema:
-        """The columns of the keys. Raises InvalidData for columns that no rows are compared by."""
+        """The columns of the keys. Raises InvalidData for a column by which rows are not compared."""
         table = self.sources.table
         known = {column_types.field_id(field): field for field in (*table.dropped, *table.columns)}
-        found = [known.get(id) for id in deletes.ids]
-        if bad := [id for id, one in zip(deletes.ids, found, strict=True) if one is None or not _is_comparable(one.type)]:
+        fields = [known.get(id) for id in deletes.ids]
+        if bad := [id for id, one in zip(deletes.ids, fields, strict=True) if one is None or not _is_comparable(one.type)]:
             raise InvalidData(
                 "a file of equality deletes compares a column by which lsmlake does not compare",
                 where=deletes.uri,
@@ -200,7 +200,7 @@ class _Keys:
                 found=f"field ids {bad}",
                 cure=COMPACT_THERE,
             )
-        return pa.schema([field.with_nullable(True) for field in found])
+        return pa.schema([field.with_nullable(True) for field in fields])
 
 
 def _is_comparable(type_: pa.DataType) -> bool:

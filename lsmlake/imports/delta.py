@@ -1,7 +1,7 @@
 """Reads a Delta table: which files a version of it has, and which of their rows are deleted.
 
 The package deltalake reads the log of the table. Columns have the ids of Delta's column mapping; without a mapping they are
-numbered. Files are read by the names of their columns, which a column mapping tells from those of the table.
+numbered. Files are read by the names of their columns, which a column mapping makes differ from those of the table.
 
 Source: the Delta transaction log protocol.
 """
@@ -42,7 +42,7 @@ _READ = {"columnMapping", _VECTORS, "timestampNtz", "v2Checkpoint", "vacuumProto
 """The features of readers that this module, or deltalake for it, follows."""
 _PARTITION = "partition"
 _SAID = ("path", "size_bytes", "num_records", _PARTITION)
-"""What is read of what the log says of a file."""
+"""The fields that are read of the log's action for a file."""
 _OTHER_PARTITIONS = "write those rows with other values there"
 _VOID = "void"
 """The type of columns that have no value and are in no file."""
@@ -56,7 +56,7 @@ def read_delta(outside: Outside, table: str, version: int | None, *, partitioned
         outside: reaches the files.
         table: the path or address of its folder.
         version: the number of a version of Delta.
-        partitioned: whether to keep its partition columns as partitions.
+        partitioned: whether its partition columns are partitions of the new table.
 
     Raises:
         InvalidQuery: there is no such table.
@@ -65,19 +65,19 @@ def read_delta(outside: Outside, table: str, version: int | None, *, partitioned
         UnsupportedFormat: the table has a feature that is not read.
         MissingDependency: deltalake is not installed.
     """
-    found = _opened(outside, table, version)
-    _check_features(found, table)
-    columns, names = _DeltaColumns(table).of(json.loads(found.schema().to_json()))
-    described = found.metadata()
+    delta = _opened(outside, table, version)
+    _check_features(delta, table)
+    columns, names = _DeltaColumns(table).of(json.loads(delta.schema().to_json()))
+    described = delta.metadata()
     partition_by = list(described.partition_columns) if partitioned else []
     ids = {field.name: column_types.field_id(field) for field in columns}
     fields = tuple(
         PartitionField(FIRST_ID + number, ids[name], name, Transform(IDENTITY)) for number, name in enumerate(partition_by)
     )
     partitioning = Partitioning((PartitionSpec(0, fields),), 0, 0, FIRST_ID + len(fields) - 1)
-    with _reading(table, found.table_uri):
-        actions = pa.table(found.get_add_actions())
-        vectors = _vectors(found) if _VECTORS in _features(found) else {}
+    with _reading(table, delta.table_uri):
+        actions = pa.table(delta.get_add_actions())
+        vectors = _vectors(delta) if _VECTORS in _features(delta) else {}
     if _PARTITION in actions.column_names:
         check_years(actions[_PARTITION], f"{table}, values of partitions", _OTHER_PARTITIONS)
     known = actions.select([name for name in _SAID if name in actions.column_names])  # bounds may be dates that Python lacks
@@ -103,17 +103,17 @@ def _opened(outside: Outside, table: str, version: int | None) -> Any:
         )
     try:
         with _reading(table, uri):
-            found = deltalake.DeltaTable(uri, storage_options=settings or None)
+            delta = deltalake.DeltaTable(uri, storage_options=settings or None)
     except StorageFailed:
         _refuse_unknown(_stated_features(outside, table), table)  # deltalake opens no table with a feature that it does not know
         raise
-    newest = found.version()
+    newest = delta.version()
     if version is None:
-        return found
+        return delta
     if 0 <= version <= newest:
         try:
-            found.load_as_version(version)
-            return found
+            delta.load_as_version(version)
+            return delta
         except Exception as error:  # of many kinds; their texts can hold secrets
             pass_interruption(error)
     raise SnapshotNotFound(
@@ -131,14 +131,14 @@ def _reading(table: str, uri: str) -> Iterator[None]:
         yield
     except Exception as error:  # of many kinds
         pass_interruption(error)
-        found = shown(str(error)) if uri.startswith("file:") else refusal(error).found
+        reason = shown(str(error)) if uri.startswith("file:") else refusal(error).found
     else:
         return
     raise StorageFailed(
         "the Delta table cannot be read",
         where=table,
         expected="a whole log",
-        found=found,
+        found=reason,
         cure="correct the path or the settings of the object store, or restore the log",
     )
 
@@ -193,7 +193,7 @@ def _refuse_unknown(features: set[str], where: str) -> None:
 
 
 class _DeltaColumns:
-    """Columns with field ids, and the names that they have in files."""
+    """Makes columns with field ids, and the names that they have in files."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -232,8 +232,8 @@ class _DeltaColumns:
 
     def _type(self, content: object, path: str) -> tuple[pa.DataType, tuple[NamedFields, ...]]:
         if isinstance(content, str):
-            if (found := named(content, BY_DELTA)) is not None:
-                return found.arrow, ()
+            if (known := named(content, BY_DELTA)) is not None:
+                return known.arrow, ()
         elif content["type"] == "struct":
             fields, names = self._fields(content, f"{path}.")
             return pa.struct(fields), names
@@ -260,12 +260,14 @@ def _files(
     partition_by: Sequence[str],
     columns: pa.Schema,
 ) -> Iterator[ForeignFile]:
-    """Args:
-    actions: the actions of the log that add the files, one for each file.
-    vectors: the deleted rows of files, by their names.
-    root: the folder of the table.
-    stored_apart: the partition columns of Delta, whose values are in its log.
-    partition_by: those that are kept.
+    """The data files of a version.
+
+    Args:
+        actions: the actions of the log that add the files, one for each file.
+        vectors: the deleted rows of files, by their names.
+        root: the folder of the table.
+        stored_apart: the partition columns of Delta, whose values are in its log.
+        partition_by: the partition columns that are kept.
     """
     for action in actions:
         name = unquote(action["path"])
@@ -289,9 +291,9 @@ def _files(
 
 def _vectors(table: Any) -> dict[str, DeletionVector]:
     """The deleted rows of the files that have such rows, by their names."""
-    found, root = {}, unquote(table.table_uri)
+    vectors, root = {}, unquote(table.table_uri)
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for uri, kept in zip(batch["filepath"].to_pylist(), batch["selection_vector"], strict=True):
             dead = np.flatnonzero(~kept.values.to_numpy(zero_copy_only=False))
-            found[unquote(uri).removeprefix(root)] = DeletionVector.of(dead)
-    return found
+            vectors[unquote(uri).removeprefix(root)] = DeletionVector.of(dead)
+    return vectors

@@ -1,4 +1,4 @@
-"""Reads the footer of a foreign data file, decides whether a table adopts the file (`layout`), and makes its manifest entry."""
+"""Reads the footer of a foreign data file, decides whether a table adopts it (`adoptable`), and makes its manifest entry."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
 
 
 def _unidentified(schema: Schema, stored: pa.Schema) -> str | None:
-    """Why readers of Iceberg do not find the columns of a file; None: they do, or need not.
+    """Why readers of Iceberg do not find the columns of a file; None: they find them, or need not.
 
-    They find them by ids. By the name mapping PyIceberg reads no file with a column that has no name there, DataFusion shows null
-    for structs, and Daft reads none."""
+    They find columns by ids. By the name mapping, PyIceberg reads no file with a column that the mapping lacks, DataFusion shows
+    null for structs, and Daft reads no file."""
     if not schema.parsed_options.iceberg.enabled:
         return None
     without = next(
@@ -116,8 +116,8 @@ def _elsewhere(sources: Sources, schema: Schema, file: ForeignFile, facts: Parqu
 
 def _identified(sources: Sources, file: ForeignFile, facts: ParquetFacts) -> pa.Schema:
     """The columns of a file, with the field ids of the table."""
-    found = sources.identified(facts.columns)
-    if lacks_ids(found):
+    columns = sources.identified(facts.columns)
+    if lacks_ids(columns):
         raise InvalidData(
             "the columns of a data file have neither field ids nor names that the table knows",
             where=file.uri,
@@ -125,7 +125,7 @@ def _identified(sources: Sources, file: ForeignFile, facts: ParquetFacts) -> pa.
             found=facts.columns.names,
             cure="set that property there, and import the table again",
         )
-    return found
+    return columns
 
 
 def _check_distinct(columns: pa.Schema, where: str) -> None:
@@ -133,7 +133,7 @@ def _check_distinct(columns: pa.Schema, where: str) -> None:
     names: dict[int, list[str]] = {}
     for field in filter(column_types.has_field_id, columns):
         names.setdefault(column_types.field_id(field), []).append(field.name)
-    if twice := [found for found in names.values() if len(found) > 1]:
+    if twice := [same for same in names.values() if len(same) > 1]:
         raise InvalidData(
             "several columns of a data file have the same name or field id",
             where=where,
@@ -156,7 +156,7 @@ def _of_type(stats: ColumnStats, stored: pa.DataType, wanted: pa.DataType) -> Co
 
 
 def _with_nan(sources: Sources, schema: Schema, file: ForeignFile, facts: ParquetFacts) -> list[str]:
-    """The columns with a NaN of which the file has statistics. Reads the columns of which it is not known."""
+    """The columns that hold a NaN and have statistics in the file. Reads the columns for which this is not known."""
     places = zip(facts.columns, leaf_positions(facts.columns), strict=True)
     bounded = {
         column_types.field_id(one)
@@ -183,8 +183,8 @@ def _outside_years(sources: Sources, file: ForeignFile, facts: ParquetFacts, sha
             unknown[leaf.column] = column
         elif are_outside(leaf.type, *fact.range):
             return _OUTSIDE.format(column.name)
-    found = _read_for(sources, file, facts, list(unknown.values()), has_outside)
-    return _OUTSIDE.format(found[0]) if found else None
+    names = _read_for(sources, file, facts, list(unknown.values()), has_outside)
+    return _OUTSIDE.format(names[0]) if names else None
 
 
 def _read_for(
@@ -194,10 +194,10 @@ def _read_for(
     if not asked:
         return []
     with sources.open(file.uri, file.bytes, facts.rows, pa.schema(asked)) as reader:
-        found: set[str] = set()
+        names: set[str] = set()
         for chunk in reader.chunks([one.name for one in asked]):
-            found |= {name for name in chunk.table.column_names if has(chunk.table[name])}
-    return sorted(found)
+            names |= {name for name in chunk.table.column_names if has(chunk.table[name])}
+    return sorted(names)
 
 
 def _first_leaves(columns: pa.Schema) -> dict[int, int]:

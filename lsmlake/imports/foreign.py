@@ -42,12 +42,12 @@ class ForeignFile(NamedTuple):
     Args:
         name: its address as deletes name it.
         uri: its address.
-        format: "parquet", or that of a file that is not read.
+        format: "parquet", or the format of a file that is not read.
         bytes: its size.
         rows: the number of its rows, deleted ones included; None: not known.
-        spec: its partition spec, one of the table to be made.
+        spec: its partition spec, a spec of the new table.
         partition: the values of the fields of that spec.
-        scope: tells its partition from others where it comes from; deletes apply to one.
+        scope: identifies its partition in the foreign table; deletes apply to one scope.
         sequence: deletes of a later sequence apply to its rows.
         constants: the values of columns that the file may lack, by field id.
         without_nan: the field ids of floating-point columns that are known to hold no NaN.
@@ -70,7 +70,7 @@ class ForeignFile(NamedTuple):
 
 class PositionDeletes(NamedTuple):
     """A Parquet file with the addresses of data files and positions of deleted rows. Applies to files of its partition with its
-    sequence or an earlier one. `of`: the name of the only data file that it has, if known."""
+    sequence or an earlier one. `of`: the name of the only data file that it names, if known."""
 
     uri: str
     bytes: int
@@ -141,7 +141,7 @@ def repartitioned(table: ForeignTable, partition_by: Sequence[str], where: str) 
 
 
 _NO_SCHEMA = -1
-"""Of a foreign file, which may lack any column."""
+"""The schema id of a foreign file, which may lack any column."""
 
 
 class Sources(NamedTuple):
@@ -169,7 +169,7 @@ class Sources(NamedTuple):
 
 @contextmanager
 def theirs() -> Iterator[None]:
-    """Around reading a file of a foreign table: a damaged one is not to be restored in a table of lsmlake."""
+    """Wraps reading a file of a foreign table: the cure for a damaged file speaks of that table, not of one of lsmlake."""
     try:
         yield
     except Corrupt as damaged:

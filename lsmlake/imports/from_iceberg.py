@@ -59,16 +59,16 @@ def read_iceberg(
     Raises:
         InvalidQuery: there is no such table, or the folder does not tell which file is its metadata.
         SnapshotNotFound: there is no such snapshot.
-        InvalidSchema: a column or partition field is none that lsmlake has.
+        InvalidSchema: lsmlake does not have the type of a column, or the kind of a partition field.
         InvalidData: the table has files that are not read.
         Corrupt, UnsupportedFormat: the metadata is damaged, or newer.
         MissingDependency: fastavro is not installed, or PyIceberg for the name of a table in a catalog.
         StorageFailed: the metadata cannot be read; or the catalog refused, or did not answer.
     """
     uri, content = metadata_of(outside, table, newest)
-    found = _snapshot(content, snapshot, table)
-    reader = _MetadataReader(outside, table, uri, content, _move(outside, uri, content, found), workers)
-    return reader.table(found, snapshot is not None, partitioned)
+    chosen = _snapshot(content, snapshot, table)
+    reader = _MetadataReader(outside, table, uri, content, _move(outside, uri, content, chosen), workers)
+    return reader.table(chosen, snapshot is not None, partitioned)
 
 
 class _Move(NamedTuple):
@@ -138,7 +138,7 @@ class _LiveEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class _MetadataReader:
-    """Reads the table whose metadata file `uri` has this content. `where`: as the user named it."""
+    """Reads the table whose metadata file `uri` has this content. `where`: the table as the user named it."""
 
     outside: Outside
     where: str
@@ -251,13 +251,13 @@ class _MetadataReader:
 
     def _live(self, manifest: Record) -> list[_LiveEntry]:
         _refuse_encrypted(manifest.get("key_metadata"), manifest["manifest_path"])
-        inherited, found = manifest.get("sequence_number") or 0, []
+        inherited, entries = manifest.get("sequence_number") or 0, []
         for entry in self._records(manifest["manifest_path"]):
             if entry["status"] != DELETED:
                 file, sequence = entry["data_file"], entry.get("sequence_number")
                 _refuse_encrypted(file.get("key_metadata"), file["file_path"])
-                found.append(_LiveEntry(file, manifest["partition_spec_id"], inherited if sequence is None else sequence))
-        return found
+                entries.append(_LiveEntry(file, manifest["partition_spec_id"], inherited if sequence is None else sequence))
+        return entries
 
     def _of(self, entries: Sequence[_LiveEntry], content: int) -> list[_LiveEntry]:
         return [entry for entry in entries if (entry.file.get("content") or DATA) == content]
@@ -275,14 +275,14 @@ class _MetadataReader:
         vectors = self._vectors(entries)
         values = _PartitionValues(columns, partitioning, specs)
         floats = [column_types.field_id(field) for field in columns if pa.types.is_floating(field.type)]
-        found = []
+        files = []
         for entry in self._of(entries, DATA):
             file, spec, partition = entry.file, known[entry.spec], entry.file.get("partition") or {}
             nans = {one["key"]: one["value"] for one in file.get("nan_value_counts") or ()}
             vector = vectors.get(entry.uri)
             if vector is not None and vector[0] < entry.sequence:
                 vector = None
-            found.append(
+            files.append(
                 ForeignFile(
                     entry.uri,
                     self._moved(entry.uri),
@@ -298,17 +298,17 @@ class _MetadataReader:
                     None if vector is None else vector[1],
                 )
             )
-        return found
+        return files
 
     def _vectors(self, entries: Sequence[_LiveEntry]) -> dict[str, tuple[int, ForeignVector]]:
         """The vector of each data file, by the address of the file as in the metadata, with its sequence number."""
-        found: dict[str, tuple[int, ForeignVector]] = {}
+        vectors: dict[str, tuple[int, ForeignVector]] = {}
         for entry in self._of(entries, POSITION_DELETES):
             format_, file = _format(entry), entry.file
             if format_ == "puffin":
                 place = file["content_offset"], file["content_size_in_bytes"]
                 vector = ForeignVector(self._moved(entry.uri), *place, file["record_count"])
-                found[file["referenced_data_file"]] = entry.sequence, vector
+                vectors[file["referenced_data_file"]] = entry.sequence, vector
             elif format_ != "parquet":
                 raise InvalidData(
                     "a file of position deletes has a format that is not read",
@@ -317,15 +317,15 @@ class _MetadataReader:
                     found=format_,
                     cure=COMPACT_THERE,
                 )
-        return found
+        return vectors
 
     def _dropped(self, schemas: Sequence[Mapping], columns: pa.Schema) -> list[pa.Field]:
-        found: dict[int, pa.Field] = {}
+        fields: dict[int, pa.Field] = {}
         for schema in schemas:
             for one in schema["fields"]:
                 with suppress(InvalidSchema):  # of a type that lsmlake does not have
-                    found |= {column_types.field_id(field): field for field in columns_of({"fields": [one]}, self.where)}
-        return [field for id, field in found.items() if id not in map(column_types.field_id, columns)]
+                    fields |= {column_types.field_id(field): field for field in columns_of({"fields": [one]}, self.where)}
+        return [field for id, field in fields.items() if id not in map(column_types.field_id, columns)]
 
 
 def _format(entry: _LiveEntry) -> str:
@@ -368,6 +368,6 @@ def _value(value: object, type_: pa.DataType, where: str) -> object:
     """A partition value. Raises InvalidData for a date or time that no table takes."""
     if not is_time(type_):
         return pa.scalar(value, type_).as_py()
-    found = of_integers(pa.array([value], pa.int64()), type_)
-    check_years(found, f"{where}, a partition value", _OTHER_PARTITIONS)
-    return found[0].as_py()
+    values = of_integers(pa.array([value], pa.int64()), type_)
+    check_years(values, f"{where}, a partition value", _OTHER_PARTITIONS)
+    return values[0].as_py()

@@ -1,11 +1,11 @@
 """Finds the metadata file of an Iceberg table, and reads it; and reads the manifests that it names, of any writer, format
 versions 1 to 3.
 
-- The file is named itself, or a catalog names it: that is the table.
-- A folder tells it only by `version-hint.text`, which tables without a catalog have. There the file of the next number is the
-  next commit: writers create it if it is absent, and update the hint afterwards, or die before they do.
-- In a folder of a catalog's table, any file may be one that a writer prepared and the catalog never took. Which one is the table
-  is not to be seen, and the newest file is taken only on request.
+- If the user or a catalog names the file, that file is the table.
+- A folder names its file only in `version-hint.text`, which tables without a catalog have. There the file of the next number is
+  the next commit: writers create it if it is absent, and update the hint afterwards, or die before they do.
+- In a folder of a catalog's table, any file may be one that a writer prepared and the catalog never took. The folder does not
+  show which file is the table, and the newest file is taken only on request.
 
 The fields of manifests are found by their ids, because writers may name them otherwise; a record has them under the names of the
 specification (`iceberg.avro`).
@@ -77,8 +77,8 @@ def _newest(listed: list[Entry]) -> str:
 
 
 def _number(name: str) -> int:
-    found = _NUMBER.match(name)
-    return int(found[1]) if found else 0
+    match = _NUMBER.match(name)
+    return int(match[1]) if match else 0
 
 
 def _hinted(outside: Outside, table: str, names: list[str], newest: str) -> str:
@@ -93,7 +93,7 @@ def _hinted(outside: Outside, table: str, names: list[str], newest: str) -> str:
             found=f"{len(names):,} metadata files, the newest of them {newest}",
             cure=_CURE,
         ) from missing
-    commits = {int(found[1]): name for name in names if (found := _OF_COMMIT.fullmatch(name))}
+    commits = {int(match[1]): name for name in names if (match := _OF_COMMIT.fullmatch(name))}
     if hint.isascii() and hint.isdigit() and (number := int(hint)) in commits:
         while number + 1 in commits:
             number += 1
@@ -113,10 +113,10 @@ def _hinted(outside: Outside, table: str, names: list[str], newest: str) -> str:
 def _in_catalog(table: str) -> str:
     """The metadata file of catalog.namespace.table, by the configuration of PyIceberg."""
     catalog, _, name = table.partition(".")
-    found = metadata_file(catalog, name)
-    if found is None:
+    uri = metadata_file(catalog, name)
+    if uri is None:
         raise InvalidQuery("the catalog has no such table", where=table, expected=_FORMS, cure="correct the name")
-    return found
+    return uri
 
 
 def _read(outside: Outside, uri: str) -> dict:
@@ -190,7 +190,7 @@ def records(data: bytes, where: str) -> Iterator[Record]:
 
 
 def _collect(schema: object, types: dict[str, dict]) -> None:
-    """Collect the types with names, which Avro repeats by name, and make numbers of dates and times.
+    """Collects the types with names, which Avro repeats by name, and makes numbers of dates and times.
 
     PyIceberg defines some names again, such as `decimal_9_2` for each partition column of this type, which Avro forbids: these
     types get names of their own."""

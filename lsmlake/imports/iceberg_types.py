@@ -45,8 +45,8 @@ def _field(content: Mapping, path: str, where: str) -> pa.Field:
 
 def _type(content: object, path: str, where: str) -> pa.DataType:
     if isinstance(content, str):
-        if (found := named(content, BY_ICEBERG)) is not None:
-            return found.arrow
+        if (known := named(content, BY_ICEBERG)) is not None:
+            return known.arrow
     elif content.get("type") == "struct":
         return pa.struct([_field(one, f"{path}.{one['name']}", where) for one in content["fields"]])
     elif content.get("type") == "list":
@@ -87,7 +87,7 @@ def partitioning_of(
     specs: Sequence[Mapping], current: int, columns: pa.Schema, highest: int, *, kept: bool, where: str
 ) -> tuple[Partitioning, dict[int, Spec]]:
     """The partitioning of a table, and the spec that the files of each spec of Iceberg have in it. Fields that are always null
-    are left out, and so is everything unless `kept`; then there is one spec without fields.
+    are left out; unless `kept`, all fields are, which leaves one spec without fields.
 
     Raises InvalidSchema for a transform that lsmlake does not have."""
     made: list[PartitionSpec] = []
@@ -96,15 +96,15 @@ def partitioning_of(
         fields = (
             tuple(_partition_field(one, columns, where) for one in spec["fields"] if one["transform"] != _VOID) if kept else ()
         )
-        there = next((one for one in made if one.fields == fields), None)
-        if there is None:
-            there = PartitionSpec(spec["spec-id"], fields)
-            made.append(there)
-        known[spec["spec-id"]] = Spec(there.id, tuple(field.id for field in fields))
+        target = next((one for one in made if one.fields == fields), None)
+        if target is None:
+            target = PartitionSpec(spec["spec-id"], fields)
+            made.append(target)
+        known[spec["spec-id"]] = Spec(target.id, tuple(field.id for field in fields))
     if current not in known:
         raise InvalidSchema("the current partition spec is missing", where=where, found=current, cure="repair the table")
-    found = Partitioning(tuple(made), known[current].id, max(spec.id for spec in made), highest)
-    return found, known
+    partitioning = Partitioning(tuple(made), known[current].id, max(spec.id for spec in made), highest)
+    return partitioning, known
 
 
 def _partition_field(content: Mapping, columns: pa.Schema, where: str) -> PartitionField:

@@ -49,7 +49,7 @@ _INT = range(-(1 << 31), 1 << 31)
 _LOAD = "load them with create_table_from, which converts every row"
 
 
-class _Found(NamedTuple):
+class _ListedFile(NamedTuple):
     """A file: its address, its size, and the values of the partitions that its folders name."""
 
     uri: str
@@ -63,7 +63,7 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
     Args:
         outside: reaches the files.
         name: a path, a glob or a folder, or the address of one in an object store.
-        primary_key: of the table to be made.
+        primary_key: the primary key of the new table.
         partitioned: whether the partitions of folders are partitions of the table.
         workers: how many footers to read side by side.
 
@@ -72,16 +72,16 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
         InvalidSchema: the columns of the files do not fit together, no table can have them, or they lack one of the key.
         Corrupt, StorageFailed: a file is damaged, or cannot be read.
     """
-    found = _listed(outside, name)
-    read = [partial(_stored, outside, one) for one in found]
+    listed = _listed(outside, name)
+    read = [partial(_stored, outside, one) for one in listed]
     stored = side_by_side(read, workers)
-    columns = _merged(stored, found)
-    keys = list(found[0].partition)
-    if any(list(one.partition) != keys for one in found):
+    columns = _merged(stored, listed)
+    keys = list(listed[0].partition)
+    if any(list(one.partition) != keys for one in listed):
         keys = []
     lacking = [key for key in keys if key not in columns.names]
     if lacking:
-        columns = pa.schema([*columns, *(pa.field(key, _type_of([one.partition[key] for one in found])) for key in lacking)])
+        columns = pa.schema([*columns, *(pa.field(key, _type_of([one.partition[key] for one in listed])) for key in lacking)])
     _check_key(primary_key, columns.names, name)
     ids = _ids(stored)
     columns = _numbered(columns, ids or {})
@@ -89,7 +89,7 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
     kept = keys if partitioned else []
     partitioning = Partitioning.first((field_id(of[key]), key, Transform(IDENTITY)) for key in kept)
     files = []
-    for one in found:
+    for one in listed:
         values = {key: _value(one.partition[key], of[key].type, one.uri, key) for key in keys}
         constants = {field_id(of[key]): value for key, value in values.items()}
         partition = tuple(values[key] for key in kept)
@@ -101,14 +101,14 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
 # -- the files ----------------------------------------------------------------------------------------------------------
 
 
-def _listed(outside: Outside, name: str) -> list[_Found]:
-    found = list(_in_store(outside, name) if _URL.match(without_scheme(name)) else _here(outside, name))
-    if not found:
+def _listed(outside: Outside, name: str) -> list[_ListedFile]:
+    files = list(_in_store(outside, name) if _URL.match(without_scheme(name)) else _here(outside, name))
+    if not files:
         raise InvalidData("no Parquet file found", where=name, expected=_EXPECTED, cure="correct the path")
-    return found
+    return files
 
 
-def _here(outside: Outside, name: str) -> Iterator[_Found]:
+def _here(outside: Outside, name: str) -> Iterator[_ListedFile]:
     root = _root(name)
     for path in input_files.find(name, _EXPECTED):
         if not path.lower().endswith(_ENDINGS):
@@ -116,11 +116,11 @@ def _here(outside: Outside, name: str) -> Iterator[_Found]:
         size = outside.place(path).size()
         if size is None:
             raise InvalidData("a symbolic link is not followed", where=path, expected="a file", cure="name the file itself")
-        yield _Found(path, size, _partition_of(PurePosixPath(path).relative_to(root).parts[:-1]))
+        yield _ListedFile(path, size, _partition_of(PurePosixPath(path).relative_to(root).parts[:-1]))
 
 
 def _root(name: str) -> PurePosixPath:
-    """The folder below which folders name partitions: the one named, or that before the first part with a wildcard."""
+    """The folder below which folders name partitions: the folder `name`, or the part of it before the first wildcard."""
     path = input_files.local_path(name)
     if path.is_dir():
         return PurePosixPath(path)
@@ -128,12 +128,12 @@ def _root(name: str) -> PurePosixPath:
     return PurePosixPath(path.parent if path.is_file() else Path(*plain))
 
 
-def _in_store(outside: Outside, url: str) -> Iterator[_Found]:
+def _in_store(outside: Outside, url: str) -> Iterator[_ListedFile]:
     wildcard = _WILDCARDS.search(url)
     root = url[: wildcard.start()].rpartition("/")[0] if wildcard else url.rstrip("/")
     pattern = url[len(root) + 1 :] if wildcard else ""
     if not wildcard and root.lower().endswith(_ENDINGS) and (size := outside.place(root).size()) is not None:
-        yield _Found(root, size, {})
+        yield _ListedFile(root, size, {})
         return
     for entry in outside.list(root):
         parts = PurePosixPath(entry.path).parts
@@ -144,7 +144,7 @@ def _in_store(outside: Outside, url: str) -> Iterator[_Found]:
         if any(part.startswith(("_", ".")) for part in parts) or not entry.path.lower().endswith(_ENDINGS):
             continue
         if not pattern or _matches(parts, pattern):
-            yield _Found(joined(root, entry.path), entry.size, _partition_of(parts[:-1]))
+            yield _ListedFile(joined(root, entry.path), entry.size, _partition_of(parts[:-1]))
 
 
 def _matches(parts: Sequence[str], pattern: str) -> bool:
@@ -206,25 +206,25 @@ def _check_key(primary_key: Sequence[str], names: Sequence[str], where: str) -> 
 # -- the columns --------------------------------------------------------------------------------------------------------
 
 
-def _stored(outside: Outside, file: _Found) -> pa.Schema:
+def _stored(outside: Outside, file: _ListedFile) -> pa.Schema:
     _, footer = read_footer(outside.place(file.uri), file.bytes, file.uri)
     return footer.schema.to_arrow_schema()
 
 
-def _merged(stored: Sequence[pa.Schema], files: Sequence[_Found]) -> pa.Schema:
+def _merged(stored: Sequence[pa.Schema], files: Sequence[_ListedFile]) -> pa.Schema:
     """The columns of all files, without ids. Raises InvalidSchema."""
-    found: dict[str, tuple[pa.DataType, str]] = {}
+    types: dict[str, tuple[pa.DataType, str]] = {}
     known: dict[str, tuple[pa.Schema, pa.Schema]] = {}
     for schema, file in zip(stored, files, strict=True):
         if str(schema) not in known:
             typed = pa.schema([field for field in schema if not (pa.types.is_null(field.type) or _INDEX.fullmatch(field.name))])
             known[str(schema)] = schema, schema_from(typed)
             for field in known[str(schema)][1]:
-                there = found.get(field.name)
-                found[field.name] = (field.type, file.uri) if there is None else _wider(field, file.uri, *there)
-    if not found:
+                earlier = types.get(field.name)
+                types[field.name] = (field.type, file.uri) if earlier is None else _wider(field, file.uri, *earlier)
+    if not types:
         raise InvalidSchema("the files have no columns whose types are known", where=files[0].uri, cure=_LOAD)
-    return pa.schema([pa.field(name, type_) for name, (type_, _) in found.items()])
+    return pa.schema([pa.field(name, type_) for name, (type_, _) in types.items()])
 
 
 def _wider(field: pa.Field, uri: str, type_: pa.DataType, of: str) -> tuple[pa.DataType, str]:
@@ -249,13 +249,13 @@ _Path = tuple[str, ...]
 
 def _ids(stored: Sequence[pa.Schema]) -> dict[_Path, int] | None:
     """The ids of columns, by their names from the root, if all files with ids agree on them and all have some; else None."""
-    found: dict[_Path, int] = {}
+    ids: dict[_Path, int] = {}
     for schema in {str(one): one for one in stored}.values():
         for path, field in _fields(schema, ()):
-            if not has_field_id(field) or found.setdefault(path, field_id(field)) != field_id(field):
+            if not has_field_id(field) or ids.setdefault(path, field_id(field)) != field_id(field):
                 return None
-    unique = len(set(found.values())) == len(found)
-    return found if unique and all(0 < id <= column_types.FIELD_ID_MAX for id in found.values()) else None
+    unique = len(set(ids.values())) == len(ids)
+    return ids if unique and all(0 < id <= column_types.FIELD_ID_MAX for id in ids.values()) else None
 
 
 def _fields(fields: Sequence[pa.Field], above: _Path) -> Iterator[tuple[_Path, pa.Field]]:

@@ -55,14 +55,15 @@ _NULL_WORDS = (
 """Words that an error suggests as `null_values`."""
 _SUGGESTED_LENGTH = 20
 _TOLD, _TOLD_BYTES = re.compile(rb"\s*(\"?sep=[^\r\n]{1,2})[\r\n]", re.IGNORECASE), 64
-"""The line with which Excel is told the delimiter."""
+"""The line that tells Excel the delimiter."""
 _ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class CsvFile:
     """A CSV file and how it is read. `recognised`: the recognised settings that differ from the defaults, for reports. `names`:
-    of the columns, if no line of the file has them. `quoted_nulls`: a null word in quotes is null in columns of texts, too."""
+    the names of the columns, if no line of the file has them. `quoted_nulls`: a null word in quotes is null in columns of texts,
+    too."""
 
     text: TextFile
     delimiter: str
@@ -107,9 +108,9 @@ class CsvFile:
         if not isinstance(value, str) or len(value) > _SUGGESTED_LENGTH:
             return None
         typed = [field.name for field in schema if _is_no_text(field) and field.name in table.column_names]
-        found = (pc.unique(table[name].filter(pc.is_in(table[name], pa.array(_NULL_WORDS)))) for name in typed)
+        columns = (pc.unique(table[name].filter(pc.is_in(table[name], pa.array(_NULL_WORDS)))) for name in typed)
         words = list(
-            dict.fromkeys([*self.null_values, value, *(word for column in found for word in column.to_pylist() if word)])
+            dict.fromkeys([*self.null_values, value, *(word for column in columns for word in column.to_pylist() if word)])
         )
         flags = " ".join(f"--null-value {word!r}" for word in words)
         return Wording(
@@ -153,7 +154,7 @@ class CsvFile:
         )
 
     def _without_words(self, table: pa.Table, typed: set[str]) -> pa.Table:
-        """With null for a null word in quotes, in columns whose type is not text."""
+        """The table with null for a null word in quotes, in columns whose type is not text."""
         words = pa.array(self.null_values, pa.string())
         for number, name in enumerate(table.column_names if self.null_values else ()):
             if name in typed:
@@ -162,7 +163,7 @@ class CsvFile:
         return table
 
     def _without_nameless(self, table: pa.Table, extra: set[str]) -> pa.Table:
-        """Without the columns that have no name in the file, no place in the table and no value."""
+        """The table without the columns that have no name in the file, no place in the table and no value."""
         for name in extra:
             if table[name].null_count != table.num_rows:
                 raise InvalidData(
@@ -179,9 +180,9 @@ class CsvFile:
 
     # -- names ----------------------------------------------------------------------------------------------------------
 
-    def _names(self, found: list[str]) -> list[str]:
-        """The names of the first line; of a column without one, `_c` and its number, as Spark has it."""
-        names = [name if name.strip() else f"_c{number}" for number, name in enumerate(found)]
+    def _names(self, header: list[str]) -> list[str]:
+        """The names of the first line; a column without a name becomes `_c` and its number, as in Spark."""
+        names = [name if name.strip() else f"_c{number}" for number, name in enumerate(header)]
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise InvalidData(
@@ -230,8 +231,8 @@ class CsvFile:
             return InvalidData(
                 "the file has no line with the names of the columns", where=self.path, cure="write one, or leave the file out"
             )
-        if found := _ROW.search(refused) or ("Expected" in refused and _ROW.search(self._refused_by_one_thread())):
-            number, expected, actual, content = found.groups()
+        if match := _ROW.search(refused) or ("Expected" in refused and _ROW.search(self._refused_by_one_thread())):
+            number, expected, actual, content = match.groups()
             line = self._line(int(number))
             return InvalidData(
                 f"a line has {actual} field" + "s" * (actual != "1"),
@@ -335,18 +336,18 @@ def opened(path: str, default: str, options: FileOptions) -> CsvFile:
 
 
 def _check_first_line(text: TextFile) -> None:
-    """Refuses the line with which Excel is told the delimiter."""
+    """Refuses the line that tells Excel the delimiter."""
     try:
         with text.open() as stream:
-            found = _TOLD.match(stream.read(_TOLD_BYTES))
-    except UnicodeDecodeError:  # reading the file names the line
+            match = _TOLD.match(stream.read(_TOLD_BYTES))
+    except UnicodeDecodeError:  # the error of reading the file names the line
         return
-    if found:
+    if match:
         raise InvalidData(
             "the first line of the file tells Excel the delimiter",
             where=f"{text.path}, line 1",
             expected="the names of the columns",
-            found=found[1].decode(errors="replace"),
+            found=match[1].decode(errors="replace"),
             cure="take the line out of the file",
         )
 
@@ -364,22 +365,22 @@ def _delimiter(text: TextFile, default: str) -> str:
     whole = len(sample) < _SAMPLE_BYTES
     sample = sample.decode(errors="replace").encode()  # bytes that are not UTF-8 are refused later
     first = next((line for line in sample.splitlines() if line.strip()), b"").decode(errors="replace")
-    there = [one for one in dict.fromkeys((default, *_DELIMITERS)) if one in first]
-    if not there or there == [default]:
+    candidates = [one for one in dict.fromkeys((default, *_DELIMITERS)) if one in first]
+    if not candidates or candidates == [default]:
         return default
-    even = [one for one in there if _divides_evenly(sample if whole else sample[: sample.rfind(b"\n") + 1], one, whole)]
+    even = [one for one in candidates if _divides_evenly(sample if whole else sample[: sample.rfind(b"\n") + 1], one, whole)]
     if len(even) == 1:
         return even[0]
-    if not even and default in there:
+    if not even and default in candidates:
         return default  # the reader names the line that differs
-    names = [_NAMED.get(one, one) for one in even or (default, *there)]
+    names = [_NAMED.get(one, one) for one in even or (default, *candidates)]
     raise InvalidData(
         "the delimiter cannot be told: " + ("several divide all lines evenly" if even else "none divides all lines evenly"),
         where=text.path,
         expected="one delimiter",
         found=" or ".join(map(repr, names)),
         cure=Wording(
-            f"pass the delimiter, such as delimiter={(even or there)[-1]!r}",
+            f"pass the delimiter, such as delimiter={(even or candidates)[-1]!r}",
             command=f"give the delimiter, such as --delimiter {names[-1]!r}",
         ),
     )
@@ -422,7 +423,7 @@ def _is_value(field: pa.Field) -> bool:
 
 
 def _is_telling(field: pa.Field) -> bool:
-    """Whether that is no chance: numbers with a fraction are not below a whole number, such as a year."""
+    """Whether a name that is a value tells of a row: a whole number, such as a year, may be the name of a column of fractions."""
     return not (pa.types.is_floating(field.type) and field.name.strip().isdigit())
 
 

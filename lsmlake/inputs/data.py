@@ -1,7 +1,7 @@
 """The data that users pass, as a stream of Arrow tables: one table in memory, or one table per batch.
 
 A stream is read while it is written. Polars LazyFrames, DuckDB relations and datasets are read by batches, CSV and Parquet files
-by blocks; a JSON or Excel file is read whole. `arrow` converts data that is in memory, `input_places` reads files.
+by blocks; a JSON or Excel file is read whole. `in_memory` converts data in memory, `places` reads files.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _tables(parts: Iterable[object], schema: pa.Schema | None) -> Iterator[pa.Ta
 
 
 def _of_rows(parts: Iterator[object]) -> Iterator[object]:
-    """The parts, with dicts of single values and empty ones, which are rows, in lists."""
+    """The parts; dicts that are rows (with single values, or empty) come together in lists."""
     for part in parts:
         if not isinstance(part, Mapping) or (part and not any(map(_is_single, part.values()))):
             yield part

@@ -82,24 +82,24 @@ def opened(path: str, null_values: tuple[str, ...]) -> ExcelFile:
             sheets = {name: _filled(book.get_sheet_by_name(name)) for name in book.sheet_names}
     except (calamine.CalamineError, OSError) as broken:
         raise InvalidData("the workbook cannot be read", where=path, found=broken, cure="save it as .xlsx or .csv") from broken
-    there = {name: rows for name, rows in sheets.items() if rows}
-    if not there:
+    full = {name: rows for name, rows in sheets.items() if rows}
+    if not full:
         raise InvalidData(
             "the workbook has no row", where=path, cure="write the names of the columns into its first row, or leave it out"
         )
-    if len(there) > 1:
+    if len(full) > 1:
         raise InvalidData(
             "the workbook has several sheets with rows",
             where=path,
             expected="one sheet with rows",
-            found=list(there),
+            found=list(full),
             cure=Wording(
-                f"pass pandas.read_excel(path, sheet_name={next(iter(there))!r}, engine='calamine'), or save the sheet as a file "
+                f"pass pandas.read_excel(path, sheet_name={next(iter(full))!r}, engine='calamine'), or save the sheet as a file "
                 "of its own",
                 command="save the sheet as a file of its own",
             ),
         )
-    ((sheet, rows),) = there.items()
+    ((sheet, rows),) = full.items()
     (_, header), *rest = rows
     nulls = {_NOTHING, *null_values}
     names = tuple(_name(cell, number) for number, cell in enumerate(header))

@@ -181,10 +181,10 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
     infer: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, from_pandas=nan_is_null)  # noqa: E731
     typed: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, wanted, from_pandas=nan_is_null)  # noqa: E731
     try:
-        found = infer(values)
-        _refuse_zones(values, found.type, name)
-        if wanted is None or not (column_types.has_map(wanted) and column_types.has_struct(found.type)):
-            return found
+        inferred = infer(values)
+        _refuse_zones(values, inferred.type, name)
+        if wanted is None or not (column_types.has_map(wanted) and column_types.has_struct(inferred.type)):
+            return inferred
     except _REFUSED as mixed:
         if wanted is None:
             raise _bad_value(values, name, infer, mixed) from mixed
@@ -199,7 +199,7 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
 
 
 def _refuse_zones(values: Sequence[object], made: pa.DataType, name: str) -> None:
-    """Raises InvalidData for a time of day with a zone, which PyArrow leaves out without a word."""
+    """Raises InvalidData for a time of day with a zone, which PyArrow would drop silently."""
     if not column_types.any_inside(made, pa.types.is_time):
         return
     if pa.types.is_time(made) and not any(map(getattr, values, repeat("tzinfo"), repeat(None))):  # a loop in C
@@ -223,29 +223,31 @@ def _has_zone(value: object) -> bool:
 
 
 def _with_given_fields(wanted: pa.DataType, values: Iterable[object]) -> pa.DataType:
-    """Returns `wanted` with the fields in its structs that the dicts in `values` have. PyArrow would make the others null, which
-    may have defaults, and leave unknown ones out without a word."""
+    """Returns `wanted` with the fields in its structs that the dicts in `values` have. PyArrow would make the other fields null,
+    though they may have defaults, and drop unknown fields silently."""
     if not column_types.has_struct(wanted):
         return wanted
-    there = [value for value in values if isinstance(value, (Mapping, list, tuple))]
+    containers = [value for value in values if isinstance(value, (Mapping, list, tuple))]
     if pa.types.is_struct(wanted):
-        rows = [row for row in there if isinstance(row, Mapping)]
+        rows = [row for row in containers if isinstance(row, Mapping)]
         names = list(dict.fromkeys(chain.from_iterable(rows)))
         if not names:
             return wanted
         if nameless := [name for name in names if not isinstance(name, str)]:
             raise TypeError(f"{nameless[0]!r} is not the name of a field")
-        found = {name: [row[name] for row in rows if name in row] for name in names}
+        by_field = {name: [row[name] for row in rows if name in row] for name in names}
         known = {field.name: field.type for field in wanted}
-        made = (_with_given_fields(known[name], part) if name in known else pa.array(part).type for name, part in found.items())
+        made = (
+            _with_given_fields(known[name], part) if name in known else pa.array(part).type for name, part in by_field.items()
+        )
         return pa.struct(list(zip(names, made, strict=True)))
     if pa.types.is_map(wanted):
-        pairs = list(chain.from_iterable(one.items() if isinstance(one, Mapping) else one for one in there))
+        pairs = list(chain.from_iterable(one.items() if isinstance(one, Mapping) else one for one in containers))
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             return wanted
         keys, items = [key for key, _ in pairs], [item for _, item in pairs]
         return pa.map_(_with_given_fields(wanted.key_type, keys), _with_given_fields(wanted.item_type, items))
-    elements = chain.from_iterable(one for one in there if not isinstance(one, Mapping))
+    elements = chain.from_iterable(one for one in containers if not isinstance(one, Mapping))
     return pa.list_(_with_given_fields(wanted.value_type, elements))
 
 
@@ -269,8 +271,8 @@ def _is_rounded(given: object, stored: object) -> bool:
     if isinstance(given, Number):
         return isinstance(stored, Number) and given != stored and given == given  # NaN is not
     if isinstance(given, Mapping):
-        found = dict(stored) if isinstance(stored, list) else stored or {}
-        return any(_is_rounded(value, found.get(key)) for key, value in given.items() if key in found)
+        fields = dict(stored) if isinstance(stored, list) else stored or {}
+        return any(_is_rounded(value, fields.get(key)) for key, value in given.items() if key in fields)
     if isinstance(given, (list, tuple)) and isinstance(stored, list):
         return any(map(_is_rounded, given, stored))
     return False

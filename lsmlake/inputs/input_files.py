@@ -45,9 +45,9 @@ _OPTIONS = {
 """Format -> its files, and the options that apply to them."""
 _TEXTS = _CSV, _TSV, _JSON
 _HIDDEN = "_", ".", "~$"
-"""Begins of names that a folder or glob leaves out; Excel marks an open workbook by a file "~$" and its name."""
+"""Names that begin so are skipped in a folder or glob; Excel marks an open workbook by a file "~$" and its name."""
 DELTA_LOG, ICEBERG_METADATA = "_delta_log", "metadata/*.metadata.json"
-"""What the folder of a table of another format has."""
+"""The files by which the folder of a table of another format is recognised."""
 _BATCH_ROWS = 1 << 16
 _EXPECTED = ", ".join(f".{suffix}" for suffix in _KINDS) + ", text files also with ." + ", .".join(COMPRESSED)
 
@@ -61,10 +61,10 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
     table. `expected`: the possible matches, for the message.
     """
     path = local_path(name)
-    found = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
-    if not found:
+    files = [str(path)] if path.is_file() else _below(path) if path.is_dir() else _matching(path)
+    if not files:
         raise InvalidData("no input file found", where=name, expected=expected, cure="correct the path or the glob")
-    for file in found:
+    for file in files:
         if _kind(Path(file)) is None:
             raise InvalidData(
                 "the file format is not supported",
@@ -72,14 +72,14 @@ def find(name: str, expected: str = f"files {_EXPECTED}") -> list[str]:
                 expected=_EXPECTED,
                 cure="give the file the suffix of its format, or convert it",
             )
-    _check_no_table(found)
-    return sorted(found, key=_modified)
+    _check_no_table(files)
+    return sorted(files, key=_modified)
 
 
 def _modified(file: str) -> tuple[int, str]:
     try:
         return Path(file).stat().st_mtime_ns // 1_000_000, file
-    except FileNotFoundError:  # reading it says so
+    except FileNotFoundError:  # the error of reading the file says so
         return 0, file
 
 
@@ -87,28 +87,28 @@ def find_any(name: str) -> list[str]:
     """As `find`, for files whose names say nothing of their format."""
     path = local_path(name)
     if path.is_file():
-        found = [str(path)]
+        files = [str(path)]
     elif path.is_dir():
-        found = [str(file) for file in sorted(path.rglob("*")) if file.is_file() and not _hidden(file, path)]
+        files = [str(file) for file in sorted(path.rglob("*")) if file.is_file() and not _hidden(file, path)]
     else:
-        found = sorted(str(match) for match in _visible(path) if match.is_file())
-    if not found:
+        files = sorted(str(match) for match in _visible(path) if match.is_file())
+    if not files:
         raise InvalidData("no input file found", where=name, cure="correct the path or the glob")
-    _check_no_table(found)
-    return sorted(found, key=_modified)
+    _check_no_table(files)
+    return sorted(files, key=_modified)
 
 
 def local_path(name: str) -> Path:
     """A path or a `file:` URI, as a path. Raises InvalidData."""
-    found = expanded(without_scheme(name))
-    if found is None:
+    path = expanded(without_scheme(name))
+    if path is None:
         raise InvalidData(
             "not a path",
             found=repr(name),
             expected="a path or a glob of files, '.' for the current folder",
             cure="name the input files",
         )
-    return found
+    return path
 
 
 def _below(folder: Path) -> list[str]:
@@ -117,14 +117,14 @@ def _below(folder: Path) -> list[str]:
 
 def _matching(pattern: Path) -> list[str]:
     """The files that match a glob; for a matching folder, all files inside it, recursively."""
-    found: set[str] = set()
+    files: set[str] = set()
     for match in _visible(pattern):
-        found.update(_below(match) if match.is_dir() else [str(match)])
-    return sorted(found)
+        files.update(_below(match) if match.is_dir() else [str(match)])
+    return sorted(files)
 
 
 def _visible(pattern: Path) -> Iterator[Path]:
-    """The files and folders that match a glob. Of those whose names begin with "_" or ".", the ones that it names."""
+    """The files and folders that match a glob. Hidden ones match only if the glob names them."""
     named = [part for part in pattern.parts if part.startswith(_HIDDEN)]
     for match in map(Path, glob.glob(str(pattern), recursive=True)):
         if not any(part.startswith(_HIDDEN) and not any(fnmatch(part, one) for one in named) for part in match.parts):
@@ -151,7 +151,7 @@ def _check_no_table(files: list[str]) -> None:
 
 
 def of_other_format(format: str, verb: str, folder: str) -> InvalidData:
-    """The error for input files that belong to a table of another format. `verb`: that imports such a table."""
+    """The error for input files that belong to a table of another format. `verb`: the method that imports such a table."""
     return InvalidData(
         f"the input files belong to a table of {format}, so they may include superseded and deleted rows",
         where=folder,
@@ -239,7 +239,7 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _without_nulls(type_: pa.DataType) -> pa.DataType:
-    """`type_`, with STRING where no value tells a type."""
+    """`type_`, with STRING where no value shows a type."""
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_without_nulls(field.type)) for field in type_])
     if pa.types.is_list(type_):

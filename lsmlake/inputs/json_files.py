@@ -71,33 +71,33 @@ def _errors(file: JsonFile) -> Iterator[None]:
 def _exact(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
     wanted = {field.name: field.type for field in schema or ()}
     texts = {name: type_ for name, type_ in wanted.items() if is_text(type_)}
-    found = _without_absent(file.rows(texts), texts, file)
-    _check_maps(found, wanted, file.path)
-    _check_integers(found, wanted, file)
-    again = _exact_types(found, wanted, _is_integer_or_decimal)
+    rows = _without_absent(file.rows(texts), texts, file)
+    _check_maps(rows, wanted, file.path)
+    _check_integers(rows, wanted, file)
+    again = _exact_types(rows, wanted, _is_integer_or_decimal)
     if not again:
-        return found
+        return rows
     try:
-        exact = file.rows(texts | again).select(found.column_names)
+        exact = file.rows(texts | again).select(rows.column_names)
     except pa.ArrowInvalid as refused:
         raise _does_not_fit(file.path, list(again), str(refused)) from refused
     for name in again:
-        _check_exponents(found[name], exact[name], file.path, name)
+        _check_exponents(rows[name], exact[name], file.path, name)
     return exact
 
 
-def _without_absent(found: pa.Table, texts: dict[str, pa.DataType], file: JsonFile) -> pa.Table:
-    """Without the columns of `texts` that no row of the file has: PyArrow adds each column that has an explicit type."""
-    empty = [name for name in texts if found.num_rows and found[name].null_count == found.num_rows]
+def _without_absent(rows: pa.Table, texts: dict[str, pa.DataType], file: JsonFile) -> pa.Table:
+    """The rows without the columns of `texts` that no row of the file has: PyArrow adds each column with an explicit type."""
+    empty = [name for name in texts if rows.num_rows and rows[name].null_count == rows.num_rows]
     if not empty:
-        return found
-    there = file.rows({name: type_ for name, type_ in texts.items() if name not in empty}).column_names
-    return found.drop_columns([name for name in empty if name not in there])
+        return rows
+    present = file.rows({name: type_ for name, type_ in texts.items() if name not in empty}).column_names
+    return rows.drop_columns([name for name in empty if name not in present])
 
 
-def _check_maps(found: pa.Table, wanted: dict[str, pa.DataType], path: str) -> None:
+def _check_maps(rows: pa.Table, wanted: dict[str, pa.DataType], path: str) -> None:
     """Raises InvalidData for an object in a MAP column: PyArrow reads it as a struct, in which a key without a value is null."""
-    for field in found.schema:
+    for field in rows.schema:
         if field.name in wanted and pa.types.is_map(wanted[field.name]) and not pa.types.is_null(field.type):
             raise InvalidData(
                 "a MAP cannot be read from a JSON file",
@@ -112,9 +112,9 @@ def _check_maps(found: pa.Table, wanted: dict[str, pa.DataType], path: str) -> N
 
 
 def _inferred(file: JsonFile) -> pa.Schema:
-    found = file.rows({})
+    rows = file.rows({})
     fields = []
-    for field, column in zip(found.schema, found.columns, strict=True):
+    for field, column in zip(rows.schema, rows.columns, strict=True):
         leaves = _leaves(column)
         if any(_may_be_rounded(leaf) for leaf in leaves):
             field = field.with_type(_type_of_integers(file, field, leaves))
@@ -128,28 +128,28 @@ def _is_integer_or_decimal(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or pa.types.is_decimal(type_)
 
 
-def _exact_types(found: pa.Table, wanted: dict[str, pa.DataType], exactly: Is) -> dict[str, pa.DataType]:
+def _exact_types(rows: pa.Table, wanted: dict[str, pa.DataType], exactly: Is) -> dict[str, pa.DataType]:
     """The columns to read again, each with its type to read, so that values for types that satisfy `exactly` are not rounded."""
-    common = [(field, wanted[field.name]) for field in found.schema if field.name in wanted]
+    common = [(field, wanted[field.name]) for field in rows.schema if field.name in wanted]
     types_ = {field.name: _exact_type(field.type, type_, exactly) for field, type_ in common}
     return {field.name: types_[field.name] for field, _ in common if types_[field.name] != field.type}
 
 
-def _exact_type(found: pa.DataType, wanted: pa.DataType, exactly: Is) -> pa.DataType:
+def _exact_type(type_: pa.DataType, wanted: pa.DataType, exactly: Is) -> pa.DataType:
     t = pa.types
-    if t.is_struct(found) and t.is_struct(wanted):
+    if t.is_struct(type_) and t.is_struct(wanted):
         names = {field.name: field.type for field in wanted}
         return pa.struct(
             [
                 field.with_type(_exact_type(field.type, names[field.name], exactly) if field.name in names else field.type)
-                for field in found
+                for field in type_
             ]
         )
-    if t.is_list(found) and (t.is_list(wanted) or t.is_large_list(wanted)):
-        return pa.list_(found.value_field.with_type(_exact_type(found.value_type, wanted.value_type, exactly)))
-    if t.is_timestamp(found) and (is_text(wanted) or t.is_temporal(wanted)):
+    if t.is_list(type_) and (t.is_list(wanted) or t.is_large_list(wanted)):
+        return pa.list_(type_.value_field.with_type(_exact_type(type_.value_type, wanted.value_type, exactly)))
+    if t.is_timestamp(type_) and (is_text(wanted) or t.is_temporal(wanted)):
         return pa.string()
-    return _EXACT if t.is_float64(found) and exactly(wanted) else found
+    return _EXACT if t.is_float64(type_) and exactly(wanted) else type_
 
 
 def _leaves(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
@@ -172,9 +172,9 @@ def _with_leaf_types(type_: pa.DataType, made: Callable[[pa.DataType], pa.DataTy
     return made(type_)
 
 
-def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, name: str) -> None:
-    """Raises InvalidData for a decimal of `exact` that differs from the double of `found`."""
-    for double, decimal in zip(_leaves(found), _leaves(exact), strict=True):
+def _check_exponents(doubles: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, name: str) -> None:
+    """Raises InvalidData for a decimal of `exact` that differs from its double in `doubles`."""
+    for double, decimal in zip(_leaves(doubles), _leaves(exact), strict=True):
         if decimal.type != _EXACT:
             continue
         off = pc.abs(pc.subtract(decimal.cast(pa.float64()), double))
@@ -184,17 +184,17 @@ def _check_exponents(found: pa.ChunkedArray, exact: pa.ChunkedArray, path: str, 
             raise _does_not_fit(path, [name], repr(double[row].as_py()))
 
 
-def _check_integers(found: pa.Table, wanted: dict[str, pa.DataType], file: JsonFile) -> None:
+def _check_integers(rows: pa.Table, wanted: dict[str, pa.DataType], file: JsonFile) -> None:
     """Raises InvalidData for an integer beyond 2**53 in a DOUBLE or FLOAT column that would be rounded. Skips columns with
     numbers outside the decimal range: those are measurements, not ids."""
-    for name, exact_type in _exact_types(found, wanted, pa.types.is_floating).items():
-        if not any(map(_may_be_rounded, _leaves(found[name]))):
+    for name, exact_type in _exact_types(rows, wanted, pa.types.is_floating).items():
+        if not any(map(_may_be_rounded, _leaves(rows[name]))):
             continue
         try:
             exact = file.rows({name: exact_type})[name]
         except pa.ArrowInvalid:
             continue
-        for double, decimal in zip(_leaves(found[name]), _leaves(exact), strict=True):
+        for double, decimal in zip(_leaves(rows[name]), _leaves(exact), strict=True):
             lost = _rounded_integers(double, decimal) if decimal.type == _EXACT and _may_be_rounded(double) else ()
             if len(lost):
                 raise InvalidData(

@@ -30,8 +30,8 @@ _OTHER_TYPE = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
 
 @dataclass(frozen=True)
 class JsonFile:
-    """The text of a JSON file. `lines`: the same text, of the same length, with one object in each line. `recognised`: what was
-    not the default, for reports."""
+    """The text of a JSON file. `lines`: the same text, of the same length, with one object in each line. `recognised`: the
+    recognised settings that differ from the defaults, for reports."""
 
     path: str
     text: pa.Buffer
@@ -54,8 +54,8 @@ class JsonFile:
         what, row = _ROW.fullmatch(self._refused_in_one_block() or refused).groups()
         line = None if row is None else self.line_of(int(row))
         where = self.path if line is None else f"{self.path}, line {line}"
-        if found := _OTHER_TYPE.search(what):
-            column, before, now = found.groups()
+        if match := _OTHER_TYPE.search(what):
+            column, before, now = match.groups()
             return InvalidData(
                 "values of one column have different types",
                 where=f"{where}, column {column.split('/')[0]!r}",
@@ -113,17 +113,17 @@ class JsonFile:
 
 def opened(path: str, encoding: str | None) -> JsonFile:
     """A JSON file, read whole. Raises InvalidData, OSError."""
-    found = text_files.opened(path, encoding)
+    source = text_files.opened(path, encoding)
     try:
-        with found.open() as stream:
+        with source.open() as stream:
             text = stream.read_buffer()
     except UnicodeDecodeError as broken:
-        raise found.unreadable() or InvalidData("the file cannot be decoded", where=path, cure="correct the file") from broken
+        raise source.unreadable() or InvalidData("the file cannot be decoded", where=path, cure="correct the file") from broken
     if not _is_utf_8(text):
-        raise found.unreadable()
+        raise source.unreadable()
     begin = text.slice(0, min(_SAMPLE_BYTES, len(text))).to_pybytes()
     array = json_lines.is_array(begin)
-    recognised = [f"{found.encoding.upper()} by its byte order mark"] if found.marked else []
+    recognised = [f"{source.encoding.upper()} by its byte order mark"] if source.marked else []
     recognised += ["an array of objects"] if array else []
     if not array and not json_lines.is_split(begin):
         return JsonFile(path, text, text, tuple(recognised))

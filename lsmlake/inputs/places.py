@@ -23,8 +23,8 @@ class PlacedTables:
     def __init__(self, tables: Iterator[tuple[input_files.InputFile, pa.Table]], schema: pa.Schema | None) -> None:
         self.schema, self.guessed = schema, False
         self._tables = tables
-        self._file: input_files.InputFile | None = None  # of the last table
-        self._last, self._row, self._file_row = pa.table({}), 0, 0  # the first row of it: in all files, and in its file
+        self._file: input_files.InputFile | None = None  # the file of the last table
+        self._last, self._row, self._file_row = pa.table({}), 0, 0  # its first row: in all files, and in its file
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self

@@ -1,4 +1,4 @@
-"""Text files as UTF-8: decompressed, decoded, and without a byte order mark; and how users say that they are to be read: the
+"""Text files as UTF-8: decompressed, decoded, and without a byte order mark; and the options that say how they are read: the
 words that mean null, the delimiter, the encoding.
 
 A byte order mark tells the encoding of a file. Without one, a file is UTF-8: any other encoding would be a guess that changes
@@ -115,7 +115,7 @@ class TextFile(NamedTuple):
 
 
 def opened(path: str, encoding: str | None) -> TextFile:
-    """A text file; `encoding`: None: recognised. Raises InvalidData, OSError."""
+    """A text file. `encoding`: None: it is recognised. Raises InvalidData, OSError."""
     with _decompressed(path) as stream:
         begin = stream.read(1024)
     for mark, what, suffix in _NO_TEXT:
@@ -178,7 +178,7 @@ _NO_DELIMITERS = '"\r\n'
 
 @dataclass(frozen=True)
 class FileOptions:
-    """`null_values`: words that mean null, beside the empty field. `delimiter`, `encoding`: None: recognised."""
+    """`null_values`: words that mean null, beside the empty field. `delimiter`, `encoding`: None: they are recognised."""
 
     null_values: tuple[str, ...] = ()
     delimiter: str | None = None
@@ -194,8 +194,8 @@ class FileOptions:
     @property
     def given(self) -> dict[str, object]:
         """The options that are set."""
-        found = {"null_values": list(self.null_values), "delimiter": self.delimiter, "encoding": self.encoding}
-        return {name: value for name, value in found.items() if value}
+        options = {"null_values": list(self.null_values), "delimiter": self.delimiter, "encoding": self.encoding}
+        return {name: value for name, value in options.items() if value}
 
     def check(self, known: Sequence[str], where: str, what: str) -> None:
         """Raises InvalidData for an option outside of `known`. `what`: the data, in the plural."""
@@ -228,9 +228,9 @@ def _checked_delimiter(delimiter: str) -> str:
 
 def _checked_encoding(encoding: str) -> str:
     try:
-        found = codecs.lookup(encoding)
+        codec = codecs.lookup(encoding)
         "".encode(encoding)  # a codec that makes no text, such as base64, refuses this
-        known = found.incrementaldecoder is not None
+        known = codec.incrementaldecoder is not None
     except (LookupError, UnicodeError, ValueError):
         known = False
     if not known:
@@ -240,4 +240,4 @@ def _checked_encoding(encoding: str) -> str:
             found=repr(encoding),
             cure="name the encoding that the files were written in",
         )
-    return found.name
+    return codec.name

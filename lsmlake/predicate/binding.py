@@ -2,8 +2,8 @@
 BETWEEN, LIKE and IS.
 
 The dialect decides whether a text is a condition, and says what is wrong with it. This module only looks for the part that Arrow
-evaluates and that statistics decide. It knows every argument of what it takes, and takes nothing that it does not know, so a node
-of another form, as of a new version of the parser, is at worst left to DuckDB. It reads the tree without a note (`peek`).
+evaluates and that statistics decide. It takes only nodes all of whose arguments it knows, so a node of another form, as of a new
+version of the parser, is at worst left to DuckDB. It reads the tree by `peek`, which notes no argument as read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Beyond(Exception):
 
 
 _BEYOND = _Beyond, ValueError, OverflowError, InvalidSchema, RecursionError
-"""Also literals that are no value of a type, and types that no column has."""
+"""The errors that mean so, also of literals that are no value of a type, and of types that no column has."""
 
 
 def bound(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
@@ -55,8 +55,8 @@ def bound(node: exp.Expression, scope: Scope, zone: str) -> Predicate | None:
 
 
 def bound_text(where: str, columns: pa.Schema, zone: str) -> tuple[Text, exp.Expression, Predicate | None]:
-    """A text, its tree, and the predicate that it is; None if it is none, or nothing at all. Raises InvalidQuery for a text that
-    is not SQL."""
+    """A text, its tree, and its predicate; None if the condition is beyond predicates, or the text is no condition. Raises
+    InvalidQuery for a text that is not SQL."""
     text = Text(where)
     node = text.expression()
     return text, node, bound(node, Scope.of(columns), zone)
@@ -123,7 +123,7 @@ class _Binder:
         raise _Beyond
 
     def _comparison(self, op: str, left: exp.Expression, right: exp.Expression, *, pads: bool = True) -> Predicate:
-        """`pads`: a CHAR(n) is compared as one."""
+        """A comparison of two operands. `pads`: the shorter text of a CHAR(n) is padded."""
         a, b = self._operand(left), self._operand(right)
         if isinstance(a, Column) and isinstance(b, Column):
             zoned = _is_local(a.type) != _is_local(b.type) and self.zone is not timezone.utc  # depends on the session's time zone
@@ -185,8 +185,8 @@ class _Binder:
         column, pattern = self._operand(left), self._value(right)
         if not isinstance(column, Column) or not isinstance(pattern, str | None):
             raise _Beyond
-        found = like(column, pattern, escape)
-        return not_(found) if negated else found
+        predicate = like(column, pattern, escape)
+        return not_(predicate) if negated else predicate
 
     # --- columns and literals ---
 
@@ -232,7 +232,7 @@ class _Binder:
         raise _Beyond
 
     def _cast(self, node: exp.Cast, made: Callable[[object], object] = lambda value: value) -> object:
-        """A literal as a value of another type. `made`: of the literal, before it is cast."""
+        """A literal as a value of another type. `made`: changes the literal before it is cast."""
         given, kind, _ = _parts(node, "this", "to", "safe")
         return self._converted(made(self._literal(given)), kind)
 
@@ -255,10 +255,10 @@ class _Binder:
 
     def _column(self, node: exp.Column | exp.Dot) -> Column:
         parts = _names(node)
-        found = self.scope.found(parts)
-        if len(found) != 1:
+        matches = self.scope.found(parts)
+        if len(matches) != 1:
             raise _Beyond
-        column, used = found[0]
+        column, used = matches[0]
         path, kind = [column.name], column.type
         for name in parts[used:]:
             same = [one for one in kind if one.name.lower() == name.lower()] if pa.types.is_struct(kind) else []
@@ -283,7 +283,7 @@ def _names(node: exp.Expression) -> list[str]:
 
 
 def _plain(node: exp.Expression) -> exp.Expression:
-    """Without parentheses around it."""
+    """The node without parentheses around it."""
     while isinstance(node, exp.Paren):
         (node,) = _parts(node, "this")
     return node
@@ -291,18 +291,18 @@ def _plain(node: exp.Expression) -> exp.Expression:
 
 def _chain(node: exp.And | exp.Or) -> list[exp.Expression]:
     """The operands of a chain of one operator, such as `a AND b AND c`, in the order of the text."""
-    found, waiting = [], [node]
+    operands, waiting = [], [node]
     while waiting:
         one = waiting.pop()
         if type(one) is type(node):
             waiting += reversed(_parts(one, "this", "expression"))
         else:
-            found.append(one)
-    return found
+            operands.append(one)
+    return operands
 
 
 def _parts(node: exp.Expression, *known: str) -> tuple:
-    """These arguments of a node, which has no others."""
+    """These arguments of a node. Raises _Beyond if it has others."""
     for name, _ in said(node):
         if name not in known:
             raise _Beyond

@@ -17,9 +17,9 @@ from lsmlake.types import column_types
 
 def predicate_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> Predicate:
     """A condition as a predicate, once the dialect has judged it. Arguments and errors as of `where.predicate_of`."""
-    found = computed_from(node, text, columns, zone, now)
+    computed = computed_from(node, text, columns, zone, now)
     whole = bound(node, Scope.of(columns), zone)
-    return found if whole is None else whole
+    return computed if whole is None else whole
 
 
 def computed_from(node: exp.Expression, text: Text, columns: pa.Schema, zone: str, now: str | None) -> Predicate:

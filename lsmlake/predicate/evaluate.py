@@ -59,11 +59,11 @@ def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarr
 
 def _computed_last(predicate: And, computed: list[Computed], table: pa.Table | pa.RecordBatch) -> np.ndarray:
     """Gives the slower evaluators only rows that satisfy the rest of the conjunction."""
-    found = evaluate(and_(*(one for one in predicate.children if one not in computed)), table).copy()
-    if found.any():
-        kept = table.filter(pa.array(found))
-        found[found] = np.logical_and.reduce([evaluate(one, kept) for one in computed])
-    return found
+    matches = evaluate(and_(*(one for one in predicate.children if one not in computed)), table).copy()
+    if matches.any():
+        kept = table.filter(pa.array(matches))
+        matches[matches] = np.logical_and.reduce([evaluate(one, kept) for one in computed])
+    return matches
 
 
 def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
@@ -80,8 +80,8 @@ def _outcome(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> Outcome:
             kind = common_type(left.type, right.type)
             return _KERNELS[op](ordered(_values(left, table), kind), ordered(_values(right, table), kind))
         case In(column):
-            found = ordered(_values(column, table), column.type)
-            return pc.if_else(found.is_valid(), pc.is_in(found, value_set=predicate.literals), _UNKNOWN)
+            values = ordered(_values(column, table), column.type)
+            return pc.if_else(values.is_valid(), pc.is_in(values, value_set=predicate.literals), _UNKNOWN)
         case Like(column, prefix, rest):
             return _like(_values(column, table).cast(column.type), prefix, rest)
         case IsNull(column):
@@ -109,8 +109,8 @@ def _encoded(name: str, table: pa.Table | pa.RecordBatch) -> bool:
 def _by_value(leaf: Predicate, name: str, column: pa.Array | pa.ChunkedArray) -> Outcome:
     """Evaluates a leaf on the dictionary of a column; null for a null row."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    found = [_array(_outcome(leaf, pa.table({name: chunk.dictionary}))).take(chunk.indices) for chunk in chunks]
-    return pa.chunked_array(found, pa.bool_())
+    outcomes = [_array(_outcome(leaf, pa.table({name: chunk.dictionary}))).take(chunk.indices) for chunk in chunks]
+    return pa.chunked_array(outcomes, pa.bool_())
 
 
 def _array(outcome: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -119,8 +119,8 @@ def _array(outcome: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _compare_floats(op: str, values: pa.Array | pa.ChunkedArray, value: float) -> Outcome:
     """Compares with a number: Arrow's order then differs from Spark's for NaN only. Many times faster than `ordered`."""
-    found = _KERNELS[op](values, value)
-    return pc.or_(found, pc.is_nan(values)) if op in (">", ">=") else found
+    outcome = _KERNELS[op](values, value)
+    return pc.or_(outcome, pc.is_nan(values)) if op in (">", ">=") else outcome
 
 
 def _fold(kernel, children: tuple[Predicate, ...], table: pa.Table | pa.RecordBatch) -> Outcome:

@@ -126,8 +126,8 @@ def _may(predicate: Predicate, files: _FileFacts) -> _May:
         case Like(column, prefix, rest):
             return _like(_range(column, column.type, files), prefix, rest)
         case IsNull(column):
-            found = _range(column, column.type, files)
-            return _May(lambda: found.null, lambda: found.value, lambda: np.zeros_like(found.null))
+            bounds = _range(column, column.type, files)
+            return _May(lambda: bounds.null, lambda: bounds.value, lambda: np.zeros_like(bounds.null))
         case Computed():
             return _May(*(partial(np.ones, len(files.rows), bool) for _ in range(3)))
         case Is(child, value):
@@ -205,20 +205,20 @@ def _unless_known(possible: pa.Array) -> np.ndarray:
     return known.to_numpy(zero_copy_only=False)
 
 
-def _in(found: _FileRange, values: pa.Array) -> _May:
+def _in(bounds: _FileRange, values: pa.Array) -> _May:
     def inside() -> np.ndarray:
-        first, end = _reach(found, values.take(pc.sort_indices(values)))
-        return found.value & (first < end)
+        first, end = _reach(bounds, values.take(pc.sort_indices(values)))
+        return bounds.value & (first < end)
 
     def outside() -> np.ndarray:
-        same = pc.and_kleene(pc.equal(found.low, found.high), pc.is_in(found.low, value_set=values))
-        return found.value & _unless_known(pc.invert(same))
+        same = pc.and_kleene(pc.equal(bounds.low, bounds.high), pc.is_in(bounds.low, value_set=values))
+        return bounds.value & _unless_known(pc.invert(same))
 
-    return _outcomes(inside, outside, lambda: found.null)
+    return _outcomes(inside, outside, lambda: bounds.null)
 
 
-def _reach(found: _FileRange, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    low, high = found.low.fill_null(values[0]), found.high.fill_null(values[-1])
+def _reach(bounds: _FileRange, values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    low, high = bounds.low.fill_null(values[0]), bounds.high.fill_null(values[-1])
     steps = _sortable(values)
     return np.searchsorted(steps, _sortable(low), "left"), np.searchsorted(steps, _sortable(high), "right")
 
@@ -229,18 +229,18 @@ def _sortable(values: pa.Array) -> np.ndarray:
     return as_integers(values).to_numpy(zero_copy_only=False)
 
 
-def _like(found: _FileRange, prefix: str, rest: str) -> _May:
+def _like(bounds: _FileRange, prefix: str, rest: str) -> _May:
     def some() -> np.ndarray:
-        starts = pc.less_equal(pc.utf8_slice_codeunits(found.low, 0, len(prefix)), prefix)
-        return found.value & _unless_known(starts) & _unless_known(pc.greater_equal(found.high, prefix))
+        starts = pc.less_equal(pc.utf8_slice_codeunits(bounds.low, 0, len(prefix)), prefix)
+        return bounds.value & _unless_known(starts) & _unless_known(pc.greater_equal(bounds.high, prefix))
 
     def fails() -> np.ndarray:
         if rest != "%":
-            return found.value
-        both = pc.and_kleene(pc.starts_with(found.low, prefix), pc.starts_with(found.high, prefix))
-        return found.value & _unless_known(pc.invert(both))
+            return bounds.value
+        both = pc.and_kleene(pc.starts_with(bounds.low, prefix), pc.starts_with(bounds.high, prefix))
+        return bounds.value & _unless_known(pc.invert(both))
 
-    return _outcomes(some, fails, lambda: found.null)
+    return _outcomes(some, fails, lambda: bounds.null)
 
 
 def _bound(predicate: Predicate) -> dict[str, frozenset] | None:

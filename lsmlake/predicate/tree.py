@@ -64,7 +64,7 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class In(Predicate):
-    """The column is one of `values` (not null, at least one); NULL if it is null."""
+    """The column is one of `values` (not null, at least one); NULL if the column is null."""
 
     column: Column
     values: tuple
@@ -200,7 +200,7 @@ _DECIMAL_DIGITS_MAX = 76
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Integers and decimals."""
+    """Whether the type is an integer or a decimal."""
     return pa.types.is_integer(kind) or pa.types.is_decimal(kind)
 
 

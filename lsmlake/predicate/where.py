@@ -1,7 +1,7 @@
 """The argument `where` of a verb as a predicate.
 
-A text that is a predicate needs the parser only, which is loaded with the first text, and its rows no DuckDB. The dialect judges
-all others, and is loaded for them: it alone says what is wrong with a text. It takes what `binding` takes, with the same rows.
+A text that is a predicate needs only the parser, which is loaded with the first text, and no DuckDB. For all other texts the
+dialect is loaded, which alone says what is wrong with a text. It takes every text that `binding` takes, with the same rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: Callable
 
     Args:
         where: the text.
-        columns: those of the table, with the lengths of their texts.
+        columns: the columns of the table, with the lengths of their texts.
         zone: the time zone of times that name none.
         now: tells the time of the call, such as '2026-01-31 12:00:00+00:00'. None: current_timestamp is refused.
 
@@ -40,8 +40,8 @@ def predicate_of(where: str | None, columns: pa.Schema, zone: str, now: Callable
 
 
 def known_of(where: str, columns: pa.Schema, zone: str, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
-    """The predicate that a condition implies, for an engine that evaluates the text itself, and why that is not all of it; None
-    if it is. Raises InvalidQuery for a text that every engine refuses."""
+    """The predicate that a condition implies, for an engine that evaluates the text itself, and why it is not the whole
+    condition; None if it is the whole. Raises InvalidQuery for a text that every engine refuses."""
     from lsmlake.predicate.binding import bound_text
 
     text, node, whole = bound_text(where, columns, zone)

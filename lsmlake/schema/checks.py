@@ -25,7 +25,7 @@ def _near(name: str, names: Sequence[str]) -> str:
 
 
 def check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:
-    """Raises InvalidSchema unless these are columns whose values have an order. `role`: the role of the columns, for the
+    """Raises InvalidSchema unless `names` are columns whose values have an order. `role`: the role of the columns in the
     message."""
     for name in names:
         _check_known(name, columns, InvalidSchema, f"{role} column {name!r} is not in the schema", where)
@@ -163,7 +163,7 @@ def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> 
 
 
 def _check_known(name: str, columns: pa.Schema, error: type[LakeError], what: str, where: str) -> None:
-    """Raises this error unless there is a column of the name."""
+    """Raises `error` unless `columns` has a column `name`."""
     if name not in columns.names:
         raise error(what, where=where, expected=f"one of {columns.names}", cure=_near(name, columns.names))
 

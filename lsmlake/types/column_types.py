@@ -5,8 +5,8 @@ other types (large or view types, dictionaries, other units); `with_ids` numbers
 `from_json` convert to and from the form in a schema file.
 
 VARCHAR(n) and CHAR(n) are STRING with a length, which the metadata of a field says. The length counts characters. A written text
-may have more only if those behind are blanks, which are cut. CHAR(n) is padded with blanks to its length. So a stored value
-always has its form, and readers take it for text. `kernels.fitting` fits values.
+may be longer only by blanks at its end, which are cut. CHAR(n) is padded with blanks to its length. So a stored value always has
+its form, and readers take it for text. `kernels.fitting` fits values.
 """
 
 from __future__ import annotations
@@ -178,11 +178,11 @@ def field_id(field: pa.Field) -> int:
 
 def field_ids(fields: Iterable[pa.Field]) -> list[int]:
     """Returns the ids of the fields and of all nested fields."""
-    level, found = list(fields), []
+    level, ids = list(fields), []
     while level:
-        found += map(field_id, level)
+        ids += map(field_id, level)
         level = [inner for field in level for inner in inner_fields(field.type)]
-    return found
+    return ids
 
 
 def inner_fields(type_: pa.DataType) -> tuple[pa.Field, ...]:
@@ -322,7 +322,7 @@ _WORDS = re.compile(rf"({VARCHAR}|{CHAR})\((0|[1-9][0-9]{{0,9}})\)")
 
 
 class SizedText(NamedTuple):
-    """`name`: VARCHAR or CHAR."""
+    """A type of text with a length. `name`: VARCHAR or CHAR."""
 
     name: str
     length: int
@@ -332,9 +332,9 @@ class SizedText(NamedTuple):
 
     @staticmethod
     def parse(words: str) -> SizedText | None:
-        """The type that is written so; None for other text."""
-        found = _WORDS.fullmatch(words)
-        return SizedText(found[1], int(found[2])) if found and int(found[2]) <= LENGTH_MAX else None
+        """The type with this name; None for other text."""
+        match = _WORDS.fullmatch(words)
+        return SizedText(match[1], int(match[2])) if match and int(match[2]) <= LENGTH_MAX else None
 
 
 def sized_text(field: pa.Field) -> SizedText | None:

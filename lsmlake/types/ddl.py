@@ -29,7 +29,7 @@ _Type = exp.DataType.Type
 _PLAIN = {_Type[token]: row for row in TABLE for token in row.ddl}
 _SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")
-"""What the parser sets of a type, and this module reads."""
+"""The arguments of a parsed type that this module reads."""
 TYPES = f"{', '.join(BY_NAME)}, DECIMAL(p,s), VARCHAR(n), CHAR(n), ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
 _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
 
@@ -90,15 +90,15 @@ def type_of(kind: exp.DataType, where: str = "", *, intervals: bool = False) -> 
     Raises:
         InvalidSchema: There is no such type.
     """
-    found = _typed("", kind, where).type
-    _check_interval(found, where, intervals)
-    return found
+    type_ = _typed("", kind, where).type
+    _check_interval(type_, where, intervals)
+    return type_
 
 
 def _check_interval(kind: pa.DataType, where: str, intervals: bool) -> None:
-    if not intervals and (found := interval_in(kind)) is not None:
+    if not intervals and (interval := interval_in(kind)) is not None:
         cure = "store intervals as STRING or as numbers"
-        raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=str(found), cure=cure)
+        raise InvalidSchema("unknown column type", where=where, expected=TYPES, found=str(interval), cure=cure)
 
 
 def _typed(name: str, kind: exp.DataType, where: str) -> pa.Field:
@@ -136,16 +136,16 @@ def _unreadable(text: str, error: ParseError) -> InvalidSchema:
     first = error.errors[0] if error.errors else {}
     line = (first.get("line") or 2) - 1  # the text begins on the second line of what was parsed
     where = f"line {line}, character {first.get('col', 0)} of {_shown(text)}"
-    found = first.get("highlight") or first.get("description", "")
+    word = first.get("highlight") or first.get("description", "")
     expected = f"{_GRAMMAR} with TYPE one of {TYPES}"
-    return InvalidSchema("the columns cannot be read", where=where, expected=expected, found=repr(found))
+    return InvalidSchema("the columns cannot be read", where=where, expected=expected, found=repr(word))
 
 
 def _field(definition: exp.Expression, parent: str) -> pa.Field:
     if not isinstance(definition, exp.ColumnDef) or not isinstance(definition.args.get("kind"), exp.DataType):
-        found = spelled(definition)
+        text = spelled(definition)
         raise InvalidSchema(
-            "not a column definition", where=parent, expected=_GRAMMAR, found=found, cure="pass the primary key separately"
+            "not a column definition", where=parent, expected=_GRAMMAR, found=text, cure="pass the primary key separately"
         )
     name = definition.name
     where = f"{parent}.{name}" if parent else f"column {name}"
@@ -161,8 +161,8 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
             comment = kind.this.this.encode()  # `name` lacks the text of r'...'
             made = made.with_metadata({**(made.metadata or {}), column_types.COMMENT: comment})
         else:
-            found = spelled(constraint)
-            raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=found, cure="remove it")
+            text = spelled(constraint)
+            raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=text, cure="remove it")
     return made
 
 
@@ -216,8 +216,8 @@ def _plain(kind: exp.DataType, where: str) -> pa.DataType:
     if row.digits is None:
         raise _unknown(kind, where)
     cure = f"write {row.name}, and round the values before they are written"
-    expected, found = f"{row.name} or {row.name}({row.digits})", f"{row.name}({', '.join(digits)})"
-    raise InvalidSchema(f"{row.name} has one precision", where=where, expected=expected, found=found, cure=cure)
+    expected, written = f"{row.name} or {row.name}({row.digits})", f"{row.name}({', '.join(digits)})"
+    raise InvalidSchema(f"{row.name} has one precision", where=where, expected=expected, found=written, cure=cure)
 
 
 def _sized_text(kind: exp.DataType, where: str) -> SizedText:

@@ -59,7 +59,7 @@ class Interval(pa.ExtensionType):
 
     @property
     def is_calendar(self) -> bool:
-        """Whether a value has months, days and microseconds, which nothing compares."""
+        """Whether a value has months, days and microseconds. Such values cannot be compared."""
         return not self.first
 
     @property
@@ -125,8 +125,8 @@ def is_calendar(kind: pa.DataType) -> bool:
 
 def interval_in(kind: pa.DataType) -> Interval | None:
     """The INTERVAL that a type of an expression is, or the first one inside of it; None if there is none."""
-    found = (interval_in(field.type) for field in inner_fields(kind))
-    return kind if is_interval(kind) else next((one for one in found if one is not None), None)
+    inside = (interval_in(field.type) for field in inner_fields(kind))
+    return kind if is_interval(kind) else next((one for one in inside if one is not None), None)
 
 
 def has_interval(kind: pa.DataType) -> bool:

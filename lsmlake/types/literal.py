@@ -47,7 +47,7 @@ def cast(value: object, kind: pa.DataType, zone: tzinfo) -> object:
 
 
 def is_usual_time(text: str, kind: pa.DataType) -> bool:
-    """Whether a text has the form of a DATE or TIMESTAMP that `cast` knows, so that what it refuses does not exist."""
+    """Whether a text has the form of a DATE or TIMESTAMP that `cast` knows: if `cast` refuses it, there is no such time."""
     return (_DATE_FORMAT if pa.types.is_date(kind) else _TIMESTAMP_FORMAT).fullmatch(text.strip(_BLANKS)) is not None
 
 
@@ -107,10 +107,10 @@ def _bool(value: object, kind: pa.DataType, zone: tzinfo) -> bool:
 
 def _int(value: object, kind: pa.DataType, zone: tzinfo) -> int:
     if _is_text(value, _INTEGER) or (_is_number(value) and math.isfinite(value)):
-        found = int(value)  # towards zero
+        whole = int(value)  # towards zero
         half = 1 << kind.bit_width - 1
-        if -half <= found < half:
-            return found
+        if -half <= whole < half:
+            return whole
     raise _refused(value, kind, f"digits, within {kind.bit_width} bits")
 
 
@@ -133,11 +133,11 @@ def _float(value: object, kind: pa.DataType, zone: tzinfo) -> float:
 def _decimal(value: object, kind: pa.DataType, zone: tzinfo) -> Decimal:
     if type(value) in (int, Decimal) or _is_text(value, _DECIMAL):
         try:
-            found = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _WIDE)
+            rounded = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _WIDE)
         except InvalidOperation as error:
             raise _refused(value, kind, "fewer digits") from error
-        if len(found.as_tuple().digits) <= kind.precision:
-            return found
+        if len(rounded.as_tuple().digits) <= kind.precision:
+            return rounded
     raise _refused(value, kind, f"a number of at most {kind.precision} digits, {kind.scale} of them after the point")
 
 
@@ -152,20 +152,20 @@ def _date(value: object, kind: pa.DataType, zone: tzinfo) -> date:
 
 
 def _timestamp(value: object, kind: pa.DataType, zone: tzinfo) -> datetime:
-    found, own_zone = value, None
+    stamp, own_zone = value, None
     if isinstance(value, str) and (moment := _moment(value, _TIMESTAMP_FORMAT)):
-        found, own_zone = moment
+        stamp, own_zone = moment
     elif isinstance(value, date) and not isinstance(value, datetime):
-        found = datetime.combine(value, time())
-    if not isinstance(found, datetime):
+        stamp = datetime.combine(value, time())
+    if not isinstance(stamp, datetime):
         raise _refused(value, kind, "2026-01-31 13:45:00.123456, maybe with a zone such as Z, +01:00 or Europe/Berlin")
     if kind.tz is None:
-        if own_zone or (found.tzinfo and zone is not timezone.utc):
+        if own_zone or (stamp.tzinfo and zone is not timezone.utc):
             raise _refused(value, kind, "a timestamp without zone, TIMESTAMP_NTZ '2026-01-31 13:45:00'")
-        return found.replace(tzinfo=None)
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=zone_named(own_zone) if own_zone else zone)
-    return found.astimezone(timezone.utc)
+        return stamp.replace(tzinfo=None)
+    if stamp.tzinfo is None:
+        stamp = stamp.replace(tzinfo=zone_named(own_zone) if own_zone else zone)
+    return stamp.astimezone(timezone.utc)
 
 
 def _clock(value: object, kind: pa.DataType, zone: tzinfo) -> time:

@@ -1,8 +1,8 @@
 """The dialect in which sqlglot reads and writes types: that of Spark, with the type names of Spark alone; and parsed SQL as text,
 as Spark writes it.
 
-sqlglot's own dialect of Spark also reads names of other engines, some with another meaning than there: INT8 as TINYINT, which is
-BIGINT in PostgreSQL. It reads TIMESTAMP WITHOUT TIME ZONE as TIMESTAMP.
+sqlglot's own dialect of Spark also reads names of other engines, some with another meaning than in those: INT8 as TINYINT, which
+is BIGINT in PostgreSQL. It reads TIMESTAMP WITHOUT TIME ZONE as TIMESTAMP.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES = {
     TokenType.CHAR: {"CHAR", "CHARACTER"},
     TokenType.NULLABLE: set(),
 }
-"""What Spark calls the types that a column can have."""
+"""The names that Spark has for the types that a column can have."""
 
 
 class SparkTypes(Spark):

@@ -4,7 +4,7 @@
     named("DECIMAL(10,2)").arrow              # decimal128(10, 2)
     as_integers(column)                       # dates and times as the integers that are stored
 
-Nested types are made of these; `types` converts them. Lookups take canonical Arrow types.
+Nested types are made of these; `column_types` converts them. Lookups take canonical Arrow types.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class ColumnType(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: In Spark's SQL, schema files, manifests and messages.
+        name: Its name in Spark's SQL, schema files, manifests and messages.
         arrow: Its canonical Arrow type.
         ddl: Its words in column definitions, by the token that sqlglot makes of them.
         spark: The class in `pyspark.sql.types`.
-        duckdb, iceberg: Its name there. Iceberg has `int` for short integers.
+        duckdb, iceberg: Its names in DuckDB and Iceberg. Iceberg has `int` for short integers.
         delta: Its name in Delta Lake; None: there is none.
         avro: Its type in the Avro files of Iceberg.
         family: The types whose equal values have the same words in file indexes (`kernels.value_hash`), the widest one last.
@@ -45,8 +45,8 @@ class ColumnType(NamedTuple):
         units: The units of time by which Iceberg partitions it.
         truncates, hashes: Whether Iceberg partitions it by parts and by hashes of its values.
         directory: Whether Spark reads it from the name of a partition's directory as it was written.
-        holds: Whether its values are those of an Arrow type, in another layout or unit; None: of `arrow` only.
-        parquet: Its logical type in Parquet files; NONE: the physical one says it.
+        holds: Tells whether an Arrow type has its values in another layout or unit; None: only `arrow` has them.
+        parquet: Its logical type in Parquet files; NONE: the physical type says it.
         iso: The class of Python for its values, if these have a text in ISO 8601.
         digits: The parameter that its name has in Spark.
         task: The Arrow type in which Spark takes its values from tasks; None: `arrow`.
@@ -169,7 +169,7 @@ def holding(type_: pa.DataType) -> ColumnType | None:
 
 
 def of_value(value: object) -> ColumnType | None:
-    """The row of a date or time of Python, TIMESTAMP for all with both; None for another value, and for a time with a zone."""
+    """The row of a date or time of Python, TIMESTAMP for a date and time; None for another value, and for a time with a zone."""
     if isinstance(value, datetime.datetime):
         return BY_NAME["TIMESTAMP"]
     if isinstance(value, datetime.time) and value.tzinfo is not None:
@@ -179,9 +179,9 @@ def of_value(value: object) -> ColumnType | None:
 
 def named(name: str, known: Mapping[str, ColumnType] = BY_NAME) -> ColumnType | None:
     """The row of this name, such as DECIMAL(10,2); None: there is none. `known`: the names of a system."""
-    if (found := _DECIMAL.fullmatch(name)) is None:
+    if (match := _DECIMAL.fullmatch(name)) is None:
         return known.get(_FIXED.sub("fixed", name))
-    precision, scale = int(found[1]), int(found[2])
+    precision, scale = int(match[1]), int(match[2])
     return _decimal(pa.decimal128(precision, scale)) if 0 < precision <= DECIMAL_DIGITS_MAX and scale <= precision else None
 
 

@@ -27,6 +27,7 @@ from bench import (
     imports,
     interop_reads,
     object_store,
+    patched_columns,
     planning,
     point_read,
     publish,
@@ -231,6 +232,13 @@ def test_a_model_of_a_cluster_names_what_limits_it():
 def test_scale(tmp_path: Path, spark):
     report = scale.run(tmp_path, files=1_000, most=1_000, turns=2, buckets=120, rows=1_000, empty=100)
     assert len(report.measures) == 15 and all(measure.ours > 0 for measure in report.measures)
+
+
+@pytest.mark.spark
+def test_patched_columns(tmp_path: Path, spark):
+    report = patched_columns.run(tmp_path, rows=4_000, columns=12, rounds=1)
+    assert len(report.measures) == 2 * (1 + 2 * 3 * len(patched_columns.QUERIES))
+    assert report.measures[0].target == 6 and {measure.target for measure in report.measures[1:]} >= {1.3}
 
 
 @pytest.mark.spark
