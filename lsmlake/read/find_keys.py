@@ -31,7 +31,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import Predicate, and_
 from lsmlake.predicate.tree import Column, Compare, In, Literal
 from lsmlake.read.plan import Split, plan
-from lsmlake.read.point import matches, rows_of_keys
+from lsmlake.read.point import matches, rows_of_keys, vector_of
 from lsmlake.schema.rowkind import retractions
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import ahead
@@ -158,8 +158,7 @@ def _live(version: Version, keys: pa.Table, found: FoundKeys) -> FoundKeys:
     for number, here in _by_file(found):
         one, files = found.files[number], BucketFiles.of(version, found.files[number].bucket)
         if one.file.name in one.split.vectors:
-            vector = version.meta.vectors.read(one.split.vectors, [one.file])[one.file.name]
-            alive[here] = vector.live_mask(found.positions[here])
+            alive[here] = vector_of(files, one.split.vectors, one.file).live_mask(found.positions[here])
         if one.file.delete_rows and (one.file in one.split.level0 or one.file in one.split.merged):
             order = here[np.argsort(found.positions[here], kind="stable")]
             kinds = [joined(table[ROW_KIND]) for table in files.fetch(one.file, found.positions[order], [ROW_KIND])]

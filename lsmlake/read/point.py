@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.retained import Retained
-from lsmlake.format.data_files import Bucket, BucketState, DataFile
+from lsmlake.format.data_files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.kernels.bucket_hash import spark_hash
 from lsmlake.kernels.keys import comparable, filter_of
@@ -306,7 +306,7 @@ class _Finder:
                 break
             positions = self.files.positions(key, file)
             if file.level and positions:
-                vector = _vector(self.files, self.state, file)
+                vector = vector_of(self.files, self.state.vectors, file)
                 positions = [position for position in positions if position not in vector]
             if positions:
                 hits.append(_PointHits(file, positions))
@@ -315,7 +315,7 @@ class _Finder:
         return hits
 
     def _open(self, key: Key, file: DataFile) -> None:
-        vector = partial(_vector, self.files, self.state, file) if self.vectors and file.level else lambda: EMPTY
+        vector = partial(vector_of, self.files, self.state.vectors, file) if self.vectors and file.level else lambda: EMPTY
         side_by_side([partial(self.files.positions, key, file), vector], self.files.meta.env.storage.at_once)
 
     def _merged(self, positions: Mapping[str, Sequence[int]], rule: MergeRule) -> pa.Table:
@@ -336,8 +336,9 @@ class _Finder:
             return without_deletes(merge_runs(runs, self.files.schema.key, rule)).select(list(self.columns))
 
 
-def _vector(files: BucketFiles, state: BucketState, file: DataFile) -> DeletionVector:
-    ref = state.vectors.get(file.name)
+def vector_of(files: BucketFiles, vectors: Mapping[str, VectorRef], file: DataFile) -> DeletionVector:
+    """The vector of a file, cached. `vectors`: by file name."""
+    ref = vectors.get(file.name)
     if ref is None:
         return EMPTY
     key = files.meta.paths.puffin(ref.puffin), ref.offset
