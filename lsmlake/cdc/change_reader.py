@@ -156,7 +156,7 @@ def _no_changelog(what: str, where: str) -> InvalidQuery:
 
 def view_of(schema: Schema, mode: str) -> str:
     """Returns the view (mode of `read.plan`) whose changes are reported: the changelog of a compaction covers the levels that it
-    writes. If keys can move, writers write the changelog (`write.places`)."""
+    writes. If keys can move, writers write the changelog (`write.key_places`)."""
     by_writers = mode not in (CHANGELOG, AUTO) or schema.moves_keys
     return FRESH if by_writers else _VIEWS[schema.parsed_options.changelog.producer]
 

@@ -8,7 +8,7 @@ The changelog records the changes of a view of the table: the levels >= 1 with `
 3. Write their difference (`lsm.difference`) to changelog files.
 
 So the changelog depends neither on the steps of the compaction nor on the merge rule. In a table whose keys move between
-partitions the writers write it (`write.places`).
+partitions the writers write it (`write.key_places`).
 """
 
 from __future__ import annotations

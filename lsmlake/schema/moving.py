@@ -2,7 +2,7 @@
 
 Rules as in Apache Paimon: under `deduplicate` a new row with another partition moves the key; under `partial-update` and
 `aggregation` the row is updated where it lies, whatever partition its new rows name; under `first-row` the first row stays.
-`write.places` applies them.
+`write.key_places` applies them.
 """
 
 from __future__ import annotations

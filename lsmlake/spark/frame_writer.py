@@ -47,8 +47,8 @@ from lsmlake.tables.version import Version
 from lsmlake.types.column_types import CHAR, SizedText, sized_text
 from lsmlake.types.type_text import backticked
 from lsmlake.write.append import append_files, joined
+from lsmlake.write.key_places import CHANGE
 from lsmlake.write.order import Arrival, Ordered
-from lsmlake.write.places import CHANGE
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
 from lsmlake.write.write import (
     Intake,
@@ -279,7 +279,7 @@ def _arrived(rows: pa.Table, write: _Write) -> tuple[pa.Table, Arrival]:
 
 def _by_key_and_bucket(write: _Write, df, parallelism: int, now: Version, request: WriteRequest) -> Snapshot | None:
     """Writes to a table whose keys can move between partitions: tasks that have all rows of some keys give these their places at
-    the version `now` (`write.places`); then the rows go to the tasks of their buckets."""
+    the version `now` (`write.key_places`); then the rows go to the tasks of their buckets."""
     schema = now.schema
     write = replace(write, base=now, request=request, covers=covers_for(now, request))
     by_key = replace(write, base=replace(now, schema=schema.of_keys), covers=Covers(parallelism))

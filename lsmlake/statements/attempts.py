@@ -1,17 +1,14 @@
-"""Evaluates statements that change rows by condition: on one version, and again on a newer version if another commit changed
-rows that the statement read."""
+"""The result of statements that change rows by condition. They are evaluated on one version, and again on a newer version if
+another commit changed rows that the statement read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from lsmlake.commit.again import again
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.write_options import ISOLATIONS
-from lsmlake.tables.version import Version
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,8 @@ def check_isolation(isolation: str | None) -> None:
         )
 
 
-def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
-    """Evaluates a statement on `version` and, after each commit that overtakes it, on the newest version, a bounded number of
-    times.
-
-    Raises:
-        CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
-    """
-    failed = "other commits changed the rows of the statement on every attempt"
-    return again(version, evaluate, failed, "run it again, or run fewer statements on the same rows at a time")
+OVERTAKEN = (
+    "other commits changed the rows of the statement on every attempt",
+    "run it again, or run fewer statements on the same rows at a time",
+)
+"""What has happened, and the cure, if commits of others overtook a statement on every attempt (`commit.commit.again`)."""

@@ -125,7 +125,7 @@ class Overwrite:
     Args:
         messages: one per bucket with new rows; written as if the bucket was empty.
         choose: returns the buckets that are replaced, which include the buckets of `messages`.
-        moved: appends of rows that remove keys of `messages` from other buckets (`write.places`), unless these are replaced.
+        moved: appends of rows that remove keys of `messages` from other buckets (`write.key_places`), unless these are replaced.
     """
 
     messages: Sequence[CommitMessage]

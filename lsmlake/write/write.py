@@ -19,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.again import again
-from lsmlake.commit.commit import commit
+from lsmlake.commit.commit import again, commit
 from lsmlake.commit.request import Request, replayed
 from lsmlake.commit.requirements import Fits
 from lsmlake.compact.bucket_compaction import Picker
@@ -58,8 +57,8 @@ from lsmlake.write.bucket_writer import (
     write_alone,
     write_onto,
 )
+from lsmlake.write.key_places import CHANGE, KeyPlaces, reports
 from lsmlake.write.order import Arrival, Order, Ordered
-from lsmlake.write.places import CHANGE, KeyPlaces, reports
 from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
 from lsmlake.write.read_set import PlacesUnchanged
 from lsmlake.write.replace import Overwrite, Replacement
@@ -94,7 +93,10 @@ def write_tables(version: Version, tables: Iterable[pa.Table], request: WriteReq
     """
     if done := replayed(version, request.identity):
         return done
-    return write_parts(version, _prepared(tables, version.schema, request), request, picker(version, request.compact))
+    parts, pick = _prepared(tables, version.schema, request), picker(version, request.compact)
+    if version.schema.moves_keys:
+        return _write_moving(version, parts, request, pick)
+    return publish(version, _written(version, parts, request, pick), request)
 
 
 def write_parts(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None = None) -> Snapshot | None:
@@ -345,7 +347,7 @@ class Intake:
     `known`: finds the partitions that have files; under `bucket = auto`, other partitions get as many buckets as their rows need,
     if rows are spilled. `folds`: combine the rows of a key.
 
-    Placed rows (`write.places`) may have the column `CHANGE`, which tells the rows of the changelog.
+    Placed rows (`write.key_places`) may have the column `CHANGE`, which tells the rows of the changelog.
     """
 
     def __init__(

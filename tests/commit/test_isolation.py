@@ -25,10 +25,11 @@ from lsmlake import add_column, drop_column, rename_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.commit.commit import again
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
-from lsmlake.statements.attempts import DmlReport, evaluated
+from lsmlake.statements.attempts import OVERTAKEN, DmlReport
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Version
@@ -228,7 +229,7 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
             rounds.append(version.meta.env.ids.prefix)
             return evaluate(version)
 
-        return evaluated(first, noted)
+        return again(first, noted, *OVERTAKEN)
 
     for module in ("lsmlake.api.table_verbs.statements", "lsmlake.api.merging"):
         monkeypatch.setattr(f"{module}.evaluated", counted)
@@ -342,7 +343,7 @@ def test_counters_of_many_processes(kind, tmp_path):
 def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
     table = new_lake().create_table("d.t", DDL)
     table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
-    monkeypatch.setattr("lsmlake.commit.again._ROUNDS", 3)
+    monkeypatch.setattr("lsmlake.commit.commit._ROUNDS", 3)
 
     def overtaken(planned: Plan) -> list[Matched]:
         found = matched(planned)

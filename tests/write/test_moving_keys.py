@@ -343,7 +343,7 @@ def test_two_writers_of_one_key_leave_one_row(name, producer):
 def test_a_writer_that_is_overtaken_for_ever_gives_up(monkeypatch):
     table = made()
     upsert(table, (1, A, 1))
-    monkeypatch.setattr("lsmlake.commit.again._ROUNDS", 3)
+    monkeypatch.setattr("lsmlake.commit.commit._ROUNDS", 3)
     monkeypatch.setattr("lsmlake.write.read_set.KeysUnchanged.check", overtaken)
     with pytest.raises(CommitConflict, match=r"wrote the same keys on every attempt.*use fewer writers"):
         upsert(table, (1, B, 2))
