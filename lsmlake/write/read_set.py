@@ -147,8 +147,8 @@ class KeysUnchanged(Requirement):
 
 @dataclass(frozen=True)
 class PlacesUnchanged(Requirement):
-    """Requires that no other commit has changed the rows of the keys that were placed at version `base` (`write.key_places`). Commits
-    may have altered the schema: another requirement checks that."""
+    """Requires that no other commit has changed the rows of the keys that were placed at version `base` (`write.key_places`).
+    Commits may have altered the schema: another requirement checks that."""
 
     base: Version
 

@@ -29,7 +29,7 @@ from lsmlake.commit.commit import again
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
-from lsmlake.statements.attempts import OVERTAKEN, DmlReport
+from lsmlake.statements.attempts import DmlReport
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Version
@@ -224,15 +224,15 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
     """With vectors and under a primary key; a copy on write depends on its files."""
     rounds: list[str] = []
 
-    def counted(first: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
+    def counted(first: Version, evaluate: Callable[[Version], DmlReport], *told: str) -> DmlReport:
         def noted(version: Version) -> DmlReport:
             rounds.append(version.meta.env.ids.prefix)
             return evaluate(version)
 
-        return again(first, noted, *OVERTAKEN)
+        return again(first, noted, *told)
 
     for module in ("lsmlake.api.table_verbs.statements", "lsmlake.api.merging"):
-        monkeypatch.setattr(f"{module}.evaluated", counted)
+        monkeypatch.setattr(f"{module}.again", counted)
     for own, other in (pair for number, pair in enumerate(product(OWN, OTHERS)) if sampled(number, 3)):
         storage = MemoryStorage()
         table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 3, 30, "c")])
