@@ -15,6 +15,8 @@ import psutil
 
 from bench.result import Measure
 
+WARMS_UP = True
+"""Rounds that are not measured come first. Tests, which measure nothing, do without."""
 Side = Callable[[int], Callable[[], object]]
 """Called with the round, prepares it and returns what is to be timed."""
 
@@ -27,6 +29,7 @@ class Spent(NamedTuple):
 def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[str, Spent]:
     """The minimum of each side over the rounds A B A B ..., after `warm` rounds that are not measured."""
     found: dict[str, list[Spent]] = {name: [] for name in sides}
+    warm = warm if WARMS_UP else 0
     for number in range(warm + rounds):
         for name, prepare in sides.items():
             work = prepare(number)

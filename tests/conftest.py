@@ -87,8 +87,10 @@ def s3(s3_endpoint: str, request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For workloads of `bench` at tiny sizes, whose times mean nothing: no garbage is collected before each measure."""
+    """For workloads of `bench` at tiny sizes, whose times mean nothing: no garbage is collected before each measure, and no round
+    is left out of the measures."""
     monkeypatch.setattr(gc, "collect", lambda: 0)
+    monkeypatch.setattr("bench.timing.WARMS_UP", False)
 
 
 @pytest.fixture

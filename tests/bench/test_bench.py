@@ -38,6 +38,7 @@ from bench import (
     sql_output,
     sql_tpch,
     tables,
+    timing,
     upsert,
 )
 from bench.__main__ import WORKLOADS, main
@@ -94,7 +95,8 @@ def test_sides_that_answer_differently_measure_nothing():
 # -- measures ---------------------------------------------------------------------------------------------------------
 
 
-def test_sides_take_turns_and_warm_rounds_do_not_count():
+def test_sides_take_turns_and_warm_rounds_do_not_count(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(timing, "WARMS_UP", True)
     calls: list[tuple[str, int]] = []
 
     def side(name: str) -> Callable[[int], Callable[[], object]]:

@@ -3,7 +3,8 @@
 A dictionary of rows goes beside the table. It is compared with scans after each step (of a full day, after each sixth), and with
 every tag, branch and retained snapshot many times during the day. In the end nothing may be lost, doubled or leaked: `naive`, a
 reader written from FORMAT.md, says which files are needed. The day has 72 commits of one writer, 20 minutes apart, besides those
-of alterations, compactions and branches, and on a short run half of them; `LSMLAKE_EXAMPLES=40` makes it 2,880, one every 30 seconds.
+of alterations, compactions and branches; a short run has half of them, and `LSMLAKE_EXAMPLES=40` makes it 2,880, one every 30
+seconds.
 """
 
 from __future__ import annotations
