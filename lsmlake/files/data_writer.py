@@ -25,6 +25,7 @@ from lsmlake.format.data_files import ColumnStats, DataFile
 from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
 from lsmlake.format.paths import TablePaths
 from lsmlake.kernels.bounds import bounds
+from lsmlake.kernels.casting import cast
 from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.options.data_file_options import ZSTD
 from lsmlake.schema.rowkind import INSERT
@@ -222,7 +223,7 @@ class _FileWriter:
             self.nulls[name] += table[name].null_count
         if self.kinds:
             self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
-        table = _cast(table, self.stored.columns)
+        table = cast(table, self.stored.columns)
         self.values.add(table)
         self.writer.write_table(table, row_group_size=table.num_rows)
 
@@ -278,15 +279,6 @@ class _FileWriter:
             stats,
             *self.sums.sums(),
         )
-
-
-def _cast(table: pa.Table, stored: pa.Schema) -> pa.Table:
-    """The rows with the fields of the file. A cast of columns that have their types already takes three times as long."""
-    if table.schema.equals(stored):
-        return table
-    if all(column.type.equals(type_) for column, type_ in zip(table.columns, stored.types, strict=True)):
-        return pa.Table.from_arrays(table.columns, schema=stored)
-    return table.cast(stored)
 
 
 def _row(rows: pa.Table, key: Sequence[str], row: int) -> tuple:

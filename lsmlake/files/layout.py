@@ -65,14 +65,11 @@ class StoredColumns:
             for field in columns
             if has_order(field.type) and field.name != ROW_KIND
         ]
-        self._is_delta = [
-            not leaf.nested and name in key and _integer_kind(leaf.type)
-            for leaf, name in zip(self._leaves, self._names, strict=True)
-        ]
+        placed = list(zip(self._leaves, self._names, strict=True))
+        self._is_delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in placed]
         self._delta = _suiting(self._paths, self._is_delta)
-        self._undecided = [
-            name for leaf, name, delta in zip(self._leaves, self._names, self._is_delta, strict=True) if not (delta or leaf.nested)
-        ]
+        decided = zip(placed, self._is_delta, strict=True)
+        self._undecided = [name for (leaf, name), delta in decided if not (delta or leaf.nested)]
 
     @staticmethod
     def plain(schema: Schema) -> StoredColumns:
