@@ -47,7 +47,7 @@ def run(
     """`rows` of 6 columns in `partitions` x 2 buckets, `wide_rows` of `columns` columns in one bucket."""
     with session(folder) as spark:
         written, buckets = _written(folder / "written", spark, rows, partitions, rounds)
-        read = _read(folder / "read", spark, rows, partitions, rounds)
+        read = tuple(_read(folder / "read", spark, rows, partitions, rounds))
     return Report(
         "partitions",
         f"best of {rounds} in turns, after one that does not count",

@@ -299,8 +299,12 @@ def _has_nan(type_: pa.DataType, column: pa.ChunkedArray) -> bool:
     return any(np.isnan(chunk.to_numpy()).any() for chunk in column.chunks)
 
 
-def float_columns(schema: Schema) -> set[str]:
-    return {field.name for field in schema.columns if pa.types.is_floating(field.type)}
+def float_columns(schema: Schema) -> frozenset[str]:
+    return schema.derived(_float_columns)
+
+
+def _float_columns(schema: Schema) -> frozenset[str]:
+    return frozenset(field.name for field in schema.columns if pa.types.is_floating(field.type))
 
 
 def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
@@ -353,6 +357,8 @@ class IndexWriter:
 
     def index(self) -> FileIndex:
         """The index of all rows; it has no columns if no column is indexed."""
+        if not self.kinds and not self.hashes:
+            return NOTHING
         ids, rate = self.schema.field_ids(), self.schema.parsed_options.index.bloom_rate
         types = {name: family(self.schema.columns.field(name).type) for name in self.hashes.keys() | self.encoded.keys()}
         filters = {

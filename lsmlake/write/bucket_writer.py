@@ -10,7 +10,7 @@ A writer does not know its sequence. It reads only the keys of older rows, unles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -239,7 +239,7 @@ def _keep_columns(table: pa.Table, columns: Sequence[str], kept: list[pa.Table])
     return table
 
 
-def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> set[str]:
+def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> Collection[str]:
     """Returns the float columns that may hold NaN: exact if the rows are in memory, else all float columns."""
     if isinstance(tables, list):
         return {name for table in tables for name in nan_columns(table)}
