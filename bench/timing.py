@@ -27,7 +27,7 @@ class Spent(NamedTuple):
 def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[str, Spent]:
     """The minimum of each side over the rounds, after `warm` rounds that are not measured.
 
-    Each round begins with the next side (A B C, B C A, C A B): a JVM still compiles its code, so a later side would seem faster.
+    Each round begins with the next side (A B C, B C A, C A B): a JVM still compiles its code, so later sides would look faster.
     """
     names = list(sides)
     measured: dict[str, list[Spent]] = {name: [] for name in names}

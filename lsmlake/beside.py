@@ -1,7 +1,7 @@
-"""Work in other threads, for a thread that can be interrupted at any time.
+"""Runs work in other threads for a caller thread that can be interrupted at any time.
 
 An interruption, such as KeyboardInterrupt, can leave `Event`, `Future` and `ThreadPoolExecutor` of the standard library locked,
-or make them forget work that goes on. These classes use only locks and queues of which each call is one step.
+or make them lose track of running work. The classes here use only locks and queues whose calls are each one atomic step.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
 _LOOK_EVERY_S = 0.1
-"""A thread that waits for longer would miss an interruption that came just before it began to wait."""
+"""The interval at which a waiting thread checks for an interruption that came just before it began to wait."""
 
 
 class Signal:
-    """Given once, by any thread; any thread can wait for it."""
+    """An event that any thread gives once and any thread can wait for."""
 
     def __init__(self) -> None:
         self.given, self._lock = False, allocate_lock()
@@ -33,7 +33,7 @@ class Signal:
         self._open()
 
     def wait(self, seconds: float = -1) -> bool:
-        """Returns whether it was given; -1: waits until it is."""
+        """Returns whether the signal was given within `seconds`; -1: waits without limit."""
         while not self.given:
             if self._lock.acquire(timeout=_LOOK_EVERY_S if seconds < 0 else seconds):
                 self._open()
@@ -42,7 +42,7 @@ class Signal:
         return self.given
 
     def _open(self) -> None:
-        with suppress(RuntimeError):  # it is open
+        with suppress(RuntimeError):  # the lock is already open
             self._lock.release()
 
 
@@ -58,8 +58,8 @@ class GivenUp(Exception):
 
 
 class Work(Generic[Result]):
-    """A call that another thread makes, in the context of the thread that orders it. `ended`: with a result, an error, or never
-    begun."""
+    """A call that another thread executes, in the context of the submitting thread. `ended`: given when the call has a result
+    or an error, or will never begin."""
 
     def __init__(self, call: Callable[[], Result], end: Callable[[Work[Result]], object] = lambda work: None) -> None:
         self._call, self._end, self._lock = partial(copy_context().run, call), end, allocate_lock()
@@ -77,18 +77,18 @@ class Work(Generic[Result]):
             self.error = None
         except BaseException as error:
             self.error = error
-        end, self._call, self._end = self._end, None, None  # both can lead back here, and the result would live on
+        end, self._call, self._end = self._end, None, None  # drops references to this object, which would keep the result alive
         end(self)
         self.ended.give()
 
     def give_up(self) -> None:
-        """Keeps the call from beginning."""
+        """Prevents the call from beginning."""
         with self._lock:
             if not self.begun:
                 self.ended.give()
 
     def result(self) -> Result:
-        """Waits for the end; returns the result or raises the error, GivenUp if there is neither."""
+        """Waits for the end; returns the result or raises the error, or GivenUp if the call never began."""
         self.ended.wait()
         if self.error is not None:
             raise self.error
@@ -96,14 +96,14 @@ class Work(Generic[Result]):
 
 
 def begin(call: Callable[[], Result]) -> Work[Result]:
-    """A call that another thread makes now, and that goes on if nobody waits for it."""
+    """Starts a call in another thread. It runs to its end even if nobody waits for it."""
     work = Work(call)
     start_new_thread(work.run, ())
     return work
 
 
 class Threads:
-    """Threads for a part of a call. The end of the context waits for their work; after an interruption, no more of it begins."""
+    """A thread pool for part of a call. The end of the context waits for its work; after an interruption no more work begins."""
 
     def __init__(self, workers: int) -> None:
         self._workers, self._threads = workers, 0
@@ -113,7 +113,7 @@ class Threads:
     def submit(
         self, call: Callable[..., Result], *args: object, end: Callable[[Work[Result]], object] = lambda work: None
     ) -> Work[Result]:
-        """Orders a call. `end`: is called in its thread when it has ended."""
+        """Submits a call. `end`: called in the same thread after the call has ended."""
 
         def ended(work: Work[Result]) -> None:
             self._open.discard(work)
@@ -158,4 +158,4 @@ class Threads:
 def _run(queue: SimpleQueue[Work | None]) -> None:
     while (work := queue.get()) is not None:
         work.run()
-        del work  # lest it is kept until the next one comes
+        del work  # otherwise the variable keeps it until the next work comes

@@ -2,8 +2,8 @@
 
 Before a call, it checks every argument against the type in the signature, and refuses a wrong one with the name of the parameter.
 Numbers of other libraries, such as NumPy's integers, are converted to Python's. After a call, `errors.foreign` converts any
-exception that is not a LakeError; an interruption, such as KeyboardInterrupt, is raised as it is. What a failed call has made is
-removed (`undo`). Signatures, docstrings and types are unchanged.
+exception that is not a LakeError; an interruption, such as KeyboardInterrupt, passes unchanged. Files that a failed call has
+created are removed (`undo`). Signatures, docstrings and types are unchanged.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def public(thing: Thing) -> Thing:
 
 
 def verbs_of(owner: str) -> Callable[[Thing], Thing]:
-    """As `public`, for a class whose methods users know as those of the class `owner`, which inherits them."""
+    """As `public`, for a base class whose methods users know as methods of the class `owner`, which inherits them."""
     return lambda thing: _of_class(thing, owner)
 
 
@@ -114,7 +114,9 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
                 call = undo.Call()
                 token = call.enter()
                 try:
-                    call.active = True  # here, lest an interruption above leaves this call as the one of all later ones
+                    call.active = (
+                        True  # set here: an interruption above must not leave this call as the current one of later calls
+                    )
                     result = call.succeeded(function(*given.args, **given.kwargs))
                 except BaseException as error:
                     call.failed(error)
@@ -171,8 +173,8 @@ def _same(value: object) -> object:
 
 
 class Type(NamedTuple):
-    """The values that a parameter accepts: in words, and as a test of a value. `made` converts an accepted value for the
-    function."""
+    """The values that a parameter accepts: described in words, and as a test of a value. `made` converts an accepted value
+    for the function."""
 
     words: str
     fits: Callable[[object], bool]
@@ -208,8 +210,8 @@ def _check(function: Callable[..., object], given: inspect.BoundArguments) -> No
 @cache
 def _types(function: Callable[..., object]) -> dict[str, Type]:
     """The testable types of the parameters of a function."""
-    found = {name: type_of(hint) for name, hint in typing.get_type_hints(function).items() if name != "return"}
-    return {name: wanted for name, wanted in found.items() if wanted is not None}
+    types = {name: type_of(hint) for name, hint in typing.get_type_hints(function).items() if name != "return"}
+    return {name: wanted for name, wanted in types.items() if wanted is not None}
 
 
 def is_text(value: object) -> bool:
@@ -276,7 +278,7 @@ def type_of(hint: object) -> Type | None:
     if origin is Callable or hint is Callable:
         return Type("a function", callable)
     kind = origin or hint
-    if isinstance(kind, type) and not kind.__module__.startswith("lsmlake."):  # ours refuse wrong values themselves
+    if isinstance(kind, type) and not kind.__module__.startswith("lsmlake."):  # classes of lsmlake refuse wrong values themselves
         return Type(_with_article(kind.__name__), lambda value: isinstance(value, kind))
     return None
 

@@ -32,8 +32,8 @@ from typing import TypeVar
 
 
 class Wording(str):
-    """A part of a message that names a call of the library; `command` is the same part for users of the command line, `sql` for
-    those of SQL ("": the same)."""
+    """A part of a message that names a call of the library. `command`: this part for users of the command line; `sql`: for users
+    of SQL ("": the same text)."""
 
     command: str
     sql: str
@@ -52,7 +52,7 @@ def _worded(text: str, command: str, sql: str) -> Wording:
 
 
 class RowPlace(str):
-    """Where a row of the data of a call does not fit. `column`: the column, "" for the row as a whole; `row`: counted from 0."""
+    """The place of a row that does not fit, in the data of a call. `column`: "" for the whole row; `row`: counted from 0."""
 
     column: str
     row: int
@@ -70,7 +70,7 @@ _FEW = 12
 
 
 def few(values: Sequence[object]) -> str:
-    """A list in a message: a long one is cut, and says how much is left out."""
+    """A list as text for a message. Cuts a long list and says how many values are left out."""
     if len(values) <= _FEW:
         return str(values)
     shown = ", ".join(map(repr, values[: _FEW - 2]))
@@ -192,7 +192,7 @@ class StorageFailed(LakeError, OSError):
 
 
 class MissingDependency(LakeError, ImportError):
-    """A package of an extra, or a program such as Java, is not installed, or one is in the way."""
+    """A package of an extra, or a program such as Java, is not installed, or another package is in the way."""
 
     def __str__(self) -> str:  # ImportError would print its own msg field
         return Exception.__str__(self)
@@ -224,23 +224,23 @@ def foreign(error: Exception, where: str) -> LakeError:
         where: the name of the function that the user called.
     """
     text = str(error)
-    found = f"{type(error).__name__}: {text}"[:_FOUND_MAX]
+    description = f"{type(error).__name__}: {text}"[:_FOUND_MAX]
     if f"{type(error).__module__}.".startswith(_ENGINES):
         if "No module named 'lsmlake'" in text:
             what = "the Python processes of Spark cannot import lsmlake"
             return MissingDependency(what, where=where, cure=_SHIP)
         in_python = _PYTHON_ERROR.findall(text.partition("Traceback (most recent call last)")[2])
-        found = f"{type(error).__name__}: {in_python[-1]}"[:_FOUND_MAX] if in_python else found
-        return EngineFailed("Spark failed", where=where, found=found, cure="see Spark's own error, the cause of this one")
+        description = f"{type(error).__name__}: {in_python[-1]}"[:_FOUND_MAX] if in_python else description
+        return EngineFailed("Spark failed", where=where, found=description, cure="see Spark's own error, the cause of this one")
     if isinstance(error, OSError):
-        return StorageFailed("an input or output failed", where=where, found=found, cure="see the cause, then try again")
+        return StorageFailed("an input or output failed", where=where, found=description, cure="see the cause, then try again")
     if isinstance(error, RecursionError):
         return InvalidQuery("an argument is nested too deeply", where=where, found=type(error).__name__, cure="nest it less")
     if isinstance(error, UnicodeError):
-        return InvalidData("text is not valid Unicode", where=where, found=ascii(found), cure="correct the text")
+        return InvalidData("text is not valid Unicode", where=where, found=ascii(description), cure="correct the text")
     return InternalError(
         "an unexpected error in lsmlake",
         where=where,
-        found=found,
+        found=description,
         cure="please report it, with the traceback of its cause",
     )

@@ -1,10 +1,10 @@
 """Finds interruptions, such as KeyboardInterrupt, that code other than Python's has lost.
 
-They come in the main thread, between any two steps of Python, also of Python that C code calls: the source of an Arrow stream.
-There the C code makes an error of its own of them.
+Interruptions come in the main thread, between any two steps of Python, also in Python code that C code calls, such as the source
+of an Arrow stream. There the C code turns them into an error of its own.
 
-- `told` finds one in the error that such code raises, for a consumer of ours.
-- `exported` makes a stream for consumers that are not ours: it raises one again as soon as the C code has returned.
+- `told` finds the interruption in the error of the C code, for consumers inside lsmlake.
+- `exported` makes a stream for other consumers, which raises the interruption again as soon as the C code has returned.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from lsmlake import undo
 
 _IN_PYTHON = re.compile(r"^(KeyboardInterrupt|SystemExit)(?:: (.*))?$", re.MULTILINE)
 _IN_ARROW = re.compile(r"\breceived signal \d+")
-"""How the text of an error says that Python, or a signal that a reader of Arrow has received, is its cause."""
+"""Patterns in the text of an error whose cause is a Python exception, or a signal that an Arrow reader received."""
 _FIRST_LOOK_S = 0.001
 _STEPS = 10
-"""More than Python takes until it handles a signal that has arrived."""
+"""More steps than Python takes until it handles a signal that has arrived."""
 
 
 def told(error: Exception) -> BaseException | None:
-    """The interruption that an error of Arrow tells of. If a signal has ended a reader of Arrow, it is a KeyboardInterrupt."""
+    """The interruption named in the text of an Arrow error. If a signal ended an Arrow reader, this is a KeyboardInterrupt."""
     if not isinstance(error, (pa.ArrowException, OSError)):
         return None
     text = str(error)
     if _IN_ARROW.search(text) or getattr(error, "signum", None):
         return KeyboardInterrupt()
-    found = _IN_PYTHON.search(text)
-    return None if found is None else getattr(builtins, found[1])(*filter(None, [found[2]]))
+    match = _IN_PYTHON.search(text)
+    return None if match is None else getattr(builtins, match[1])(*filter(None, [match[2]]))
 
 
 def exported(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -47,12 +47,12 @@ def exported(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
 
 
 def as_stream(reader: pa.RecordBatchReader, requested_schema: object | None) -> object:
-    """The rows as `__arrow_c_stream__` gives them.
+    """The rows as the capsule that `__arrow_c_stream__` returns.
 
     Args:
         reader: the rows.
-        requested_schema: the capsule of a schema: these columns in this order, in other types if Arrow can cast them. As the
-            protocol has it, the consumer looks at what it gets: with a name that is not there, it gets all columns.
+        requested_schema: the capsule of a schema: returns these columns in this order, in other types if Arrow can cast them.
+            By the protocol the consumer must check the result: if a name does not exist, it gets all columns.
     """
     given = exported(reader)
     if requested_schema is None:
@@ -80,8 +80,8 @@ def _exported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _raise_after(caller: FrameType, error: BaseException) -> None:
-    """Raises the exception in the main thread as soon as the call in progress there, of C code by `caller`, has ended. Python
-    raises one in a thread from outside only by a signal, so SIGINT is handled differently until then."""
+    """Raises the exception in the main thread as soon as the C code that `caller` called there has returned. Only a signal can
+    raise an exception in a thread from outside, so the handler of SIGINT is replaced until then."""
     before = signal.getsignal(signal.SIGINT)
     if get_ident() == main_thread().ident and before is not None and not isinstance(before, _Again):
         again = _Again(caller, error, before)
@@ -90,7 +90,7 @@ def _raise_after(caller: FrameType, error: BaseException) -> None:
 
 
 class _Again:
-    """A handler of SIGINT, which takes the place of another one until it has raised an exception."""
+    """A handler of SIGINT that replaces the previous handler until it has raised an exception."""
 
     def __init__(self, caller: FrameType, error: BaseException, before: signal._HANDLER) -> None:
         self._caller, self._step, self._error, self._before = caller, caller.f_lasti, error, before
@@ -103,7 +103,7 @@ class _Again:
         signal.signal(signal.SIGINT, _nothing)
         with self._sending:  # from here on `interrupt` sends no signal
             self._raised.release()
-        for _ in range(_STEPS):  # one that it has sent meanwhile is handled in between
+        for _ in range(_STEPS):  # a signal sent meanwhile is handled in between
             _nothing()
         signal.signal(signal.SIGINT, self._before)
         raise self._error

@@ -1,4 +1,4 @@
-"""The output of notebooks and shells: small tables of HTML with all text escaped, and the names for completion. Pure."""
+"""The output in notebooks and shells: small HTML tables with all text escaped, and the names for completion. Pure."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Files that a public call has created and nothing references yet. If the call fails or is interrupted, they are removed.
+"""Removes files that a public call has created, and that nothing references yet, if the call fails or is interrupted.
 
-An interruption, such as KeyboardInterrupt, can come between any two steps of Python, so handlers beside each step have gaps. Here
-a file is noted before it is created, and `border` removes the files still noted when a public call has failed, wherever that was:
+An interruption, such as KeyboardInterrupt, can come between any two steps of Python, so handlers around single steps leave gaps.
+Instead a file is noted before it is created, and `border` removes the files still noted when a public call fails anywhere:
 
-    made(remove, paths)      # now `remove(paths)` follows a failure
-    kept(remove, paths)      # it is named by something that was published, or it is gone
-    held = hold()            # it is being published: whether it is named cannot be known after a failure
-    give_back(held)          # it was certainly not published
+    made(remove, paths)      # from now on a failure calls `remove(paths)`
+    kept(remove, paths)      # a published file references the paths, or they are deleted
+    held = hold()            # publishing: after a failure nobody knows whether the paths are referenced
+    give_back(held)          # publishing certainly failed
 
 `on_failure` and `done` do the same for any other action. An action and `remove` may be repeated. Outside public calls, such as in
 the tasks of Spark, nothing is noted.
 
-Code that is not Python's can turn an interruption into an error of its own, or lose it: `heard` and `hear` keep it for the public
+C code can turn an interruption into an error of its own, or lose it: `heard` and `hear` keep the interruption for the public
 call, which raises it in the end.
 """
 
@@ -28,7 +28,7 @@ Remove = Callable[[list[str]], object]
 Noted = dict[tuple[Remove, str], None]
 
 _INTERRUPTIONS_MAX = 3
-"""So many further interruptions do not end the removal of what was made."""
+"""The number of further interruptions that do not stop the removal of files."""
 
 _log = logging.getLogger("lsmlake")
 
@@ -37,10 +37,10 @@ class Call:
     """A public call in progress.
 
     Attributes:
-        active: a step of it is running.
-        over: it has failed; threads that it started and that still run must not leave anything.
-        interruption: one that was raised where it may have been lost.
-        handled: the exception that the caller handles meanwhile.
+        active: whether a step of the call is running.
+        over: whether the call has failed; threads that it started and that still run must not leave files.
+        interruption: an interruption that was raised where it may have been lost.
+        handled: the exception that the caller of the public call was handling.
     """
 
     def __init__(self) -> None:
@@ -51,20 +51,20 @@ class Call:
         self.actions: dict[Callable[[], object], None] = {}
 
     def enter(self) -> Token[Call | None]:
-        """A step of the call begins once it is `active`; `leave` ends it."""
+        """Makes this the current call, for a step that begins once it is `active`; `leave` ends the step."""
         self.handled = sys.exc_info()[1]
         return _current.set(self)
 
     def succeeded(self, result: Result) -> Result:
-        """The result of a step, unless there was an interruption, which is raised."""
+        """Returns the result of a step, or raises an interruption that was kept."""
         if self.interruption is not None:
             raise self.interruption
         self.active = False
         return result
 
     def failed(self, error: BaseException) -> None:
-        """Removes the files that the call has created, after an error in a step. Raises the interruption that the error has
-        replaced."""
+        """After an error in a step: removes the files that the call has created. Raises the interruption that the error
+        replaced, if any."""
         self._undo()
         interruption = self.interruption or behind(error, self.handled)
         if interruption is not None and interruption is not error:
@@ -95,13 +95,13 @@ class Call:
 def _try(action: Callable[[], object]) -> None:
     try:
         action()
-    except Exception as failed:  # the error of the call is the one to tell; what stays is a harmless orphan
+    except Exception as failed:  # the error of the call is more useful; a file that stays is a harmless orphan
         _log.warning("something stays that a failed call has made: %s", failed)
 
 
 _current: ContextVar[Call | None] = ContextVar("lsmlake_call", default=None)
 leave = _current.reset
-"""Ends a step: takes what `Call.enter` has returned."""
+"""Ends a step. Its argument: the token that `Call.enter` returned."""
 
 
 def current() -> Call | None:
@@ -111,32 +111,32 @@ def current() -> Call | None:
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether the exception ends the program or the call, and says nothing about them."""
+    """Whether the exception is a request to end the program or the call, and not an error in them."""
     return not isinstance(error, (Exception, GeneratorExit))
 
 
 def behind(error: BaseException, handled: BaseException | None = None) -> BaseException | None:
-    """The interruption that an error has replaced, as in a `finally` or in the code that makes a class. `handled`: an exception
-    that was handled already when the error was raised."""
+    """The interruption that an error replaced, for example in a `finally`. `handled`: an exception that was already being
+    handled when the error was raised."""
     seen: list[BaseException | None] = [None, handled]
-    found: BaseException | None = error
-    while found not in seen:
-        if is_interruption(found):
-            return found
-        seen.append(found)
-        found = found.__cause__ or found.__context__
+    current: BaseException | None = error
+    while current not in seen:
+        if is_interruption(current):
+            return current
+        seen.append(current)
+        current = current.__cause__ or current.__context__
     return None
 
 
 def pass_interruption(error: Exception) -> None:
-    """Raises the interruption that an error has replaced, for a handler that ends otherwise."""
+    """Raises the interruption that an error replaced, if any. For handlers that would swallow the error."""
     call = _current.get()
     if (interruption := behind(error, None if call is None else call.handled)) is not None:
         raise interruption from None
 
 
 def made(remove: Remove, paths: Iterable[str]) -> Call | None:
-    """If the call in progress fails, `remove` is called with these paths; returns the call."""
+    """Notes paths: if the call in progress fails, `remove` is called with them. Returns the call."""
     if (call := current()) is not None:
         for path in paths:
             call.noted[remove, path] = None
@@ -151,7 +151,7 @@ def kept(remove: Remove, paths: Iterable[str]) -> None:
 
 
 def hold() -> Noted:
-    """From now on, a failure leaves everything that was noted before; returns it."""
+    """Takes back all notes, so that a failure removes nothing that was noted before. Returns the notes."""
     held: Noted = {}
     if (call := current()) is not None:
         held, call.noted = call.noted, held
@@ -159,13 +159,13 @@ def hold() -> Noted:
 
 
 def give_back(held: Noted) -> None:
-    """Takes back `hold`."""
+    """Restores the notes that `hold` took back."""
     if (call := current()) is not None:
         call.noted = held | call.noted
 
 
 def on_failure(action: Callable[[], object]) -> None:
-    """If the call in progress fails before `done(action)`, the action is taken, the last one first."""
+    """If the call in progress fails before `done(action)`, executes the action. Actions run in reverse order."""
     if (call := current()) is not None:
         call.actions[action] = None
 
@@ -177,7 +177,7 @@ def done(action: Callable[[], object]) -> None:
 
 
 def heard(items: Iterable[Item]) -> Iterator[Item]:
-    """The items, for a reader that may turn an interruption into another error, or lose it."""
+    """Yields the items, and keeps an interruption for the call: the reader may turn it into another error, or lose it."""
     return _heard(items, current())
 
 

@@ -132,8 +132,8 @@ def register(spark: SparkSession) -> None:
 
 def _check_session(spark: SparkSession, where: str) -> None:
     if not (hasattr(spark, "dataSource") and hasattr(spark, "createDataFrame")):
-        found = type(spark).__name__
-        raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=found, cure="pass one")
+        kind = type(spark).__name__
+        raise InvalidQuery("not a Spark session", where=where, expected="a SparkSession of Spark 4", found=kind, cure="pass one")
 
 
 def _runtime(storage: Storage, spark: SparkSession | None, time_zone: str | None = None) -> Runtime:

@@ -55,7 +55,7 @@ def add_column(
         type: a type in DDL, such as "DECIMAL(10,2) NOT NULL", of PyArrow or of Spark.
         after: the column to come after; by default the last one.
         first: put it before all others.
-        default: the value of all rows that there are, and of rows written without the column. Under merge engines that combine
+        default: the value of all existing rows, and of rows written without the column. Under merge engines that combine
             rows, a row without the column does not change it, and has null for a new key. Times without a zone are in UTC.
         comment: a comment.
     """
@@ -132,26 +132,26 @@ def drop_not_null(column: str | Sequence[str]) -> Alteration:
 
 @public
 def set_default(column: str | Sequence[str], value: Value) -> Alteration:
-    """Set the value of rows that are written without the column from now on. Rows that there are keep
-    theirs."""
+    """Set the value of rows that are written without the column from now on. Existing rows keep their
+    values."""
     return SetDefault(column, value)
 
 
 @public
 def drop_default(column: str | Sequence[str]) -> Alteration:
-    """Every row must be written with a value of the column from now on."""
+    """Remove the default: from now on every row must be written with a value of the column."""
     return SetDefault(column, None, dropped=True)
 
 
 @public
 def add_partition_field(field: str, *, name: str | None = None) -> Alteration:
-    """Partition new files by a further field. Files that there are stay as they are, and are pruned by the fields they have.
+    """Partition new files by a further field. Existing files do not change, and are pruned by the fields that they have.
 
-    A table with a primary key takes this only while it has no rows: the rows of a key would be in two partitions.
+    A table with a primary key allows this only while it has no rows, because the rows of a key would be in two partitions.
 
     Args:
         field: a column, or a transform of one: "years(c)", "months(c)", "days(c)", "hours(c)", "bucket(16, c)", "truncate(4, c)".
-        name: of the field, which directories begin with; by default as Iceberg names it, such as "ts_day" or "id_bucket_16".
+        name: the name of the field, which directory names begin with; default: Iceberg's, such as "ts_day" or "id_bucket_16".
     """
     return AddPartitionField(field, name)
 
@@ -161,18 +161,18 @@ def drop_partition_field(field: str) -> Alteration:
     """Partition new files without a field; see `add_partition_field`.
 
     Args:
-        field: its name, such as "ts_day", or what it is, such as "days(ts)".
+        field: its name, such as "ts_day", or its transform, such as "days(ts)".
     """
     return DropPartitionField(field)
 
 
 @public
 def replace_partition_field(old: str, new: str, *, name: str | None = None) -> Alteration:
-    """Partition new files by another field in the place of one; see `add_partition_field`.
+    """Partition new files by another field instead of an existing one; see `add_partition_field`.
 
     Args:
-        old: the name of the field to drop, or what it is.
+        old: the field to drop: its name or its transform.
         new: the field to add.
-        name: of the new field.
+        name: the name of the new field.
     """
     return ReplacePartitionField(old, new, name)

@@ -92,7 +92,7 @@ class Changes(Readable):
         return resolve(self.meta, Moment(tag=at) if isinstance(at, str) else Moment(at), self.runtime.zone)
 
     def _last(self, end: int | str | datetime.datetime) -> Snapshot | None:
-        """The snapshot at the end; of one that has expired, the copy that is kept with its changelog."""
+        """The last snapshot; if it has expired, the copy that is kept with its changelog."""
         try:
             return self._snapshot(end)
         except SnapshotNotFound:
@@ -101,7 +101,7 @@ class Changes(Readable):
             return self.meta.snapshots.recorded(end)
 
     def _first(self) -> Snapshot | None:
-        """The snapshot of a start that is no number; None for a time before the first snapshot."""
+        """The snapshot of a start given as tag or time; None for a time before the first snapshot."""
         if not isinstance(self.start, (str, datetime.datetime)):
             return None
         try:

@@ -24,7 +24,7 @@ from lsmlake.tables.version import Metadata, Version
 
 @dataclass(frozen=True)
 class Following:
-    """The start, the content and the step size of a stream; see `Table.read_stream`. `follower` checks the values."""
+    """The start, the content and the batch size of a stream; see `Table.read_stream`. `follower` checks the values."""
 
     start: StartMode | None = None
     snapshot: int | None = None
@@ -37,8 +37,8 @@ class Following:
     commit_columns: bool = False
 
     def follower(self, meta: Metadata, zone: str, schema: Schema | None = None) -> Follower:
-        """The follower for these values. `zone`: the time zone of times, here and in `where`, that name none. `schema`: names the
-        columns; default: the schema in effect. Raises InvalidQuery."""
+        """The follower for these values. `zone`: the time zone of times without one, here and in `where`. `schema`: the schema
+        whose column names are used; default: the schema in effect. Raises InvalidQuery."""
         schema, root = schema or Version.latest(meta).schema, meta.paths.root
         if self.snapshot is not None and self.timestamp is not None:
             raise InvalidQuery("both a snapshot and a timestamp are given", where=root, cure="give one of them")
@@ -57,7 +57,9 @@ class Following:
                 )
         if self.consumer is not None:
             meta.paths.consumer(self.consumer)  # refuses an invalid name
-        predicate = predicate_of(self.where, schema.typed_columns, zone, None)  # the time goes on while it follows
+        predicate = predicate_of(
+            self.where, schema.typed_columns, zone, None
+        )  # no current time: it would change while the stream runs
         feed = Feed.asked(schema, predicate, self.columns, self.commit_columns, root)
         return Follower(meta, feed, mode, start, self.consumer)
 
@@ -67,7 +69,7 @@ class Following:
 class ChangeBatch(Readable):
     """The changes of one snapshot, or all rows of the first snapshot: an item of `Table.follow`.
 
-    The first column is `_row_kind`, the last ones are the commit columns, if they were asked for. The object has the Arrow stream
+    The first column is `_row_kind`; with `commit_columns` the last ones are the commit columns. The object has the Arrow stream
     interface.
 
     Attributes:

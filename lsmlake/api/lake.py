@@ -23,11 +23,11 @@ class Lake(Loading, Imports, Sql):
 
 
 def table_at(path: str, env: Env | None = None) -> Table:
-    """The table in folder `<warehouse>/<database>.db/<table>` of a store, without a runtime. `env`: that of the warehouse, for a
-    store that its address alone does not reach. Raises TableNotFound, InvalidQuery."""
+    """The table in folder `<warehouse>/<database>.db/<table>` of a store, without a runtime. `env`: the Env of the warehouse, for
+    a store that needs more than its address. Raises TableNotFound, InvalidQuery."""
     if path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")
-    env or storage_at(path)  # refuses what is neither a path nor an address
+    env or storage_at(path)  # refuses text that is neither a path nor an address
     home, _, name = path.rstrip("/").rpartition("/")
     warehouse, folder = home[: home.rfind("/") + 1], home.rpartition("/")[2]
     database, dot, suffix = folder.rpartition(".")

@@ -1,4 +1,4 @@
-"""Carries out a MERGE: opens its source, reads the statement, and evaluates it on a version of the table."""
+"""Executes a MERGE: opens its source, reads the statement, and evaluates it on a version of the table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Evaluate = Callable[[Version], DmlReport]
 
 @dataclass(frozen=True)
 class SourceRows:
-    """A source in this process. `tables`: reads it, once. `ordered`: which of its rows are in order."""
+    """A source in this process. `tables`: reads the source, once. `ordered`: which of its rows have a defined order."""
 
     columns: pa.Schema
     tables: Callable[[], Iterable[pa.Table]]
@@ -41,14 +41,14 @@ class SourceRows:
 
 @dataclass(frozen=True)
 class OwnRows:
-    """A source made of rows of the table that the merge changes: made anew for each version on which the merge is evaluated."""
+    """A source computed from rows of the table that the merge changes. Computed anew for each version that the merge tries."""
 
     at: Callable[[Version], object]
 
 
 @dataclass(frozen=True)
 class Merging:
-    """A MERGE. `name`: the table, for errors. `evolves`: first the columns of the source that the table lacks are added."""
+    """A MERGE. `name`: the table, for errors. `evolves`: whether to add new columns of the source to the table first."""
 
     statement: Statement
     runtime: Runtime
@@ -56,7 +56,7 @@ class Merging:
     evolves: bool = False
 
     def read(self, version: Version, source: object) -> Callable[[], DmlReport]:
-        """Reads the statement on a version, and returns a function that carries it out. `source`: data, a scan, `SourceRows` or
+        """Reads the statement for a version, and returns a function that executes it. `source`: data, a scan, `SourceRows` or
         `OwnRows`."""
         if not isinstance(source, OwnRows):
             return self._action(version, self._opened(version, source))
@@ -82,7 +82,7 @@ class Merging:
         yield from made.reader.explained(zone, mode)
 
     def _read_on(self, version: Version, source: SourceRows | MergeSource) -> tuple[Version, pa.Schema]:
-        """The version with the columns that the statement adds, and the columns of the source."""
+        """The version, with the columns that the statement adds, and the columns of the source."""
         columns = source.columns if isinstance(source, SourceRows) else self.runtime.columns_of(source.schema)
         return becoming(version, self.name, columns) if self.evolves else version, columns
 
@@ -102,7 +102,7 @@ class Merging:
         return SourceRows(schema_of_source(first.schema, version.schema.plain_columns), lambda: chain([first], tables))
 
     def _input(self, version: Version, data: object) -> Input:
-        """Data in this process. The columns of files without types that have the name of one of the table get its type."""
+        """Data in this process. Columns of files without types get the type of the table's column of the same name."""
         given = as_input(data)
         if not given.text:
             return given
@@ -110,8 +110,8 @@ class Merging:
         return Input(typed(given, fields, Cast(self.runtime.zone)))
 
     def _action(self, version: Version, source: SourceRows | MergeSource, own: bool = False) -> Callable[[], DmlReport]:
-        """Reads the statement on a version; returns a function that carries it out. `own`: the source is read from rows of this
-        version, and the caller evaluates the statement again."""
+        """Reads the statement for a version; returns a function that executes it. `own`: the source reads rows of this version,
+        so the caller, not this function, repeats the statement if it is overtaken."""
         read_on, columns = self._read_on(version, source)
         evaluation = self._evaluation(read_on, source)
 
@@ -128,7 +128,7 @@ class Merging:
     def _evaluation(
         self, read_on: Version, source: SourceRows | MergeSource
     ) -> Callable[[bool], AbstractContextManager[Evaluate]]:
-        """How the statement is evaluated. What this process refuses the runtime may know, whatever the size of the files."""
+        """Chooses the evaluation. If this process cannot evaluate the statement, tries the runtime, even if files are small."""
         if not isinstance(source, SourceRows):
             return self._spread(read_on, source)
         try:

@@ -1,5 +1,5 @@
 """Rows as Arrow, pandas, Polars and DuckDB objects: `Readable`, the methods that scans and changes share, and `Result`, the rows
-of a statement of SQL.
+of a SQL statement.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from lsmlake.types.intervals import column_of_months
 
 
 def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection | ModuleType:
-    """A connection of DuckDB, or the module, whose functions are those of its default connection. Raises InvalidQuery,
+    """The given DuckDB connection, else the module `duckdb`, whose functions use the default connection. Raises InvalidQuery,
     MissingDependency."""
     duckdb = need("duckdb", "to_duckdb()")
     if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
-        expected, found = "the result of duckdb.connect(), or None", type(connection).__name__
-        raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=found, cure="pass one")
+        expected, given = "the result of duckdb.connect(), or None", type(connection).__name__
+        raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=given, cure="pass one")
     return duckdb if connection is None else connection
 
 
 @contextmanager
 def in_python(rows: pa.Table, where: str) -> Iterator[None]:
-    """Around a conversion of `rows` to values of Python. Raises InvalidQuery for dates and times that Python lacks: no table has
-    such values, but a query can compute them."""
+    """A context for the conversion of `rows` to Python values. Raises InvalidQuery for dates and times outside Python's range: no
+    table has such values, but a query can compute them."""
     try:
         yield
     except (OverflowError, ValueError) as error:
@@ -58,13 +58,13 @@ def cells(rows: pa.Table) -> list[list[str]]:
 
 
 def html_table(title: str, rows: pa.Table) -> str:
-    """Rows for a notebook."""
+    """Rows as HTML for a notebook."""
     shown = with_texts(rows)
     return html_rows(title, shown.column_names, zip(*cells(shown), strict=True))
 
 
 def check_rows(rows: int) -> None:
-    """Raises InvalidQuery unless `head` can return so many rows."""
+    """Raises InvalidQuery if the number of rows for `head` is negative."""
     if rows < 0:
         raise InvalidQuery("rows is negative", where="head()", expected="0 or more", found=rows, cure="correct rows")
 

@@ -30,14 +30,14 @@ Args = Mapping[str, object] | Sequence[object] | None
 class Runtime:
     """The embedded runtime: all work in this process, Arrow in, Arrow out.
 
-    A runtime with data sets of its own overrides the methods.
+    A runtime with its own kind of data sets overrides the methods.
     """
 
     name = "embedded"
     filters = False
     """Whether the runtime itself evaluates `where`, including SQL that lsmlake does not support."""
     live: LiveFiles | None = None
-    """What reads the live files for a plan, if it is not `Version.entries`."""
+    """The function that reads the live files for a plan; None: `Version.entries`."""
 
     @property
     def zone(self) -> str:
@@ -58,8 +58,8 @@ class Runtime:
         return None
 
     def known_of(self, where: str, columns: pa.Schema, now: Callable[[], str]) -> tuple[Predicate | None, str | None]:
-        """The predicate that prunes files where the runtime itself filters, and why it is not all of `where`. `now`: tells the
-        time of the call. Raises InvalidQuery."""
+        """For a runtime that filters itself: the predicate that prunes files, and why it does not cover all of `where`. `now`:
+        returns the time of the call. Raises InvalidQuery."""
         try:
             predicate, reason = known_of(where, columns, self.zone, now)
         except InvalidQuery:
@@ -71,7 +71,7 @@ class Runtime:
         return (predicate, reason) if otherwise is None else (None, otherwise)
 
     def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
-        """Reads a DELETE or UPDATE on a version. The result evaluates it on any version; it raises Overtaken."""
+        """Reads a DELETE or UPDATE for a version. Returns a function that executes it on any version and raises Overtaken."""
         from lsmlake.statements.change import CheckedChange  # loads sqlglot
 
         return CheckedChange.of(statement, version, self.zone).on
@@ -87,7 +87,7 @@ class Runtime:
         return None
 
     def spread(self, version: Version, tables: Callable[[], Iterable[pa.Table]]) -> MergeSource | None:
-        """The source of a MERGE that this process cannot evaluate, for `merge`; None: nothing else can."""
+        """The source, for `merge`, of a MERGE that this process cannot evaluate; None: this runtime cannot evaluate it either."""
         return None
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:

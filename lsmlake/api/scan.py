@@ -131,8 +131,8 @@ class Scan(Readable):
         return self._plan(runtime_filters=False)[0]
 
     def _plan(self, *, runtime_filters: bool) -> tuple[Plan, str | None]:
-        """The plan and, if not all of `where` prunes files, how far it does. With `runtime_filters`, the runtime itself applies
-        `where`; then the plan has no predicate unless that is all of it."""
+        """The plan and, if only a part of `where` prunes files, a text about this. With `runtime_filters`, the runtime applies
+        `where`; the plan then has a predicate only if it covers all of `where`."""
         version = self._version()
         predicate, reason = self._predicate(version.schema, runtime_filters)
         if reason is None:
@@ -152,7 +152,7 @@ class Scan(Readable):
     def _planned(self, version: Version, predicate: Predicate | None) -> Plan:
         with version.unless_expired():
             plan = planning.plan(version, predicate, self._needed(version.schema), self.mode, live=self.runtime.live)
-            if self.limit is None or self._by_arrow:  # which rows match is not known
+            if self.limit is None or self._by_arrow:  # metadata does not say which rows match
                 return plan
             if self.order_by_key is not None:
                 return files_of_first_rows(plan, self.limit, self.order_by_key)
@@ -193,11 +193,11 @@ class Scan(Readable):
     def _batches(self, version: Version) -> pa.RecordBatchReader:
         predicate, _ = self._predicate(version.schema, runtime_filters=False)
         projection = Projection.of(version.schema, predicate, self._needed(version.schema))
-        found = read_keys(version, projection) if self.mode == planning.FRESH and self.order_by_key is None else None
+        tables_of_keys = read_keys(version, projection) if self.mode == planning.FRESH and self.order_by_key is None else None
         if self.order_by_key is not None:
             tables = iter([first_rows_by_key(self._planned(version, predicate), self.limit, self.order_by_key)])
         else:
-            tables = read_plan(self._planned(version, predicate)) if found is None else found
+            tables = read_plan(self._planned(version, predicate)) if tables_of_keys is None else tables_of_keys
         if self._by_arrow:
             tables = matching(tables, self.where, self.columns)
         if self.limit is not None:
@@ -237,8 +237,8 @@ class Scan(Readable):
             return sum(batch.num_rows for batch in self.to_batches())
         plan = self.plan()
         with plan.version.unless_expired():
-            found = count(plan)
-        return found if self.limit is None else min(found, self.limit)
+            rows = count(plan)
+        return rows if self.limit is None else min(rows, self.limit)
 
     def min(self, column: str) -> Scalar:
         """The least value of a column, or None if there is none; NaN is greater than all numbers.
@@ -331,7 +331,7 @@ class Scan(Readable):
         return None if self._by_arrow or self.order_by_key is not None else self.plan()
 
     def _limit_of(self, plan: Plan) -> int | None:
-        """The limit, if it may leave out a row."""
+        """The limit; None if the plan has no more rows than it."""
         files = (file for split in plan.splits for file in (*split.files, *split.level0, *split.merged))
         return None if self.limit is None or self.limit > sum(file.rows for file in files) else self.limit
 
@@ -379,7 +379,7 @@ class Scan(Readable):
 
 
 def _wide(plan: Plan, verify: bool) -> NativeSource:
-    """How an engine reads the columns of the rows and of the predicate. `verify`: check the files that it reads."""
+    """The source from which an engine reads the columns of the rows and of the predicate. `verify`: check the files first."""
     source = source_of(replace(plan, columns=plan.needed))
     if verify:
         source.check()

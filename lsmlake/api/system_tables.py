@@ -114,8 +114,8 @@ def _scan(asked: Asked, mode: str) -> Scan:
 def _binlog(asked: Asked) -> Binlog:
     meta, end = asked.meta, None
     if asked.moment != Moment():
-        found = resolve(meta, asked.moment, asked.runtime.zone)
-        end = None if found is None else found.id
+        snapshot = resolve(meta, asked.moment, asked.runtime.zone)
+        end = None if snapshot is None else snapshot.id
     start = asked.start
     if start is None:
         first = next(iter(meta.snapshots.ids()), 1)
@@ -129,11 +129,11 @@ ROWS: Mapping[str, OfRows] = {
     "ro": OfRows(lambda asked: _scan(asked, RAW), "the rows that need no merging"),
 }
 SUMMARIES = {name: table.about for name, table in {**TABLES, **ROWS}.items()}
-"""Name -> what the system table holds."""
+"""Name -> one line about the system table."""
 
 
 def system_table(name: str, asked: Asked) -> pa.Table | Readable:
-    """Raises InvalidQuery for an unknown name, or an argument that has no effect."""
+    """The system table of this name. Raises InvalidQuery for an unknown name, or an argument that has no effect."""
     where = asked.meta.paths.root
     if name not in SUMMARIES:
         near = difflib.get_close_matches(name.lower(), SUMMARIES, n=1)
@@ -146,13 +146,13 @@ def system_table(name: str, asked: Asked) -> pa.Table | Readable:
         raise InvalidQuery(f"{name} has no commit columns", where=where, found="commit_columns=True", cure="leave it out")
     if name in ROWS:
         return ROWS[name].read(asked)
-    found = TABLES[name]
-    if not isinstance(found, OfTable):
-        return found.read(Version.at(asked.meta, resolve(asked.meta, asked.moment, asked.runtime.zone)))
+    entry = TABLES[name]
+    if not isinstance(entry, OfTable):
+        return entry.read(Version.at(asked.meta, resolve(asked.meta, asked.moment, asked.runtime.zone)))
     if asked.moment != Moment():
         cure = "leave out the snapshot, tag or timestamp"
         raise InvalidQuery(f"{name} is about all snapshots of the table", where=where, cure=cure)
-    return found.read(asked.meta)
+    return entry.read(asked.meta)
 
 
 def _check_columns(names: list[str], where: str) -> None:

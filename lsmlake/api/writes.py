@@ -22,24 +22,24 @@ from lsmlake.write.write import write_tables
 from lsmlake.write.write_request import WriteRequest
 
 PROPERTY = "input"
-"""The property of a snapshot that says how the files of its rows were read, as far as this was recognised."""
+"""The snapshot property with the recognised settings, such as the delimiter, with which the input files were read."""
 _SAID_MAX = 2000
 
 
 def write(version: Version, runtime: Runtime, name: str, data: object, request: WriteRequest) -> Snapshot | None:
-    """Writes data, in this process or by the runtime that owns it. `name`: of the table."""
+    """Writes data, in this process or by the runtime that owns it. `name`: the name of the table."""
     compactions = partial(runtime.compactions, version.meta)
 
-    def evolved(found: pa.Schema) -> Version:
-        return evolve(version, name, found, unstored(found, version.schema, request), compactions)
+    def evolved(columns: pa.Schema) -> Version:
+        return evolve(version, name, columns, unstored(columns, version.schema, request), compactions)
 
     evolves = not request.deletes and (request.evolve or version.options.write.merge_schema)
     evolves = evolves and not replayed(version, request.identity)
     if runtime.owns(data):
         request.files.check((), name, "a DataFrame")
-        found = runtime.columns_of(data.schema) if evolves else None
+        columns = runtime.columns_of(data.schema) if evolves else None
         return runtime.on_spark("upsert of a distributed data set").upsert(
-            version if found is None else evolved(found), data, request
+            version if columns is None else evolved(columns), data, request
         )
     given = as_input(data, version.schema.plain_columns, options=request.files)
     tables = given.tables

@@ -46,8 +46,8 @@ def as_lists(changes: Iterable[pa.RecordBatch], key: Sequence[str], schema: pa.S
 
 
 def list_schema(kind: pa.Field, columns: pa.Schema) -> pa.Schema:
-    """The schema of `as_lists`: the row kind, then each column as a list that is never null. Commit columns stay values: those of
-    the +U of an update."""
+    """The schema of `as_lists`: the row kind, then each column as a list that is never null. Commit columns stay single values;
+    an update has those of its +U."""
     lists = [
         f if f.name in COMMIT_COLUMNS else pa.field(f.name, pa.list_(pa.field("element", f.type, f.nullable)), nullable=False)
         for f in columns

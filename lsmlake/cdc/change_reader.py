@@ -42,7 +42,7 @@ from lsmlake.tables.version import Metadata, Version
 
 DIFF, CHANGELOG, DELTA = MODES = "diff", "changelog", "delta"
 AUTO = "auto"
-"""For each snapshot: its changelog, or the difference to the snapshot before if the table had no changelog producer then. When
+"""For each snapshot: its changelog, or the difference to the previous snapshot if the table had no changelog producer then. If
 one producer replaces another, both describe the same view."""
 _VIEWS = {NONE: FRESH, INPUT: FRESH, LOOKUP: COMPACTED, FULL_COMPACTION: RAW}
 
@@ -90,7 +90,7 @@ class Piece:
 
     @property
     def described_files(self) -> int:
-        """The number of descriptions of files that the piece holds in memory; `files` counts those with changes."""
+        """The number of file descriptions that the piece holds in memory; `files` counts only files with changes."""
         return sum(map(_described_files, self.steps))
 
     def _files(self) -> list[DataFile]:
@@ -218,8 +218,8 @@ def snapshot_pieces(meta: Metadata, like: Feed, number: int, mode: str) -> list[
     by_files = mode == DELTA and snapshot.kind != OVERWRITE and _filters_keys_only(like)
     seen = through(schema, like.schema)
     written = _written_files(meta, seen, snapshot) if by_files else None
-    found = _diff_to_previous(meta, like, snapshot, mode) if written is None else _file_pieces(written, seen, like, snapshot)
-    return [replace(piece, upserts=mode == DELTA) for piece in found]
+    pieces = _diff_to_previous(meta, like, snapshot, mode) if written is None else _file_pieces(written, seen, like, snapshot)
+    return [replace(piece, upserts=mode == DELTA) for piece in pieces]
 
 
 def _check_columns(schema: Schema, like: Feed, where: str) -> None:
@@ -244,17 +244,17 @@ def _check_columns(schema: Schema, like: Feed, where: str) -> None:
 
 
 def by_bucket(pieces: Iterable[Piece]) -> list[Piece]:
-    """Joins all pieces of a bucket into one; of buckets that have keys in common, if they were split or merged meanwhile."""
+    """Joins all pieces of a bucket into one; buckets with common keys, too, if they were split or merged meanwhile."""
     pieces = list(pieces)
-    common, found = common_buckets((piece.bucket, piece.total) for piece in pieces), {}
+    common, joined = common_buckets((piece.bucket, piece.total) for piece in pieces), {}
     for piece in pieces:
         placed = common[piece.bucket, piece.total]
-        known = found.get(placed)
+        known = joined.get(placed)
         if known is not None:
             steps, commits = known.steps + piece.steps, known.commits + piece.commits
             piece = replace(piece, steps=steps, commits=commits, snapshots=known.snapshots | piece.snapshots)
-        found[placed] = replace(piece, bucket=placed[0], total=placed[1])
-    return list(found.values())
+        joined[placed] = replace(piece, bucket=placed[0], total=placed[1])
+    return list(joined.values())
 
 
 def _plan(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: str, near: pa.Table | None = None) -> Plan:
@@ -262,8 +262,8 @@ def _plan(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: str, near
 
 
 def _diff_to_previous(meta: Metadata, like: Feed, snapshot: Snapshot, mode: str) -> list[Piece]:
-    """Compares a snapshot with the one before, in the buckets that the commit touched. Each side is the view that changes of
-    `mode` report there: another producer may begin with the snapshot."""
+    """Compares a snapshot with the previous one, in the buckets that the commit touched. Each side is read in the view of `mode`
+    at its snapshot: the changelog producer may change between the two."""
     before, schema = _before(meta, snapshot), meta.schemas.of(snapshot)
     _check_columns(meta.schemas.of(before), like, meta.paths.root)
     known = meta.manifests.vector_refs(before) if before else {}
@@ -294,8 +294,8 @@ def _not_compared(meta: Metadata, snapshot: Snapshot, why: str) -> SnapshotNotFo
 
 
 def _filters_keys_only(like: Feed) -> bool:
-    """Whether files with the written rows can be filtered: the predicate, if any, has key columns only, because in a delete row
-    the other columns may be null, or no file has delete rows."""
+    """Whether the predicate has key columns only. Only then can files with delete rows be filtered, because the other columns of
+    a delete row may be null."""
     return like.schema.append_only or like.predicate is None or like.predicate.columns <= set(like.schema.primary_key)
 
 
@@ -315,10 +315,10 @@ def _file_pieces(entries: pa.Table, seen: Schema, like: Feed, snapshot: Snapshot
     columns of `like`."""
     if like.predicate is not None and entries.num_rows:
         entries = prune_by_key(entries, seen, like.predicate)
-    found: dict[Placed, list[DataFile]] = {}
+    by_bucket: dict[Placed, list[DataFile]] = {}
     for bucket, total, file in manifest.files_of(entries, seen, statistics=False):
-        found.setdefault((bucket, total), []).append(file)
-    steps = ((placed, ChangeFiles(tuple(files))) for placed, files in sorted(found.items(), key=_order))
+        by_bucket.setdefault((bucket, total), []).append(file)
+    steps = ((placed, ChangeFiles(tuple(files))) for placed, files in sorted(by_bucket.items(), key=_order))
     return _alone(steps, snapshot, frozenset({snapshot.id}))
 
 
@@ -332,7 +332,7 @@ def _order(item: tuple[Placed, object]) -> tuple:
 
 def read_piece(meta: Metadata, like: Feed, piece: Piece) -> Iterator[pa.Table]:
     """Yields the changes of a piece in order: `_row_kind` as text, then the columns of `like`, filtered by its predicate, then
-    the commit columns, if they are asked for. Raises SnapshotNotFound if a snapshot has expired meanwhile."""
+    the commit columns, if `like` has them. Raises SnapshotNotFound if a snapshot has expired meanwhile."""
     schema = changes_schema(like)
     with meta.snapshots.unless_expired(*piece.snapshots):
         for step, commit in zip(piece.steps, piece.commits, strict=True):

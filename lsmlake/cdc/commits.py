@@ -21,8 +21,8 @@ COMMIT_FIELDS = tuple(
     pa.field(name, type_, nullable=False)
     for name, type_ in zip(COMMIT_COLUMNS, (pa.int64(), pa.timestamp("us", "UTC"), pa.int64()), strict=True)
 )
-"""The last columns of changes, if they are asked for: the id of the snapshot, its time, and a number that ascends with the
-changes of the commit, in which each -U is directly before its +U."""
+"""The last columns of changes with `commit_columns`: the id of the snapshot, its time, and a number that ascends with the
+changes of the commit; a -U is directly before its +U."""
 
 
 class Commit(NamedTuple):
@@ -54,11 +54,11 @@ class Feed(Projection):
     def asked(schema: Schema, predicate: Predicate | None, columns: Sequence[str] | None, commits: bool, where: str) -> Feed:
         """The feed with these columns. Raises InvalidQuery for names that are not columns, and for commit columns if the table
         has columns of the same names."""
-        found = Projection.of(schema, predicate, columns)
+        projection = Projection.of(schema, predicate, columns)
         if commits and (taken := [name for name in COMMIT_COLUMNS if name in (one.lower() for one in schema.columns.names)]):
             raise InvalidQuery(
                 f"the table has a column {taken[0]!r}, like the commit columns",
                 where=where,
                 cure="rename the column of the table, or leave commit_columns out",
             )
-        return Feed(schema, predicate, found.columns, commits)
+        return Feed(schema, predicate, projection.columns, commits)

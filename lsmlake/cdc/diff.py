@@ -32,8 +32,8 @@ from lsmlake.tables.version import Metadata
 
 
 class Pair(NamedTuple):
-    """The splits of a bucket before and after, and the ids of the schemas in effect. If the bucket was split or merged meanwhile,
-    the splits of all buckets with its keys. `total`: the total of the bucket."""
+    """The splits of a bucket before and after, and the ids of the schemas in effect. If buckets were split or merged meanwhile,
+    a pair has the splits of all buckets with common keys. `total`: the total of the bucket."""
 
     bucket: Bucket
     before: tuple[Split, ...]
@@ -46,11 +46,11 @@ def pairs(before: Plan, after: Plan) -> list[Pair]:
     """Returns the buckets that differ. `before`, `after`: plans of two snapshots with the same predicate."""
     schemas = tuple(plan.snapshot.schema_id if plan.snapshot else 0 for plan in (before, after))
     common = common_buckets((split.bucket, split.total) for plan in (before, after) for split in plan.splits)
-    found: dict[Placed, tuple[list[Split], list[Split]]] = {}
+    splits: dict[Placed, tuple[list[Split], list[Split]]] = {}
     for side, plan in enumerate((before, after)):
         for split in plan.splits:
-            found.setdefault(common[split.bucket, split.total], ([], []))[side].append(split)
-    pairs = (Pair(bucket, tuple(old), tuple(new), schemas, total) for (bucket, total), (old, new) in found.items())
+            splits.setdefault(common[split.bucket, split.total], ([], []))[side].append(split)
+    pairs = (Pair(bucket, tuple(old), tuple(new), schemas, total) for (bucket, total), (old, new) in splits.items())
     return [pair for pair in pairs if pair.before != pair.after]
 
 
@@ -71,8 +71,8 @@ def read_pair(meta: Metadata, plan: Projection, pair: Pair) -> pa.Table:
 
 @dataclass
 class _Side:
-    """`files` by name; `dead`: the rows of each file that are deleted or superseded; `merged`: rows merged at read; if a key is
-    on both sides, its rows are equal, since it is the names of the merged files."""
+    """One side of a comparison. `files`: by name; `dead`: the deleted or superseded rows of each file; `merged`: key -> rows
+    merged at read; the key is the names of the merged files, so rows with the same key on both sides are equal."""
 
     files: dict[str, DataFile] = field(default_factory=dict)
     dead: dict[str, DeletionVector] = field(default_factory=dict)

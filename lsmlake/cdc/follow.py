@@ -49,7 +49,7 @@ class Limit(NamedTuple):
 
     def exceeded(self, rows: int, bytes_: int, files: int) -> bool:
         wanted = zip(self, (rows, bytes_, files), strict=True)
-        return any(most is not None and found > most for most, found in wanted)
+        return any(most is not None and size > most for most, size in wanted)
 
 
 UNLIMITED = Limit()
@@ -79,7 +79,7 @@ class Follower:
     known: Cache = field(default_factory=partial(Cache, _KNOWN_BYTES), compare=False)
 
     def begin(self) -> Offset:
-        """Returns the first offset: of the consumer's progress, else of `start`. Raises SnapshotNotFound."""
+        """Returns the first offset: the consumer's progress, else that of `start`. Raises SnapshotNotFound."""
         known = progress_of(self.meta, self.consumer) if self.consumer else None
         if known is not None:
             return self._from(known.next_snapshot)._replace(full=known.full)

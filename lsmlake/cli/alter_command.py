@@ -88,12 +88,12 @@ def alter(
 
 def _added(texts: Iterable[str]) -> list[Alteration]:
     """The additions of columns. Raises InvalidOption."""
-    found = []
+    columns = []
     for text in texts:
         match = _COLUMN.fullmatch(text.strip())
         if match is None:
             raise InvalidOption("not a column", found=repr(text), cure="write --add 'NAME TYPE [DEFAULT VALUE]'")
         default = match["default"]
         is_null = default is not None and not match["quote"] and default.upper() == "NULL"
-        found.append(lsmlake.add_column(match["name"], match["type"], default=None if is_null else default))
-    return found
+        columns.append(lsmlake.add_column(match["name"], match["type"], default=None if is_null else default))
+    return columns

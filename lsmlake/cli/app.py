@@ -19,8 +19,8 @@ class _LazyGroup(GuardedGroup):
     """Loads a command when it is called or completed; until then it is represented by an empty command."""
 
     def resolve_command(self, ctx: typer.Context, args: list[str]):
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, found and single(name), rest
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and single(name), rest
 
 
 def single(name: str):

@@ -1,6 +1,6 @@
 """Reads the arguments of commands: the warehouse, a table in it to read from, names and settings.
 
-What is read here loads neither the verbs of a lake nor SQL, which take half a second; `cli.opening` does.
+This module loads neither the verbs of a lake nor SQL, which take half a second; `cli.opening` does.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PATH = re.compile(r"(?:(?P<warehouse>.*)/)?(?P<database>[^/]+)\.db/(?P<table>[^
 
 
 def location_of(ctx: typer.Context, *, create: bool = False) -> str:
-    """The warehouse named after the command, else before it, else by the environment. With `create` it need not exist.
+    """The address of the warehouse: after the command, else before it, else from the environment. `create`: it need not exist.
     Raises InvalidQuery."""
     location = ctx.obj.warehouse
     if not location:
         raise InvalidQuery("no warehouse given", cure=f"add --warehouse DIR or set {VARIABLE}")
-    is_there = is_directory(location)  # raises, if it is no address
+    is_there = is_directory(location)  # raises if the text is not an address
     if not create and not is_there:
         cure = f"check --warehouse or {VARIABLE}; for a new warehouse make the directory"
         raise InvalidQuery("no such warehouse", where=location, expected="a directory", cure=cure)
@@ -49,7 +49,7 @@ def open_metadata(ctx: typer.Context, name: str) -> Metadata:
 
 
 def is_directory(location: str) -> bool:
-    """Whether `location` is a directory, as any warehouse of a file system is; or an address of another store."""
+    """Whether `location` is a directory, or else an address of a store that has no directories."""
     address = address_of(location)
     return address.kind != FILE or directory_at(address.prefix).is_dir()
 
@@ -73,13 +73,13 @@ def settings(texts: Sequence[str] | None) -> dict[str, str]:
 
 def pairs(texts: Sequence[str] | None, form: str) -> list[tuple[str, str]]:
     """Parse texts of a form such as OLD=NEW. Raises InvalidOption."""
-    found = []
+    split = []
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidOption(f"{form.partition('=')[2].lower()} is missing", found=repr(text), cure=f"write {form}")
-        found.append((name.strip(), value.strip()))
-    return found
+        split.append((name.strip(), value.strip()))
+    return split
 
 
 def check_name(name: str, databases: Callable[[], list[str]], tables: Callable[[str], list[str]]) -> None:

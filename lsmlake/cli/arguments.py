@@ -52,7 +52,7 @@ _TRACEBACK = "Show the traceback of an error."
 WarehouseFirst = Annotated[
     str | None, typer.Option("--warehouse", "-w", envvar=VARIABLE, show_envvar=False, metavar="DIR", help=_DIRECTORY)
 ]
-"""The option before the command's name; it also reads the environment variable."""
+"""The option --warehouse before the command's name; it also reads the environment variable."""
 Warehouse = Annotated[str | None, typer.Option("--warehouse", "-w", metavar="DIR", help=_DIRECTORY)]
 Debug = Annotated[bool, typer.Option("--debug", help=_TRACEBACK)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on standard output.")]
@@ -74,4 +74,4 @@ Buckets = Annotated[list[int] | None, typer.Option("--bucket", min=0, metavar="N
 Limit = Annotated[int | None, typer.Option("-n", "--limit", min=1, metavar="N", help="Show at most N rows.")]
 Positive = Annotated[int | None, typer.Option(min=1)]
 Natural = Annotated[int | None, typer.Option(min=0)]
-"""Options that a command explains itself."""
+"""Option types whose help text is in the docstring of the command."""

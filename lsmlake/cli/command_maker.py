@@ -1,8 +1,8 @@
-"""Makes a command of a function: arguments, options and help from its signature and docstring, the rest around the call.
+"""Makes a command of a function. Arguments, options and help come from its signature and docstring.
 
-A parameter of type Lake, Table or Metadata is what the command opens. Those before `*` are arguments, those behind it options,
-which the section Args explains: `older_than (TIME): Only files older than this.` Every command also takes --json, --warehouse and
---debug. It returns what to show.
+The command opens the lake or table for a parameter of type Lake, Table or Metadata. Parameters before `*` are arguments, others
+are options; the section Args explains them: `older_than (TIME): Only files older than this.` Every command also takes --json,
+--warehouse and --debug. The function returns the result to show.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def command_of(function: Callable[..., Any]) -> Callable[..., None]:
     """The function that Typer makes a command of."""
     hints = get_type_hints(function, include_extras=True)
     if "debug" in hints:
-        return function  # it is one already
+        return function  # the function is a command already
     takes = inspect.signature(function).parameters
     about, explained = _split(inspect.getdoc(function) or "")
     opened = {name: kind for name in takes if (kind := getattr(hints[name], "__name__", "")) in _OPENED}
@@ -86,16 +86,16 @@ def _open(kind: str, ctx: typer.Context, name: str | None) -> object:
 
 
 def _split(text: str) -> tuple[str, dict[str, tuple[str | None, str]]]:
-    """The docstring without its Args, and name -> (metavar, help) of these."""
-    found = _ARGS.search(text)
-    if found is None:
+    """The docstring without its section Args, and name -> (metavar, help) of the arguments in this section."""
+    match = _ARGS.search(text)
+    if match is None:
         return text, {}
-    args = {name: (metavar, " ".join(about.split())) for name, metavar, about in _ARG.findall(found[1])}
-    return text.replace(found[0], "").strip(), args
+    args = {name: (metavar, " ".join(about.split())) for name, metavar, about in _ARG.findall(match[1])}
+    return text.replace(match[0], "").strip(), args
 
 
 def _annotated(name: str, parameter: inspect.Parameter, hint: Any, explained: tuple[str, str] | None) -> object:
-    """The annotation of a parameter for Typer. What `explained` says takes precedence over an annotation that commands share."""
+    """The annotation of a parameter for Typer. `explained`, from the docstring, takes precedence over a shared annotation."""
     if get_origin(hint) is Annotated:
         kind, info = get_args(hint)
         info = copy.copy(info)

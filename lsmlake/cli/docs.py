@@ -64,8 +64,8 @@ def docs(
         raise InvalidQuery("--port is for --serve", found=f"--port {port}", cure="add --serve, or leave --port out")
     if build or serve:
         if name or path:
-            found = name or "--path"
-            raise InvalidQuery("the site has all documents", found=found, cure=f"leave {found} out, or --build and --serve")
+            given = name or "--path"
+            raise InvalidQuery("the site has all documents", found=given, cure=f"leave {given} out, or --build and --serve")
         _site(build, serve, _PORT if port is None else port)
         return
     if name is None:

@@ -31,10 +31,10 @@ def get(table: Metadata, key: list[str]) -> CommandResult:
         cure = "use `lsmlake head TABLE --where CONDITION`"
         raise InvalidQuery("the table has no primary key", where=table.paths.root, cure=cure)
     keys = _key(key, version.schema)
-    found = rows_of_keys(version, keys)
-    if not found.num_rows:
+    rows = rows_of_keys(version, keys)
+    if not rows.num_rows:
         return CommandResult(None, (), [f"{table.paths.root} has no row {row_text(keys)}"])
-    return CommandResult(next(json_rows(found)), Rows(found))
+    return CommandResult(next(json_rows(rows)), Rows(rows))
 
 
 def _key(written: list[str], schema: Schema) -> pa.Table:

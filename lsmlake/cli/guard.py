@@ -1,4 +1,4 @@
-"""The end of a command: one readable line for an error, and a distinct exit code for scripts."""
+"""Ends a command: prints one readable line for an error, and exits with a distinct code for scripts."""
 
 from __future__ import annotations
 

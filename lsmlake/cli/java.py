@@ -25,12 +25,12 @@ def require_java(environ: Mapping[str, str] = os.environ) -> str:
     home = environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environ.get("PATH", os.defpath))
     if java is None:
-        found = f"JAVA_HOME={home}, which has no bin/java" if home else "no java on the PATH"
-        raise MissingDependency(_WHAT, found=found, cure=f"correct or unset JAVA_HOME, or {_INSTALL}" if home else _INSTALL)
+        problem = f"JAVA_HOME={home}, which has no bin/java" if home else "no java on the PATH"
+        raise MissingDependency(_WHAT, found=problem, cure=f"correct or unset JAVA_HOME, or {_INSTALL}" if home else _INSTALL)
     version = _version(java)
     if version is None or version < LEAST_VERSION:
-        found = f"{java}, which does not run" if version is None else f"Java {version} in {java}"
-        raise MissingDependency(_WHAT, found=found, cure=_INSTALL)
+        problem = f"{java}, which does not run" if version is None else f"Java {version} in {java}"
+        raise MissingDependency(_WHAT, found=problem, cure=_INSTALL)
     return java
 
 
@@ -40,5 +40,5 @@ def _version(java: str) -> int | None:
         printed = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=_PATIENCE_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(printed.stderr + printed.stdout)
-    return int(found[1]) if found and printed.returncode == 0 else None
+    match = _VERSION.search(printed.stderr + printed.stdout)
+    return int(match[1]) if match and printed.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""The commands that read metadata only: what a warehouse and a table consist of. They load no verbs."""
+"""The commands that only read metadata, such as `ls`, `files` and `show`. They load no verbs."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _NAMED = 5  # partitions that an error message suggests
 
 def snapshots(table: Metadata) -> CommandResult:
     """List the snapshots of a table, the oldest first."""
-    found = named_files.snapshots(table)
-    return CommandResult(found, view_of("snapshots", found))
+    listed = named_files.snapshots(table)
+    return CommandResult(listed, view_of("snapshots", listed))
 
 
 def files(table: Metadata, *, snapshot: SnapshotId = None, tag: TagName = None, timestamp: Timestamp = None) -> CommandResult:
@@ -42,8 +42,8 @@ def files(table: Metadata, *, snapshot: SnapshotId = None, tag: TagName = None, 
 
     Ordered by partition and bucket, the newest run first.
     """
-    found = read.files(_at(table, snapshot, timestamp, tag))
-    return CommandResult(found, view_of("files", found))
+    listed = read.files(_at(table, snapshot, timestamp, tag))
+    return CommandResult(listed, view_of("files", listed))
 
 
 def partitions(
@@ -53,8 +53,8 @@ def partitions(
 
     For a table without partitions, prints one line.
     """
-    found = read.partitions(read.files(_at(table, snapshot, timestamp, tag)))
-    return CommandResult(found, view_of("partitions", found))
+    listed = read.partitions(read.files(_at(table, snapshot, timestamp, tag)))
+    return CommandResult(listed, view_of("partitions", listed))
 
 
 def _at(meta: Metadata, snapshot: int | None, timestamp: str | None, tag: str | None) -> Version:
@@ -70,11 +70,11 @@ def options(ctx: typer.Context, table: OptionalTableName = None, *, all: bool = 
         all: Include the options that the table does not set.
     """
     if table is None:
-        found = read.option_reference()
-        return CommandResult(found, Reference(found))
-    found = read.options(Version.latest(open_metadata(ctx, table)).schema)
-    listed: pa.Table = found if all else found.filter(pc.is_valid(found["value"]))
-    left = found.num_rows - listed.num_rows
+        all_options = read.option_reference()
+        return CommandResult(all_options, Reference(all_options))
+    all_options = read.options(Version.latest(open_metadata(ctx, table)).schema)
+    listed: pa.Table = all_options if all else all_options.filter(pc.is_valid(all_options["value"]))
+    left = all_options.num_rows - listed.num_rows
     more = f"; {counted(left, 'option')} at the default: --all" if left else ""
     return CommandResult(listed, view_of("options", listed, more))
 

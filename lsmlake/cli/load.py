@@ -70,8 +70,8 @@ def load(
     new_warehouse = create and not is_directory(ctx.obj.warehouse or "")
     lake = open_lake(ctx, create=create)
     if (overwrite and create) or (where and not overwrite):
-        found = "--overwrite with --create" if overwrite else "--where without --overwrite"
-        raise InvalidQuery("these options do not go together", where=table, found=found, cure="leave one of them out")
+        flags = "--overwrite with --create" if overwrite else "--where without --overwrite"
+        raise InvalidQuery("these options do not go together", where=table, found=flags, cure="leave one of them out")
     if not create and (primary_key or partition_by or option):
         cure = "leave out --primary-key, --partition-by and --option, which belong to --create"
         raise InvalidSchema("the table exists already", where=table, cure=cure)

@@ -13,7 +13,7 @@ from lsmlake.undo import behind
 
 _FAILED = 1
 _INTERRUPTED = 130
-"""The exit code that Typer gives for KeyboardInterrupt, too."""
+"""The exit code after KeyboardInterrupt, the same as Typer's."""
 
 
 class _WithoutPandas:
@@ -28,7 +28,7 @@ class _WithoutPandas:
 
 
 _OBJECTS = 50_000
-"""Collections while modules load find nothing, and take a tenth of the start of a command."""
+"""The threshold of garbage collection while modules load: collections find nothing then, and take a tenth of the start."""
 
 
 def run() -> None:

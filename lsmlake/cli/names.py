@@ -56,7 +56,7 @@ def tag(
         rename (NAME): Give this tag the name that --to says.
         to (NAME): With --rename: the new name.
         delete (NAME): Delete this tag, and files that only it needs.
-        expire: Delete all tags whose time is over.
+        expire: Delete all tags that have expired.
         dry_run: With --delete or --expire: delete nothing, show what would be.
     """
     of_create = {"--snapshot": snapshot, "--timestamp": timestamp, "--retain": retain, "--replace": replace or None}

@@ -65,8 +65,8 @@ def _line(finding: Finding) -> str:
 def _spans(numbers: Sequence[int]) -> Iterator[str]:
     """Ascending numbers as text: '1', '3-7'."""
     for _, span in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-        found = [number for _, number in span]
-        yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+        run = [number for _, number in span]
+        yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
 
 
 def repair(
@@ -111,10 +111,10 @@ def repair(
 
 def _repair_iceberg(table: Table) -> tuple[object, list[str]]:
     with busy("reading files") as say:
-        found = repair_iceberg(table.meta, lambda what: say(what.rpartition("/")[2]))
-    done = "its Iceberg metadata was made anew" if found else "its Iceberg metadata needs no repair"
-    data = [{"where": one.where, "what": one.what} for one in found]
-    return {"findings": data}, [*(one.what for one in found), f"{table.name}: {done}"]
+        findings = repair_iceberg(table.meta, lambda what: say(what.rpartition("/")[2]))
+    done = "its Iceberg metadata was made anew" if findings else "its Iceberg metadata needs no repair"
+    data = [{"where": one.where, "what": one.what} for one in findings]
+    return {"findings": data}, [*(one.what for one in findings), f"{table.name}: {done}"]
 
 
 def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int]) -> tuple[object, list[str]]:
@@ -134,13 +134,13 @@ def _repair_snapshots(table: Table, roll_back_to: int | None, drop: list[int]) -
 
 def _parsed(text: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         expected = 'JSON such as {"order_id": 7}'
         raise InvalidQuery("not a key", where="--key", expected=expected, found=repr(text), cure="correct it")
-    return found
+    return value
 
 
 def _lines(name: str, report: RepairReport, action: str | None) -> list[str]:

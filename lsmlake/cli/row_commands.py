@@ -69,7 +69,7 @@ def changes(
 
 
 def _moment(text: str, tags: Sequence[str]) -> int | str | datetime.datetime:
-    """A number or a time, unless a tag has it as its name."""
+    """A tag name if there is a tag of this name, else a snapshot id or a time."""
     if text in tags:
         return text
     if text.isdecimal():

@@ -53,8 +53,8 @@ def _started(builder: SparkSession.Builder) -> SparkSession:
         except PySparkException as failed:
             log.seek(0)
             lines = log.read().decode(errors="replace").strip().splitlines()
-            found = lines[-1] if lines else str(failed)
-            raise MissingDependency("Spark did not start", found=found, cure="check whether `pyspark` starts") from failed
+            reason = lines[-1] if lines else str(failed)
+            raise MissingDependency("Spark did not start", found=reason, cure="check whether `pyspark` starts") from failed
 
 
 @contextmanager

@@ -66,10 +66,10 @@ def sql(
     if shell:
         run_shell(lake, lambda text: _run(lake, text, None, chosen))
         return
-    found, _ = statements(sys.stdin.read() if sql is None else sql)
-    if chosen.takes_one_query and len(found) != 1:
-        raise InvalidQuery(f"{chosen.takes_one_query} takes one query", found=f"{len(found)} statements", cure="write one")
-    for text in found:
+    texts, _ = statements(sys.stdin.read() if sql is None else sql)
+    if chosen.takes_one_query and len(texts) != 1:
+        raise InvalidQuery(f"{chosen.takes_one_query} takes one query", found=f"{len(texts)} statements", cure="write one")
+    for text in texts:
         _run(lake, text, args, chosen)
 
 
@@ -157,16 +157,16 @@ def run_shell(lake: Lake, run: Callable[[str], None], read: Callable[[str], str]
             print(_HELP)
             continue
         text += line + "\n"
-        found, whole = statements(text)
+        texts, whole = statements(text)
         if whole:
             text = ""
-            _run_all(found, run)
+            _run_all(texts, run)
 
 
-def _run_all(found: Iterable[str], run: Callable[[str], None]) -> None:
+def _run_all(texts: Iterable[str], run: Callable[[str], None]) -> None:
     """Runs statements up to the first that fails."""
     try:
-        for statement in found:
+        for statement in texts:
             run(statement)
     except LakeError as error:
         print(error.for_command_line(), file=sys.stderr)
@@ -183,9 +183,9 @@ def statements(text: str) -> tuple[list[str], bool]:
         return [text], False  # quotes or a comment without an end
     ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
     starts = [0, *(end + 1 for end in ends)]
-    found = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    texts = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
     whole = not tokens or tokens[-1].token_type is TokenType.SEMICOLON
-    return [one for number, one in enumerate(found) if one.strip() and (number < len(ends) or not whole)], whole
+    return [one for number, one in enumerate(texts) if one.strip() and (number < len(ends) or not whole)], whole
 
 
 def _prepare(lake: Lake) -> None:
@@ -204,17 +204,17 @@ def _save(history: Path) -> None:
         readline.write_history_file(history)
 
 
-def _nth(found: list[str], state: int) -> str | None:
-    return found[state] if state < len(found) else None
+def _nth(names: list[str], state: int) -> str | None:
+    return names[state] if state < len(names) else None
 
 
 def completions(lake: Lake, line: str, word: str) -> list[str]:
     """The words that begin with `word`: names of tables, columns of the tables in the line, keywords."""
-    found: list[str] = []
+    names: list[str] = []
     with suppress(LakeError):
-        found += [name for name in lake.tables() if name.startswith(word)]
-        found += [f"{name}." for name in lake.databases() if name.startswith(word)]
+        names += [name for name in lake.tables() if name.startswith(word)]
+        names += [f"{name}." for name in lake.databases() if name.startswith(word)]
     for database, table in _NAME.findall(line):
         with suppress(LakeError):
-            found += [name for name in lake.table(f"{database}.{table}").schema.names if name.startswith(word)]
-    return [*dict.fromkeys(found), *(name for name in _WORDS if word and name.startswith(word.upper()))]
+            names += [name for name in lake.table(f"{database}.{table}").schema.names if name.startswith(word)]
+    return [*dict.fromkeys(names), *(name for name in _WORDS if word and name.startswith(word.upper()))]

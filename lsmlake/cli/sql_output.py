@@ -44,10 +44,10 @@ ENDINGS = {
     ".feather": "arrow",
     ".txt": TABLE,
 }
-"""The format of a file by the end of its name."""
+"""Ending of a file name -> format."""
 _HALF_ROWS_MIN = 2048
 _GROUP_ROWS, _GROUP_BYTES = 122_880, 64 << 20
-"""When the rows for Parquet are enough for a row group."""
+"""A Parquet row group ends at this number of rows or bytes."""
 
 
 class RowSink(Protocol):
@@ -57,7 +57,7 @@ class RowSink(Protocol):
 
 
 class Writer(Protocol):
-    """Writes the batches that it is given. Only `end` makes the output whole."""
+    """Writes batches. The output is complete only after `end`."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
@@ -65,7 +65,7 @@ class Writer(Protocol):
 
 
 class Csv:
-    """A line of names, a line per row. Nothing between commas is a null; an empty text is ""."""
+    """A line of names, then a line per row. Null is written as nothing, empty text as ""."""
 
     def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         self._sink = sink
@@ -77,7 +77,7 @@ class Csv:
             self._sink.write(lines)
 
     def end(self) -> None:
-        """There is no end."""
+        """Writes nothing: the format has no footer."""
 
 
 class JsonLines:
@@ -92,7 +92,7 @@ class JsonLines:
             self._sink.write(lines)
 
     def end(self) -> None:
-        """There is no end."""
+        """Writes nothing: the format has no footer."""
 
 
 class JsonArray:
@@ -113,7 +113,7 @@ class JsonArray:
 
 
 class Parquet:
-    """Row groups of some 100,000 rows."""
+    """Parquet with row groups of about 100,000 rows."""
 
     def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         _check_names(schema)
@@ -169,7 +169,7 @@ def _check_names(schema: pa.Schema) -> None:
 
 
 def _in_halves(batch: pa.RecordBatch, lines: Callable[[pa.RecordBatch], memoryview]) -> Iterator[memoryview]:
-    """The lines of a batch. Another thread makes the first half of many."""
+    """The lines of a batch. For a large batch, another thread formats the first half."""
     half = batch.num_rows // 2
     if half < _HALF_ROWS_MIN:
         yield lines(batch)
@@ -197,14 +197,14 @@ _CURE = "--format csv prints all"
 
 
 class Output(NamedTuple):
-    """The options of these commands for rows. `file`: None is standard output."""
+    """The output options of `sql` and `export`. `file`: None is standard output."""
 
     format: str
     file: Path | None
 
     @property
     def takes_one_query(self) -> str:
-        """The option that has place for the rows of one query only, if there is one."""
+        """The option that allows the rows of only one query; "" if there is none."""
         return "--output" if self.file is not None else f"--format {self.format}" if self.format in BINARY else ""
 
 
@@ -230,7 +230,7 @@ def output_of(format: str | None, as_json: bool, file: str | None, formats: Sequ
 
 def _checked(file: str) -> Path:
     """The path of a file that can be made or replaced."""
-    path = Path(os.path.realpath(os.path.expanduser(file)))  # a link stays, and names the new file
+    path = Path(os.path.realpath(os.path.expanduser(file)))  # a symbolic link is kept and points to the new file
     if file == "-" or (path.exists() and not path.is_file()):
         raise InvalidQuery("not a file", where="--output", found=repr(file), cure="for standard output leave --output out")
     if not path.parent.is_dir():
@@ -315,10 +315,10 @@ def _write_table(rows: Streamed, file: BinaryIO | None) -> None:
     if not rows.schema.names:
         emit(None, Sentences(("done",)), False)
         return
-    found = waiting(lambda: _first(rows, _SHOWN + 1))
-    shown = with_texts(found.slice(0, _SHOWN))
+    first_rows = waiting(lambda: _first(rows, _SHOWN + 1))
+    shown = with_texts(first_rows.slice(0, _SHOWN))
     of = "" if rows.count is None else f" of {rows.count:,}"
-    first = f"first {_SHOWN}{of} rows" if found.num_rows > _SHOWN else ""
+    first = f"first {_SHOWN}{of} rows" if first_rows.num_rows > _SHOWN else ""
     view = Rows(shown, first=first, cure=_CURE)
     if file is not None:
         file.writelines(f"{line}\n".encode() for line in view.lines())
@@ -330,10 +330,10 @@ def _write_table(rows: Streamed, file: BinaryIO | None) -> None:
 
 
 def _first(rows: Streamed, count: int) -> pa.Table:
-    found, held = [], 0
+    batches, held = [], 0
     for batch in rows.batches:
-        found.append(batch)
+        batches.append(batch)
         held += batch.num_rows
         if held >= count:
             break
-    return pa.Table.from_batches(found, rows.schema).slice(0, count)
+    return pa.Table.from_batches(batches, rows.schema).slice(0, count)

@@ -56,9 +56,9 @@ def compact(
     if spark:
         need_spark("--spark")
         require_java()
-    found, wanted = open_table(open_lake(ctx), table), {"full": full, "where": where, "buckets": bucket or None}
-    report = (_on_spark if spark else _here)(found, partial(Table.compact, **wanted))
-    return CommandResult(report, _told(found, report, "nothing to compact"))
+    opened, wanted = open_table(open_lake(ctx), table), {"full": full, "where": where, "buckets": bucket or None}
+    report = (_on_spark if spark else _here)(opened, partial(Table.compact, **wanted))
+    return CommandResult(report, _told(opened, report, "nothing to compact"))
 
 
 def rescale(
@@ -77,19 +77,19 @@ def rescale(
     if spark:
         need_spark("--spark")
         require_java()
-    found = open_table(open_lake(ctx), table)
-    report = (_on_spark if spark else _here)(found, partial(Table.rescale, buckets=buckets, where=where))
-    return CommandResult(report, _told(found, report, "nothing to rescale"))
+    opened = open_table(open_lake(ctx), table)
+    report = (_on_spark if spark else _here)(opened, partial(Table.rescale, buckets=buckets, where=where))
+    return CommandResult(report, _told(opened, report, "nothing to rescale"))
 
 
-def _told(found: Table, report: CompactionReport, nothing: str) -> str:
+def _told(table: Table, report: CompactionReport, nothing: str) -> str:
     if report.snapshot_id is None:
-        return f"{found.name}: {nothing}"
+        return f"{table.name}: {nothing}"
     files = f"{counted(report.files_in, 'file')} became {report.files_out:,}"
     moved = f", {report.upgraded:,} of them moved without a rewrite" if report.upgraded else ""
     written = f"{human_count(report.rows)} rows written in {human_bytes(report.bytes)}" if report.rows else "no row written"
     marked = f"{human_count(report.marked)} rows newly dead, snapshot {report.snapshot_id}"
-    return f"{found.name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}"
+    return f"{table.name}: {counted(report.buckets, 'bucket')}, {files}{moved}, {written}, {marked}"
 
 
 class _Watched(Runtime):
@@ -317,6 +317,6 @@ def copy(
 
         report = copy_table(table.meta, table.name, moment, zone, storage_at(url), name, progress=step)
     what = "the table without rows" if report.snapshot is None else f"snapshot {report.snapshot}"
-    there = f", {report.reused} of them were there already" if report.reused else ""
+    reused = f", {report.reused} of them were there already" if report.reused else ""
     size = f"{counted(report.files, 'file')}, {human_bytes(report.bytes)}"
-    return CommandResult(report, f"{table.name}: {what} copied to {report.table} in {url}: {size}{there}")
+    return CommandResult(report, f"{table.name}: {what} copied to {report.table} in {url}: {size}{reused}")

@@ -213,7 +213,7 @@ class Attempts:
     def _settled(self, unknown: Unknown) -> Committed | Conflict:
         number = self.tried[0].id
         try:
-            found = self._look_up()
+            outcome = self._look_up()
         except (SnapshotNotFound, TableNotFound, StorageFailed, Corrupt) as failed:
             raise CommitUnknown(
                 "the store failed while publishing",
@@ -224,9 +224,9 @@ class Attempts:
                     command="look for a new snapshot in `lsmlake snapshots TABLE` before you run the command again",
                 ),
             ) from failed
-        if found is None:
+        if outcome is None:
             raise unknown.cause
-        return found
+        return outcome
 
     def _look_up(self) -> Committed | Conflict | None:
         """Finds the outcome of the attempt in the store; None if it was certainly not published. Raises SnapshotNotFound if the

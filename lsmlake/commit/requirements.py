@@ -208,27 +208,27 @@ INVARIANTS: tuple[tuple[str, Invariant], ...] = (
 def violations(state: BucketState) -> list[str]:
     """Every violation as a sentence; empty if the bucket is sound."""
     where = f"partition {state.bucket.partition} bucket {state.bucket.number}"
-    found = []
+    texts = []
     for name, holds in INVARIANTS:
-        found += [f"{name}: {where}: {text}" for text in holds(state)]
-    return found
+        texts += [f"{name}: {where}: {text}" for text in holds(state)]
+    return texts
 
 
 def check_edits(edits: Sequence[tuple[BucketEdit, BucketState | None]], where: str) -> None:
     """Checks each edit applied to the current state of its bucket. None as a state: the bucket is empty, or the edit only adds
     files, which are checked against each other. Raises Corrupt."""
     counts = Counter(edit.bucket for edit, _ in edits)
-    found = [f"I5: two edits of {bucket}" for bucket, count in counts.items() if count > 1]
+    broken = [f"I5: two edits of {bucket}" for bucket, count in counts.items() if count > 1]
     for edit, before in edits:
         if before is not None and edit.total_buckets != before.total_buckets and edit.added:
             left = {file.name for file in before.all_files} - {file.name for file in edit.removed}
             totals = f"{edit.total_buckets} as its total, not {before.total_buckets}"
-            found += [f"I9: {edit.bucket} gets {totals}, and keeps {name}" for name in sorted(left)]
-        found += violations(apply(before or BucketState(edit.bucket, edit.total_buckets), edit))
-    if found:
+            broken += [f"I9: {edit.bucket} gets {totals}, and keeps {name}" for name in sorted(left)]
+        broken += violations(apply(before or BucketState(edit.bucket, edit.total_buckets), edit))
+    if broken:
         raise Corrupt(
             "the commit violates invariants of the table and was not published",
             where=where,
-            found="; ".join(found),
+            found="; ".join(broken),
             cure="run `lsmlake verify`, and report this",
         )

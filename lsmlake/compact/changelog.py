@@ -109,7 +109,7 @@ def _live_rows_of(
     columns, merging = work.schema.columns.names, not work.schema.parsed_options.layout.deletion_vectors
     runs = [work.schema.row_columns.empty_table()]
     for run in reversed(Levels.of(files).runs):
-        found: list[pa.Table] = []
+        live_rows: list[pa.Table] = []
         hits = work.bucket_files.find(keys, run.files, repeats=merging)
         for file in run.files:
             if file.name not in hits:
@@ -117,9 +117,9 @@ def _live_rows_of(
             positions = hits[file.name].positions
             live = positions[vector(file.name).live_mask(positions)]
             wanted = [*columns, ROW_KIND] if merging and file.delete_rows else columns
-            found += work.bucket_files.fetch(file, live, wanted)
-        if found:
-            runs.append(pa.concat_tables(with_kinds(found)))
+            live_rows += work.bucket_files.fetch(file, live, wanted)
+        if live_rows:
+            runs.append(pa.concat_tables(with_kinds(live_rows)))
     if merging:
         return without_deletes(merge_runs(runs, work.schema.key, work.rule))
     return pa.concat_tables(runs)

@@ -99,8 +99,8 @@ def clustered(
         points = [_places(joined(table[name]), of) for name, of in zip(names, borders, strict=True)]
         return table.append_column(_PLACE, pa.array(curve(points, bits)))
 
-    found = sorted_rows(map(placed, tables), schema.append(pa.field(_PLACE, pa.int64())), [_PLACE], memory_bytes, what)
-    for table in found:
+    chunks = sorted_rows(map(placed, tables), schema.append(pa.field(_PLACE, pa.int64())), [_PLACE], memory_bytes, what)
+    for table in chunks:
         yield table.drop_columns([_PLACE])
 
 

@@ -70,18 +70,18 @@ class Reshape:
             raise Overtaken
         targets = [share for step in self.steps for share in step.targets]
         states = now.states([self._bucket(share) for share in {*sources, *targets}])
-        made = list(self.made)
+        divided = list(self.made)
         try:
             for step in self.steps:
-                made += self._divided_later(step, states)
+                divided += self._divided_later(step, states)
         except BaseException:
             for some in self.later.values():
                 discard(self.base.meta, some)
             raise
         added: dict[Bucket, NewBucket] = {}
-        for one in made:
-            found = added.setdefault(one.bucket, NewBucket(one.bucket, one.total))
-            found.added += one.added
+        for one in divided:
+            new_bucket = added.setdefault(one.bucket, NewBucket(one.bucket, one.total))
+            new_bucket.added += one.added
         edits = []
         for bucket in dict.fromkeys([*map(self._bucket, sources), *added]):
             new = added.get(bucket)
@@ -142,10 +142,10 @@ def reshape(
     Raises:
         CommitConflict: Other commits changed the buckets in each attempt.
     """
-    found = []
+    commits = []
     for partition in partitions or version.partitions():
-        found += _reshaped(version, partition, choose, wanted, run, settle)
-    return found
+        commits += _reshaped(version, partition, choose, wanted, run, settle)
+    return commits
 
 
 def due_partitions(version: Version) -> list[tuple]:
@@ -217,12 +217,12 @@ def _is_settled(version: Version, step: Reshaping, states: States) -> bool:
 def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:
     """The buckets of a version that hold keys of the given buckets, which may have been split or merged meanwhile."""
     covers = version.covers()
-    found = (
+    buckets = (
         Bucket(bucket.partition, share.number, bucket.spec)
         for bucket, total in totals.items()
         for share in covers.of(bucket.partition_key).meeting(Share(bucket.number, total))
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(buckets))
 
 
 def live_bytes(state: BucketState) -> int:

@@ -28,20 +28,20 @@ def retain(work: CompactionState, picked: Compaction) -> Collection[str]:
     """Marks ignored rows of the level-0 inputs and retains their deletes. Returns the names of the files with ignored rows."""
     level0 = sorted((file for file in picked.inputs if file.level == 0), key=recency, reverse=True)  # oldest first
     retained = Retained.of(work.bucket_files, work.retained, work.rule)
-    found = retained.settlement(
+    settlement = retained.settlement(
         level0, lambda file: work.rows(file, [*retained.columns, *([ROW_KIND] if file.delete_rows else [])])
     )
-    for name, positions in found.ignored.items():
+    for name, positions in settlement.ignored.items():
         work.mark(name, positions)
-    if found.changed is not None and found.changed.num_rows:
+    if settlement.changed is not None and settlement.changed.num_rows:
         now_ms = work.meta.env.clock()
         held = [file for file in work.retained if not has_expired(file, work.schema, now_ms)]
-        merged = _like_sized(held, found.changed.num_rows)
+        merged = _like_sized(held, settlement.changed.num_rows)
         kept, since_ms = held[: len(held) - len(merged)], now_ms - retained.limit_ms - SLACK_MS
-        made = retained.write(found.changed, merged, since_ms, oldest=not kept)
-        work.retained = (*kept, *made)
-        work.written.extend(made)
-    return found.ignored.keys()
+        files = retained.write(settlement.changed, merged, since_ms, oldest=not kept)
+        work.retained = (*kept, *files)
+        work.written.extend(files)
+    return settlement.ignored.keys()
 
 
 def drop_expired(work: CompactionState, becoming: Schema | None) -> None:

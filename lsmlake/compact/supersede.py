@@ -28,29 +28,29 @@ from lsmlake.schema.rowkind import ERASES
 
 @dataclass(frozen=True)
 class OldRows:
-    """Found rows that are merged with level-0 rows. Each part is a set of level-0 files and the positions found for their keys by
-    file name, ascending; the parts share no key."""
+    """Old rows that are merged with level-0 rows. Each part is a set of level-0 files and the positions of the old rows of their
+    keys by file name, ascending; the parts share no key."""
 
     parts: tuple[tuple[frozenset[str], Mapping[str, np.ndarray]], ...] = ()
     files: Mapping[str, DataFile] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return any(found for _, found in self.parts)
+        return any(positions for _, positions in self.parts)
 
     def runs(self, work: CompactionState, section: Section) -> list[RunReader]:
         """Returns the old rows that are merged with this section, one sorted run per level."""
         names = {file.name for file in section.files}
-        found: dict[str, list[np.ndarray]] = {}
+        positions_by_file: dict[str, list[np.ndarray]] = {}
         for level0, hits in self.parts:
             if level0 <= names:
                 for name, positions in hits.items():
-                    found.setdefault(name, []).append(positions)
-        files = sorted((self.files[name] for name in found), key=lambda file: (file.level, file.min_key))
-        return [_run(work, list(run), found) for _, run in groupby(files, key=lambda file: file.level)]
+                    positions_by_file.setdefault(name, []).append(positions)
+        files = sorted((self.files[name] for name in positions_by_file), key=lambda file: (file.level, file.min_key))
+        return [_run(work, list(run), positions_by_file) for _, run in groupby(files, key=lambda file: file.level)]
 
 
-def _run(work: CompactionState, files: list[DataFile], found: Mapping[str, list[np.ndarray]]) -> RunReader:
-    places = {file.name: np.sort(np.concatenate(found[file.name])) for file in files}
+def _run(work: CompactionState, files: list[DataFile], positions: Mapping[str, list[np.ndarray]]) -> RunReader:
+    places = {file.name: np.sort(np.concatenate(positions[file.name])) for file in files}
     columns = work.schema.columns.names
     rows = (work.bucket_files.fetch(file, places[file.name], columns) for file in files)
     return RunReader(chain.from_iterable(rows), sum(map(len, places.values())))
@@ -68,9 +68,9 @@ def supersede(work: CompactionState, picked: Compaction) -> OldRows:
         return OldRows(tuple(parts), {file.name: file for file in targets})
     if work.rule.old_row is OldRow.REPLACED:
         for keys in _key_batches(work, level0):
-            found = work.bucket_files.find(keys, targets)
-            work.load_vectors(found)
-            for name, hits in found.items():
+            hits_by_file = work.bucket_files.find(keys, targets)
+            work.load_vectors(hits_by_file)
+            for name, hits in hits_by_file.items():
                 work.mark(name, hits.positions)
     else:
         for file in level0:  # oldest first: a row that one file erases is not found for a newer file
@@ -80,9 +80,9 @@ def supersede(work: CompactionState, picked: Compaction) -> OldRows:
 
 def _find_live(work: CompactionState, keys: pa.Table, targets: Iterable[DataFile]) -> Iterator[tuple[str, Hits]]:
     repeats = work.rule.repeats_keys
-    found = work.bucket_files.find(keys, list(targets), repeats=repeats)
-    work.load_vectors(found)
-    for name, hits in found.items():
+    hits_by_file = work.bucket_files.find(keys, list(targets), repeats=repeats)
+    work.load_vectors(hits_by_file)
+    for name, hits in hits_by_file.items():
         live = hits.where(work.vector(name).live_mask(hits.positions))
         if len(live.positions):
             yield name, live
@@ -91,13 +91,15 @@ def _find_live(work: CompactionState, keys: pa.Table, targets: Iterable[DataFile
 def _old_rows(
     work: CompactionState, files: Iterable[DataFile], targets: Iterable[DataFile]
 ) -> tuple[frozenset[str], Mapping[str, np.ndarray]]:
-    found: dict[str, np.ndarray] = {}
+    positions_by_file: dict[str, np.ndarray] = {}
     for keys in _key_batches(work, files):
         for name, hits in _find_live(work, keys, targets):
-            found[name] = np.union1d(found[name], hits.positions) if name in found else hits.positions
-    for name, positions in found.items():
+            positions_by_file[name] = (
+                np.union1d(positions_by_file[name], hits.positions) if name in positions_by_file else hits.positions
+            )
+    for name, positions in positions_by_file.items():
         work.mark(name, positions)
-    return frozenset(file.name for file in files), found
+    return frozenset(file.name for file in files), positions_by_file
 
 
 def _keep_one(work: CompactionState, file: DataFile, targets: list[DataFile]) -> None:
@@ -113,8 +115,8 @@ def _keep_one(work: CompactionState, file: DataFile, targets: list[DataFile]) ->
         if work.rule.old_row is OldRow.KEPT:
             wins = np.zeros(len(hits.keys), bool)
         else:
-            found = work.bucket_files.fetch(files[name], hits.positions, sequence.columns)
-            wins = sequence.on_time(first.take(pa.array(hits.keys)), pa.concat_tables(found))
+            old_rows = work.bucket_files.fetch(files[name], hits.positions, sequence.columns)
+            wins = sequence.on_time(first.take(pa.array(hits.keys)), pa.concat_tables(old_rows))
         wins |= erases[hits.keys] != 0
         work.mark(name, hits.positions[wins])
         loses = np.zeros(len(starts), bool)

@@ -1,7 +1,7 @@
 """The data files of one bucket: opens them, finds keys in them, fetches rows and writes new files.
 
-A reader takes a file's directory from its manifest entry; a writer derives that of new files from the partition values and the
-options in effect. `files.data_reader` and `files.data_writer` handle single files.
+A reader takes a file's directory from its manifest entry; a writer derives the directory of new files from the partition values
+and the options in effect. `files.data_reader` and `files.data_writer` handle single files.
 """
 
 from __future__ import annotations
@@ -103,19 +103,19 @@ class BucketFiles:
         """Looks up keys. Returns file name -> hits, without files that have no hit.
 
         `keys`: the key columns, ascending, unique. `repeats`: a file with rows of other kinds than +I can hold several rows of a
-        key, as one that is not sorted always can. Reads only key columns, and only in row groups that can hold one of the keys.
+        key; an unsorted file always can. Reads only key columns, and only in row groups that can hold one of the keys.
         """
         spans = zip(files, lookup.slices(keys, files), strict=True)
         reached = {file.name: (file, start, stop) for file, (start, stop) in spans if start < stop}
-        found = self._find_among(keys, [file for file, _, _ in reached.values() if self._is_small(file)])
+        hits_by_file = self._find_among(keys, [file for file, _, _ in reached.values() if self._is_small(file)])
 
         def find(file: DataFile, start: int, stop: int) -> Hits:
             hits = self._find_in(keys.slice(start, stop - start), file, (repeats and file.delete_rows > 0) or not file.sorted)
             return Hits(hits.keys + start, hits.positions)
 
-        large = {name: partial(find, *place) for name, place in reached.items() if name not in found}
-        found.update(zip(large, side_by_side(list(large.values()), self.meta.env.storage.at_once), strict=True))
-        return {name: found[name] for name in reached if len(found[name].positions)}
+        large = {name: partial(find, *place) for name, place in reached.items() if name not in hits_by_file}
+        hits_by_file.update(zip(large, side_by_side(list(large.values()), self.meta.env.storage.at_once), strict=True))
+        return {name: hits_by_file[name] for name in reached if len(hits_by_file[name].positions)}
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
@@ -132,15 +132,15 @@ class BucketFiles:
         other kinds than +I, or that is not sorted. Caches the key columns of the row groups searched."""
         if self._is_read_whole(file):
             return list(self._whole(file).keys.find(key.searched))
-        found: list[int] = []
+        positions: list[int] = []
         with self._opened_if_needed(file) as opened:
             pages = self._pages(file, opened)
             for group, (low, high) in enumerate(pages.key_bounds):
                 if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
                     continue
                 rows = self._keys_of_group(file, group, pages, opened).find(key.searched)
-                found += [pages.starts[group] + row for row in rows]
-        return found
+                positions += [pages.starts[group] + row for row in rows]
+        return positions
 
     def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """The rows at `positions`, ascending. Reads one page of each column for a row, whole row groups of nested columns."""
@@ -153,12 +153,12 @@ class BucketFiles:
                 return pa.concat_tables(self.fetch(file, np.array(positions, np.int64), columns))
             places = pages.places(positions)
             with reading(path), self.meta.env.storage.read_from_end(path, file.bytes, 0) as source:
-                found = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
-            if ROW_KIND in found:
-                checked_kinds(found[ROW_KIND], path)
-            found.update(zip(self.schema.key, self._keys_at(file, places, pages, opened), strict=True))
+                columns_by_name = dict(zip(others, pages.columns_at(source, places, others, self.meta.files.cache), strict=True))
+            if ROW_KIND in columns_by_name:
+                checked_kinds(columns_by_name[ROW_KIND], path)
+            columns_by_name.update(zip(self.schema.key, self._keys_at(file, places, pages, opened), strict=True))
         fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
-        return pa.Table.from_arrays([found[name] for name in columns], schema=pa.schema(fields).remove_metadata())
+        return pa.Table.from_arrays([columns_by_name[name] for name in columns], schema=pa.schema(fields).remove_metadata())
 
     def _keys_at(
         self, file: DataFile, places: Sequence[RowOfGroup], pages: PageReader, opened: Callable[[], DataReader]
@@ -187,7 +187,7 @@ class BucketFiles:
 
     @contextmanager
     def _opened_if_needed(self, file: DataFile) -> Iterator[Callable[[], DataReader]]:
-        """A function that returns the file, opened by the first call. This reads the footer if it is not cached."""
+        """Returns a function that returns the open file. The first call opens it, and reads the footer if it is not cached."""
         with ExitStack() as closing:
             yield Once(lambda: closing.enter_context(self.open(file)))
 
@@ -234,7 +234,7 @@ class BucketFiles:
         starts = np.cumsum([0, *(table.num_rows for table in stored[:-1])])
         cuts = np.searchsorted(rows, starts[1:])
         parts = zip(files, np.split(of_keys, cuts), np.split(rows, cuts), starts, strict=True)
-        return {file.name: Hits(own, there - start) for file, own, there, start in parts}
+        return {file.name: Hits(own, positions - start) for file, own, positions, start in parts}
 
     def _keys_of(self, file: DataFile) -> pa.Table:
         """The key columns of a small file, cached, because every batch looks keys up in it."""

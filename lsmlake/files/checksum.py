@@ -30,8 +30,8 @@ class Sums(NamedTuple):
 
 
 class SummingSink:
-    """A file for `pa.PythonFile` that writes to `sink` and computes checksums. A context manager: after an error, what Arrow has
-    buffered is dropped when it arrives."""
+    """A file for `pa.PythonFile` that writes to `sink` and computes checksums. A context manager: after an error, it drops the
+    bytes that Arrow had buffered."""
 
     closed = False
 
@@ -86,19 +86,19 @@ def read_footer(source: pa.NativeFile, file: DataFile, where: str) -> bytes:
     Raises Corrupt, naming `where`, if the file's size or the footer's checksum differs from the manifest entry.
     """
     if source.size() != file.bytes:
-        found = f"{source.size()} bytes"
-        raise Corrupt("data file has another length", where=where, expected=f"{file.bytes} bytes", found=found, cure=RESTORE)
+        actual = f"{source.size()} bytes"
+        raise Corrupt("data file has another length", where=where, expected=f"{file.bytes} bytes", found=actual, cure=RESTORE)
     ending = _read_ending(source, file.bytes, file.footer_bytes or TAIL_BYTES)
     footer = footer_in(ending)
     missing = _stated_length(ending) - len(footer)
     if 0 < missing <= file.bytes - len(footer) and file.footer_bytes is None:
         footer = footer_in(_read_ending(source, file.bytes, len(footer) + missing))
-    if file.footer_checksum is not None and (found := zlib.crc32(footer)) != file.footer_checksum:
+    if file.footer_checksum is not None and (actual := zlib.crc32(footer)) != file.footer_checksum:
         raise Corrupt(
             "data file has a damaged footer",
             where=where,
             expected=f"checksum {file.footer_checksum:#010x}",
-            found=f"{found:#010x}",
+            found=f"{actual:#010x}",
             cure=RESTORE,
         )
     return footer
@@ -112,7 +112,7 @@ def _read_ending(source: pa.NativeFile, size: int, length: int) -> bytes:
 def checksum_of(source: pa.NativeFile) -> int:
     """CRC-32 of an open file, read from its beginning to its end."""
     source.seek(0)
-    found = 0
+    checksum = 0
     while chunk := source.read(_CHUNK_BYTES):
-        found = zlib.crc32(chunk, found)
-    return found
+        checksum = zlib.crc32(chunk, checksum)
+    return checksum

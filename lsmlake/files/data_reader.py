@@ -1,9 +1,9 @@
 """Reads a data file by row groups, with row positions.
 
 A column is located by its field id, in a file without ids by its name (`schema.adapt`), and read by the positions of its leaves
-(`kernels.nested`). A file that was written under an older schema may lack it or store a narrower type; `schema.adapt` makes the
-values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and compares
-the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
+(`kernels.nested`). A file that was written under an older schema may lack the column or store a narrower type; `schema.adapt`
+makes the values. The reader verifies the footer's checksum before parsing it (`files.checksum`), limits the parser's memory, and
+compares the footer with the manifest entry before it reads a column. Parquet verifies the checksums of pages.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class DataReader:
             rows = pa.array(np.diff(self.starts))
             return value, value, pc.if_else(value.is_null(), rows, pa.scalar(0, pa.int64()))
         with reading(self.where):
-            found = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
-            known = [s if s is not None and s.has_min_max else None for s in found]
+            statistics = [self.footer.row_group(i).column(stored.leaves[0]).statistics for i in range(self.groups)]
+            known = [s if s is not None and s.has_min_max else None for s in statistics]
             if is_time(stored.field.type):  # Python lacks some of those that foreign files hold
                 low = of_integers(pa.array([s and s.min_raw for s in known], pa.int64()), stored.field.type)
                 high = of_integers(pa.array([s and s.max_raw for s in known], pa.int64()), stored.field.type)
@@ -150,17 +150,17 @@ class DataReader:
                 high = pa.array([s and s.max for s in known], stored.field.type)
             with self._converting():
                 low, high = low.cast(type_), high.cast(type_)
-            return low, high, pa.array([None if s is None else s.null_count for s in found], pa.int64())
+            return low, high, pa.array([None if s is None else s.null_count for s in statistics], pa.int64())
 
     def read(self, groups: Sequence[int], columns: Sequence[str], ahead: Sequence[ByteRange] = ()) -> pa.Table:
-        """All rows of the row groups, concatenated. `ahead`: what the caller reads next, fetched in the same step if the storage
-        reads by requests."""
+        """All rows of the row groups, concatenated. `ahead`: the ranges that the caller reads next; they are fetched in the same
+        step if the storage reads by requests."""
         with reading(self.where):
             leaves = self._form(columns).leaves
             self._load(groups, leaves, ahead)
             large = sum(self.footer.row_group(group).total_byte_size for group in groups) > _ALONE_BYTES
-            found = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=large)
-            table = self._plain(found, columns)
+            stored = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=large)
+            table = self._plain(stored, columns)
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
         return table
 
@@ -194,9 +194,9 @@ class DataReader:
                 self.source.ranges.expect(parts[number + 1])
             yield from batch
 
-    def _check_rows(self, found: int, expected: int) -> None:
-        if found != expected:
-            raise Corrupt("data file lacks rows", where=self.where, expected=expected, found=found, cure=RESTORE)
+    def _check_rows(self, actual: int, expected: int) -> None:
+        if actual != expected:
+            raise Corrupt("data file lacks rows", where=self.where, expected=expected, found=actual, cure=RESTORE)
 
     def field_of(self, column: str) -> pa.Field:
         return ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column)
@@ -207,9 +207,9 @@ class DataReader:
     def stored(self, column: str) -> StoredColumn | None:
         """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
         lacks a column that it must have."""
-        found = self.columns.get(self._id(column))
+        stored_column = self.columns.get(self._id(column))
         must_have = self.file.schema_id == self.schema.id or column in (ROW_KIND, *self.schema.key)
-        if found is None and must_have:
+        if stored_column is None and must_have:
             raise Corrupt(
                 "data file lacks a column",
                 where=self.where,
@@ -217,31 +217,31 @@ class DataReader:
                 found=f"the field ids {sorted(self.columns)}",
                 cure=RESTORE,
             )
-        return found
+        return stored_column
 
     def _leaves(self, columns: Sequence[str]) -> list[int]:
-        """The leaf positions to read, in file order, since Arrow returns columns in the order requested. A read of columns that
-        the file lacks reads another one, for the number of rows."""
-        stored = [found for column in columns if (found := self.stored(column)) is not None]
-        return sorted({leaf for found in stored or [self._narrow] for leaf in found.leaves})
+        """The leaf positions to read, in file order, since Arrow returns columns in the order requested. If the file lacks all
+        the columns, another column is read for the number of rows."""
+        stored = [stored_column for column in columns if (stored_column := self.stored(column)) is not None]
+        return sorted({leaf for stored_column in stored or [self._narrow] for leaf in stored_column.leaves})
 
     @property
     def _narrow(self) -> StoredColumn:
-        """A column that the file has, of the key if possible."""
+        """A column of the file, a key column if possible."""
         return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
-    def _plain(self, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """Reorder, rename and convert `found`, the columns as Parquet read them in file order. Matched by position, since names
+    def _plain(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Reorders, renames and converts `rows`, the columns as Parquet read them in file order. Matched by position, since names
         in the file may differ from the schema's."""
         form = self._form(columns)
         if form.places is not None:
-            read = [found.column(place) for place in form.places]
+            read = [rows.column(place) for place in form.places]
             if all(column.type.equals(field.type) for column, field in zip(read, form.fields, strict=True)):
                 return pa.Table.from_arrays(read, schema=form.fields)
         stored = {column: self.stored(column) for column in columns}
         places = sorted({one.place for one in stored.values() if one is not None})
-        read = {column: found[places.index(one.place)] for column, one in stored.items() if one is not None}
-        made = [self._converted(column, read.get(column), found.num_rows) for column in columns]
+        read = {column: rows[places.index(one.place)] for column, one in stored.items() if one is not None}
+        made = [self._converted(column, read.get(column), rows.num_rows) for column in columns]
         return pa.table(made, schema=form.fields)
 
     def _form(self, columns: Sequence[str]) -> Form:
@@ -273,7 +273,7 @@ class DataReader:
 
     @contextmanager
     def _converting(self) -> Iterator[None]:
-        """Turns the errors of casts into those of `unfit`."""
+        """Turns the errors of casts into the errors that `unfit` makes."""
         try:
             yield
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
@@ -285,8 +285,8 @@ class DataReader:
             return []
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
         texts = {name: self.stored(name) for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)}
-        stored = {name: found for name, found in texts.items() if found is not None}
-        return [n for n, found in stored.items() if all(_by_dictionary(group.column(found.leaves[0])) for group in groups)]
+        stored = {name: text for name, text in texts.items() if text is not None}
+        return [n for n, text in stored.items() if all(_by_dictionary(group.column(text.leaves[0])) for group in groups)]
 
     def plain_field(self, column: str) -> pa.Field:
         if column == ROW_KIND:
@@ -341,9 +341,9 @@ class DataReader:
 
 def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa.ChunkedArray:
     """The row kinds of a data file. Raises Corrupt if a value is not a row kind."""
-    found = pc.is_in(kinds, value_set=pa.array(STORED, pa.int8()))
-    if not pc.all(found).as_py() and len(kinds):
-        value = kinds[pc.index(found, False).as_py()].as_py()
+    valid = pc.is_in(kinds, value_set=pa.array(STORED, pa.int8()))
+    if not pc.all(valid).as_py() and len(kinds):
+        value = kinds[pc.index(valid, False).as_py()].as_py()
         what, expected = "data file has a row without a row kind", ", ".join(map(str, STORED))
         raise Corrupt(what, where=path, expected=expected, found=f"{ROW_KIND} {'null' if value is None else value}", cure=RESTORE)
     return kinds

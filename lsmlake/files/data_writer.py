@@ -1,7 +1,7 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-The values of indexed columns are collected while a file is written, and make its index. `files.layout` chooses how Parquet stores
+The values of indexed columns are collected while a file is written, and become its index. `files.layout` chooses how Parquet stores
 the columns.
 """
 
@@ -152,8 +152,8 @@ class RunWriter:
 
 def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
     """Adds the finished file to `files`, and writes its index file if it has one."""
-    file, found = writer.finish(origin, env.clock()), writer.values.index()
-    index = None if found == NOTHING else file_index.encode(found)
+    file, indexed_values = writer.finish(origin, env.clock()), writer.values.index()
+    index = None if indexed_values == NOTHING else file_index.encode(indexed_values)
     if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
         files.append(file._replace(index=index))
         return
@@ -330,9 +330,9 @@ def _file_stats(
         if name in unbounded:
             result[number] = ColumnStats(unbounded[name], None, None)
             continue
-        found = [group.column(leaf).statistics for group in groups]
-        low, high = bounds_of(found)
-        result[number] = ColumnStats(sum([one.null_count for one in found]), *bounds(low, high, length))
+        statistics = [group.column(leaf).statistics for group in groups]
+        low, high = bounds_of(statistics)
+        result[number] = ColumnStats(sum([one.null_count for one in statistics]), *bounds(low, high, length))
     return result
 
 
@@ -341,7 +341,7 @@ class IndexWriter:
     value index, each distinct value of a row group, and 4 bytes for each row."""
 
     def __init__(self, schema: Schema, *, indexed: bool) -> None:
-        """`indexed`: False for files without an index, whatever the options say."""
+        """`indexed`: False for files without an index, regardless of the options."""
         self.schema, options = schema, schema.parsed_options.index
         self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in options.bloom_columns if indexed}
         kinds = ((BITMAP, options.bitmap_columns), (RANGE_BITMAP, options.range_bitmap_columns))

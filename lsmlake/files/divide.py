@@ -1,14 +1,14 @@
-"""Divides the files of some buckets of a partition among the buckets that these were split into or merged to.
+"""Divides the files of old buckets of a partition among new buckets, when buckets are split or merged.
 
 Rows keep their order in time and their kinds; rows that vectors mark are left out. So the table has the same rows and changes
 before and after:
 
 1. The files of one run become one run of each new bucket. A run is the files of one commit at level 0, or of one deeper level.
-   Runs of several buckets are merged by key; no key is in two of them.
+   Runs of several old buckets are merged by key; no key is in two buckets.
 2. Files of retained deletes, and changelog files, are divided one by one.
 3. Files keep their level and their sequences.
 
-The rows are read once for each `AT_ONCE` new buckets, and each of these holds the rows of a row group in memory.
+The rows are read once for every `AT_ONCE` new buckets; each of these new buckets holds the rows of one row group in memory.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NewBucket:
 
 
 class Division(NamedTuple):
-    """Some buckets of a partition, and buckets that take their rows. Rows that belong to none of these are left out."""
+    """Old buckets of a partition, and the new buckets that take their rows. Rows that belong to no new bucket are left out."""
 
     given: Sequence[OldBucket]
     shares: Sequence[Share]
@@ -90,7 +90,7 @@ Divide = Callable[[Metadata, Schema, Sequence[Division]], "list[NewBucket]"]
 
 
 def divide(meta: Metadata, schema: Schema, works: Sequence[Division]) -> list[NewBucket]:
-    """Writes the rows of buckets to new files of others. An error removes what was written."""
+    """Writes the rows of old buckets to files of new buckets. After an error no new file is left."""
     parts = [part for work in works for part in work.parts()]
 
     def undo(done: Iterable[list[NewBucket]]) -> None:
@@ -100,7 +100,7 @@ def divide(meta: Metadata, schema: Schema, works: Sequence[Division]) -> list[Ne
 
 
 def divide_part(meta: Metadata, schema: Schema, part: Division) -> list[NewBucket]:
-    """Writes one part of a division. An error removes what was written."""
+    """Writes one part of a division. After an error no new file is left."""
     return _NewBuckets(meta, schema, part.given, part.shares).made()
 
 
@@ -115,8 +115,8 @@ class _NewBuckets:
     def __init__(self, meta: Metadata, schema: Schema, given: Sequence[OldBucket], shares: Sequence[Share]) -> None:
         self.meta, self.schema, self.given, self.shares = meta, schema, given, shares
         partition, _, spec = given[0].state.bucket
-        self.found = [NewBucket(Bucket(partition, share.number, spec), share.total) for share in shares]
-        self.targets = [BucketFiles(meta, schema, one.bucket) for one in self.found]
+        self.new_buckets = [NewBucket(Bucket(partition, share.number, spec), share.total) for share in shares]
+        self.targets = [BucketFiles(meta, schema, one.bucket) for one in self.new_buckets]
         self.vectors = schema.parsed_options.layout.deletion_vectors
 
     def made(self) -> list[NewBucket]:
@@ -130,12 +130,12 @@ class _NewBuckets:
                     places = self._places(rows)
                     for place, target in enumerate(self.targets):
                         own = rows.filter(pa.array(places == place))
-                        self.found[place].added += retained.written_to(target, own, file)
+                        self.new_buckets[place].added += retained.written_to(target, own, file)
             self._write_changelog()
         except BaseException:
-            discard(self.meta, self.found)
+            discard(self.meta, self.new_buckets)
             raise
-        return self.found
+        return self.new_buckets
 
     def _groups(self) -> Iterator[list[tuple[OldBucket, DataFile]]]:
         """Groups of files that become one run of each new bucket; the files of a bucket are in key order. In an append-only table
@@ -201,12 +201,12 @@ class _NewBuckets:
                     writer.add(table if own.all() else table.filter(pa.array(own)))
             written = [writer.finish() for writer in writers]
         created_ms = None if origin.level and prefix == DATA else max(file.created_ms for _, file in files)
-        for target, run in zip(self.found, written, strict=True):
+        for target, run in zip(self.new_buckets, written, strict=True):
             kept = (file if created_ms is None else file._replace(created_ms=created_ms) for file in run)
             (target.added if prefix == DATA else target.changelog).extend(kept)
 
     def _write_changelog(self) -> None:
-        """All rows of changes, with their kinds; those of a key stay in order."""
+        """Divides the changelog files: all rows with their kinds; the rows of a key stay in order."""
         files = [(one, file) for one in self.given for file in one.changelog]
         if not files:
             return
@@ -218,7 +218,7 @@ class _NewBuckets:
         self._write(files, merged, Origin(0, files[0][1].source), CHANGELOG)
 
     def _places(self, rows: pa.Table) -> np.ndarray:
-        """The place in `shares` of the bucket of each row; -1 outside."""
+        """The position in `shares` of the bucket of each row; -1 for rows outside."""
         hashes = spark_hash([rows[name] for name in self.schema.bucket_key])
         places = np.full(rows.num_rows, -1)
         for place, (number, total) in enumerate(self.shares):

@@ -83,6 +83,6 @@ def _by_id(schema: pa.Schema, path: str) -> dict[int, StoredColumn]:
         expected = "a field id at every level"
         raise Corrupt("data file has a column without ids inside", where=path, expected=expected, found=nameless, cure=RESTORE)
     if len(dict(placed)) != len(placed):
-        found = sorted(number for number, _ in placed)
-        raise Corrupt("data file has two columns with one field id", where=path, expected="unique ids", found=found, cure=RESTORE)
+        ids = sorted(number for number, _ in placed)
+        raise Corrupt("data file has two columns with one field id", where=path, expected="unique ids", found=ids, cure=RESTORE)
     return dict(placed)

@@ -117,7 +117,7 @@ def _layout(stored: StoredColumns, unique: frozenset[str] | None, nan_columns: f
 
 
 def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
-    """The distinct paths whose leaves all suit."""
+    """The distinct paths of which every leaf has the flag `suits`."""
     bad = {path for path, good in zip(paths, suits, strict=True) if not good}
     return [path for path in dict.fromkeys(paths) if path not in bad]
 

@@ -1,4 +1,4 @@
-"""Reads a few rows of a data file: of each column only the pages that hold them.
+"""Reads a few rows of a data file: only the pages of each column that hold them.
 
 PyArrow reads whole column chunks. So the reader takes the places of pages from Parquet's offset index, which the footer points
 to, and `format.page` decodes the values. The checksum of a page covers its values; the number of rows in its header is compared
@@ -108,7 +108,7 @@ class PageReader:
         return [RowOfGroup(group, position - self.starts[group]) for group, position in zip(groups, positions, strict=True)]
 
     def indexes(self, group: int) -> list[ByteRange]:
-        """The byte ranges of those page indexes of a row group that are not known yet."""
+        """The byte ranges of the page indexes of a row group that are not known yet."""
         return [_range(*self.chunks[one].index) for one in self._unknown(group)]
 
     def keep_indexes(self, source: pa.NativeFile, group: int, cache: Cache) -> None:

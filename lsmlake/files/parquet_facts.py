@@ -46,9 +46,9 @@ class ParquetLeaf(NamedTuple):
 
 
 class ParquetFacts(NamedTuple):
-    """`columns`: Arrow fields, with field ids where the file has them. `declared`: the fields that an Arrow schema in the file
-    gives, in the same order, some of which only Polars heeds; empty: there is no such schema. `leaves`: the leaves of all
-    columns, in file order. `has_own_ids`: no reader takes the ids in the file for others."""
+    """`columns`: Arrow fields, with field ids if the file has them. `declared`: the fields of the Arrow schema in the file, in
+    the same order; only Polars uses some of them; empty if the file has no such schema. `leaves`: the leaves of all columns, in
+    file order. `has_own_ids`: no reader confuses the ids in the file with other ids."""
 
     rows: int
     columns: pa.Schema
@@ -66,8 +66,8 @@ def read_footer(place: OutsideFile, size: int, where: str) -> tuple[bytes, pq.Fi
     Raises Corrupt naming `where` if it is missing or damaged, and InvalidData if it is encrypted or signed."""
     try:
         with place.storage.read_from_end(place.path, size, min(size, TAIL_BYTES)) as source:
-            found = source.size()
-            if found == size:
+            actual = source.size()
+            if actual == size:
                 footer = _ending(source, size)
                 if footer.endswith(_ENCRYPTED):
                     raise _encrypted(where)
@@ -84,7 +84,7 @@ def read_footer(place: OutsideFile, size: int, where: str) -> tuple[bytes, pq.Fi
         raise Corrupt(
             "a data file cannot be read", where=where, expected="a whole Parquet file", found=broken, cure=RESTORE
         ) from broken
-    raise Corrupt("a data file has another length", where=where, expected=f"{size} bytes", found=f"{found} bytes", cure=RESTORE)
+    raise Corrupt("a data file has another length", where=where, expected=f"{size} bytes", found=f"{actual} bytes", cure=RESTORE)
 
 
 def _encrypted(where: str) -> InvalidData:
@@ -94,8 +94,8 @@ def _encrypted(where: str) -> InvalidData:
 
 
 def _check_total(parsed: pq.FileMetaData, where: str) -> None:
-    """Raises Corrupt if the total number of rows differs from that of the row groups: readers that use one or the other would see
-    different rows."""
+    """Raises Corrupt if the total number of rows differs from the sum of the row groups: some readers use the total, others the
+    row groups, and they would see different rows."""
     counted = sum(parsed.row_group(i).num_rows for i in range(parsed.num_row_groups))
     if parsed.num_rows != counted:
         raise Corrupt(
@@ -137,7 +137,8 @@ def facts_of(footer: bytes, parsed: pq.FileMetaData) -> ParquetFacts:
 
 
 def _logical(column: pq.ColumnSchema) -> str:
-    """The name of a logical type. A TIME adjusted to UTC has its own: Arrow does not tell it, and DuckDB gives it a zone."""
+    """The name of a logical type. A TIME adjusted to UTC has its own name: Arrow does not report it, and DuckDB gives it a
+    zone."""
     name = column.logical_type.type
     return f"{name} in UTC" if name == "TIME" and json.loads(column.logical_type.to_json())["isAdjustedToUTC"] else name
 
@@ -161,7 +162,7 @@ def _declared(parsed: pq.FileMetaData) -> tuple[pa.Field, ...]:
 
 
 def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -> dict[int, ColumnStats]:
-    """The statistics of columns for a manifest, by field id; without those that the footer does not give.
+    """The statistics of columns for a manifest, by field id; without columns that have none in the footer.
 
     Args:
         parsed: the footer.
@@ -169,19 +170,19 @@ def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -
         length: where bounds of text are cut.
     """
     groups = [parsed.row_group(i) for i in range(parsed.num_row_groups)]
-    found: dict[int, ColumnStats] = {}
+    stats_by_id: dict[int, ColumnStats] = {}
     for id, leaf in leaf_of.items():
         chunks = [group.column(leaf).statistics for group in groups]
         if any(one is None or not one.has_null_count for one in chunks):
             continue
         low, high = bounds_of(chunks)
-        found[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
-    return found
+        stats_by_id[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
+    return stats_by_id
 
 
 def bounds_of(groups: Sequence[pq.Statistics]) -> tuple[object, object]:
-    """The least and the greatest value of a column by the statistics of its row groups. None and None: they are not known, there
-    is no value, or one is a date or time that Python lacks."""
+    """The least and the greatest value of a column by the statistics of its row groups. None and None if they are unknown, if
+    there is no value, or if one of them is a date or time that Python cannot represent."""
     try:
         known = [(one.min, one.max) for one in groups if one.has_min_max]
     except OverflowError:

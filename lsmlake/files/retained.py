@@ -89,23 +89,23 @@ class Retained:
         if not self.rule.retains or not (self.held or any(file.delete_rows for file in level0)):
             return Settlement()
         key = self.bucket_files.schema.key
-        deleted, found, rows, unique, own = [], [self._empty], self._empty, True, np.zeros(0, np.int64)
+        deleted, held_by_file, rows, unique, own = [], [self._empty], self._empty, True, np.zeros(0, np.int64)
         for file in level0:
             rows = rows_of(file)
             kinds, keys = kinds_of(rows), rows.select(key)
             gone = np.zeros(rows.num_rows, bool) if kinds is None else kinds != INSERT
             deleted += [keys.filter(pa.array(gone))] if gone.any() else []
             held, at, alone = self._find(keys)
-            found.append(held)
+            held_by_file.append(held)
             unique &= alone
             gone[at] = True
             own = np.flatnonzero(gone)
-        held = pa.concat_tables(found)
+        held = pa.concat_tables(held_by_file)
         if not deleted and not held.num_rows:
             return Settlement()
         if len(level0) == 1 and unique:
             return self._settled(level0, held, [(rows, own)]) if held.num_rows else self._of_single(level0[0], rows)
-        if len(found) > 2:  # a key of several level-0 files is found for each
+        if len(held_by_file) > 2:  # a key in several level-0 files is found several times
             held = held.take(pa.array(group(comparable([held.select(key)])[0]).first))
         wanted = distinct([*deleted, held.select(key)])
         again = (rows_of(file) for file in level0) if len(level0) > 1 else (rows,)
@@ -119,8 +119,8 @@ class Retained:
         return Settlement(changed=deletes.append_column(DELETED_MS, times))
 
     def _settled(self, level0: Sequence[DataFile], held: pa.Table, chosen: Iterable[tuple[pa.Table, np.ndarray]]) -> Settlement:
-        """`held`: the retained deletes of keys at level 0. `chosen`: of each level-0 file its rows, and the positions of those
-        with one of these keys or with a key that has deletes at level 0."""
+        """The settlement of some keys. `held`: the retained deletes of keys at level 0. `chosen`: for each level-0 file its rows,
+        and the positions of the rows whose keys are in `held` or have deletes at level 0."""
         schema, columns = self.bucket_files.schema, list(self.columns)
         tables, places = [held.select(columns)], []
         kinds, times = [np.full(held.num_rows, DELETE, np.int8)], [held[DELETED_MS].to_numpy()]
@@ -144,8 +144,8 @@ class Retained:
         return self._files.schema.row_columns.empty_table()
 
     def _find(self, keys: pa.Table) -> tuple[pa.Table, np.ndarray, bool]:
-        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` that have one, of equal keys the first;
-        and whether all keys are distinct."""
+        """The retained deletes of `keys` (ascending), in any order; the rows of `keys` with a retained delete, the first row of
+        equal keys; and whether all keys are distinct."""
         small = {file.name: self._kept(file) for file in self.held if file.rows <= _KEPT_ROWS}
         wanted, *stored = comparable([keys, *(rows.select(keys.column_names) for rows in small.values())])
         starts = of_sorted(wanted)
@@ -157,9 +157,9 @@ class Retained:
         may_be_wanted = filter_of(wanted)
         for name, codes in zip(small, stored, strict=True):
             places = np.flatnonzero(may_be_wanted(codes))
-            keys_of, those = common(wanted, codes[places], repeats=True)
-            hits[name] = Hits(keys_of, places[those])
-        newest, found, at = np.full(len(wanted), -1), [self._empty], [np.zeros(0, np.int64)]
+            keys_of, rows_of_codes = common(wanted, codes[places], repeats=True)
+            hits[name] = Hits(keys_of, places[rows_of_codes])
+        newest, deciding_rows, at = np.full(len(wanted), -1), [self._empty], [np.zeros(0, np.int64)]
         for number, file in enumerate(self.held):
             if file.name in hits:
                 newest[hits[file.name].keys] = number
@@ -168,9 +168,9 @@ class Retained:
                 continue
             deciding = hits[file.name].where(newest[hits[file.name].keys] == number)
             if len(deciding.positions):
-                found.append(self._rows(file, deciding.positions))
+                deciding_rows.append(self._rows(file, deciding.positions))
                 at.append(deciding.keys)
-        rows, at = pa.concat_tables(found), np.concatenate(at)
+        rows, at = pa.concat_tables(deciding_rows), np.concatenate(at)
         deleted = rows[DELETED_MS].is_valid()
         return rows.filter(deleted), starts[at[np.asarray(deleted)]], unique
 
@@ -205,21 +205,23 @@ class Retained:
         rows = rows.filter(kept if oldest else pc.fill_null(kept, True))
         files, origin = self.bucket_files, Origin(0, DELETES)
         floats = float_columns(self._files.schema)
-        made = write_run(files.meta.env, files.meta.paths, self._files.schema, files.directory, [rows], origin, floats, RETAINED)
-        if len(made) == 1 and rows.num_rows <= _KEPT_ROWS:
-            files.meta.files.cache.put(self._cache_key(made[0]), rows.combine_chunks(), _table_bytes)
-        return made
+        written = write_run(
+            files.meta.env, files.meta.paths, self._files.schema, files.directory, [rows], origin, floats, RETAINED
+        )
+        if len(written) == 1 and rows.num_rows <= _KEPT_ROWS:
+            files.meta.files.cache.put(self._cache_key(written[0]), rows.combine_chunks(), _table_bytes)
+        return written
 
     def rows_of(self, file: DataFile) -> pa.Table:
         """All rows of a file: keys, sequences and times."""
         return self._all_rows(file)
 
     def written_to(self, other: BucketFiles, rows: pa.Table, file: DataFile) -> DataFiles:
-        """Writes rows of `file` to another bucket, whose part of `file` they are."""
+        """Writes rows of `file` to the bucket `other`, to which they belong now."""
         meta, origin = other.meta, Origin(0, DELETES, file.sequence, file.min_sequence)
         floats, schema = float_columns(self._files.schema), self._files.schema
-        made = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)
-        return tuple(one._replace(created_ms=file.created_ms) for one in made)
+        written = write_run(meta.env, meta.paths, schema, other.directory, [rows], origin, floats, RETAINED)
+        return tuple(one._replace(created_ms=file.created_ms) for one in written)
 
     def _all_rows(self, file: DataFile) -> pa.Table:
         with self._files.open(file) as reader:
@@ -236,7 +238,7 @@ def _table_bytes(table: pa.Table) -> int:
 
 
 def oldest_first(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-    """Files of retained deletes; one without a sequence belongs to the commit being built, and is the newest."""
+    """Sorts files of retained deletes. A file without a sequence belongs to the commit being built, and is the newest."""
     return tuple(sorted(files, key=lambda file: (file.sequence is None, file.sequence)))
 
 

@@ -1,5 +1,5 @@
-"""Brings rows of any order into key order. What does not fit into memory is spilled: sorted runs in temporary folders on local
-disk, which are merged, and deleted on close.
+"""Sorts rows by key. Rows that do not fit into memory are spilled: sorted runs in temporary folders on local disk, which are
+merged, and deleted on close.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _remove(paths: Iterable[str]) -> None:
 
 
 def in_key_order(tables: Iterable[pa.Table], key: Sequence[str], buffer_bytes: int, window_bytes: int) -> Iterator[pa.Table]:
-    """Yields the rows in ascending order of their keys, those of equal keys in the order given.
+    """Yields the rows in ascending order of their keys; rows of equal keys keep their order.
 
     Args:
         tables: The rows, all with the same columns.

@@ -1,7 +1,7 @@
 """A branch: a separate line of snapshots that begins at a snapshot of the table.
 
-One file describes it and never changes; the branch exists as long as the file. Renaming creates the same file under another name.
-Two files describe each work on the branch that excludes other work: one begins it, one ends it.
+One file describes a branch and never changes; the branch exists as long as the file. Renaming creates the same file under another
+name. Forwarding, renaming and deleting a branch exclude each other: one file marks the beginning of such work, another its end.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class BranchWork:
     """Work on a branch that excludes other work.
 
     Attributes:
-        work: FORWARD: the table is being forwarded; RENAME; DELETE.
-        snapshot: FORWARD: the last snapshot that the table gets. In the file that ends the work: where the branch begins from now
-            on; None: without rows.
-        old_name: RENAME: the name.
-        new_name: RENAME: the name that it gets.
+        work: FORWARD (the table is being forwarded to the branch), RENAME or DELETE.
+        snapshot: FORWARD: the last snapshot that the table gets. In the file that ends the work: the snapshot where the branch
+            begins from now on; None: the branch begins without rows.
+        old_name: RENAME: the current name.
+        new_name: RENAME: the new name.
     """
 
     work: str
@@ -103,6 +103,6 @@ def _decoded(kind: str, kinds: Mapping[str, JsonKind], snapshot: str, data: byte
         content = envelope.unwrap_json(kind, data, where)
         check(kind, content, kinds, where)
         return {**content, snapshot: content[snapshot] and Snapshot.of(content[snapshot], where)}
-    except Corrupt as damaged:  # no snapshot uses the file, so a rollback is no cure
+    except Corrupt as damaged:  # no snapshot uses the file, so a rollback does not help
         details = {"where": damaged.where, "expected": damaged.expected, "found": damaged.found}
         raise Corrupt(damaged.what, **details, cure=_GIVE_UP) from damaged

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 APPEND, COMPACT, IMPORT, DELETES = "APPEND", "COMPACT", "IMPORT", "DELETES"
 SOURCES = APPEND, COMPACT, IMPORT, DELETES
-"""The origin of a data file: a writer, a compaction, or another system. DELETES: a compaction wrote it, and it holds no rows but
+"""The origin of a data file: a writer, a compaction, or another system. DELETES: a compaction wrote the file, and it holds only
 retained deletes (`files.retained`)."""
 
 
 class Bucket(NamedTuple):
-    """One LSM tree: a partition, which is the values of the fields of a partition spec, and a bucket number in it."""
+    """One LSM tree: a partition (the values of the fields of a partition spec) and a bucket number in it."""
 
     partition: tuple
     number: int
@@ -25,7 +25,7 @@ class Bucket(NamedTuple):
 
     @property
     def partition_key(self) -> tuple[int, tuple]:
-        """The partition among those of all specs."""
+        """Identifies the partition among the partitions of all specs."""
         return self.spec, self.partition
 
 
@@ -43,11 +43,11 @@ class DataFile(NamedTuple):
     exact, in key-column order.
 
     `name` is unique in the table. `directory` is relative to the table's root; the writer chose it, and readers never compute it
-    from partition values or options. `sequence` is the snapshot that added its newest rows, `min_sequence` that of its oldest
-    rows; None: inherited from the commit that adds the file. `delete_rows` counts the rows whose kind is not +I. `checksum`:
-    CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet footer, including the last eight bytes
-    of the file. None = unknown. `index`: its index (`format.file_index`), if that is small; a larger one is a file beside it, of
-    `index_bytes` bytes.
+    from partition values or options. `sequence` is the snapshot that added its newest rows, `min_sequence` the one that added its
+    oldest rows; None: inherited from the commit that adds the file. `delete_rows` counts the rows whose kind is not +I.
+    `checksum`: CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet footer, including the last
+    eight bytes of the file. None = unknown. `index`: its index (`format.file_index`), if it is small; a larger index is a file
+    beside the data file, of `index_bytes` bytes.
     """
 
     name: str
@@ -90,7 +90,7 @@ class VectorRef(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketState:
-    """A bucket at a snapshot: its live files, their deletion vectors (by file name), and its files of retained deletes."""
+    """A bucket at a snapshot: its live files, their deletion vectors by file name, and its files of retained deletes."""
 
     bucket: Bucket
     total_buckets: int
@@ -134,8 +134,8 @@ class CommitMessage:
 
     `append`: the new level-0 run, always valid. `compact`: an edit with the same rows compacted, used instead of `append` if
     `compact.base` is still the state of the bucket. A pure compaction has no `append`. `rows`: the user's rows after rows of
-    equal keys were combined. `written`: all paths that the task wrote; the commit removes those it does not use. `compact_ms`:
-    how long an inline compaction took.
+    equal keys were combined. `written`: all paths that the task wrote; the commit removes the files that it does not use.
+    `compact_ms`: how long an inline compaction took.
     """
 
     bucket: Bucket

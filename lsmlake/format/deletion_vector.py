@@ -14,8 +14,8 @@ The encoding is the blob type `deletion-vector-v1` of the Iceberg Puffin specifi
 
 The bitmap is run-length optimised before encoding; each container uses the smallest of its three forms.
 
-The vector index is a chain of index manifests. Each holds what its commits changed, and names the older ones that it adds to;
-later ones win.
+The vector index is a chain of index manifests. Each index manifest holds the changes of its commits and names the older index
+manifests that it extends; a later change of a file overrides an earlier one.
 """
 
 from __future__ import annotations
@@ -181,16 +181,16 @@ _NONE = VectorRef("", 0, 0, 0)
 
 
 class VectorChanges(dict[str, VectorRef | None]):
-    """Data file -> its vector from now on; None: it has none any more. Never modified once it is part of an index."""
+    """Data file -> its new vector; None: the file has no vector any more. Never modified once it is part of an index."""
 
     @cached_property
     def by_puffin(self) -> Mapping[str, Sequence[str]]:
         """Puffin file -> the data files whose vectors it holds."""
-        found: dict[str, list[str]] = {}
+        names_by_puffin: dict[str, list[str]] = {}
         for name, ref in self.items():
             if ref is not None:
-                found.setdefault(ref.puffin, []).append(name)
-        return found
+                names_by_puffin.setdefault(ref.puffin, []).append(name)
+        return names_by_puffin
 
 
 class IndexPart(NamedTuple):
@@ -202,8 +202,8 @@ class IndexPart(NamedTuple):
 
 
 class IndexManifest(NamedTuple):
-    """`parts`: the older index manifests that this one adds to, oldest first. `follows`: the index manifest of the snapshot
-    before; None: there was none. `changes`: newer than all parts; those of the commit, and those of parts that it replaced."""
+    """`parts`: the older index manifests that this one extends, oldest first. `follows`: the index manifest of the snapshot
+    before, if any. `changes`: newer than all parts; the changes of the commit, and of older parts that this manifest replaced."""
 
     parts: tuple[IndexPart, ...]
     follows: str | None
@@ -219,8 +219,8 @@ class VectorIndex(Mapping[str, VectorRef]):
     def __getitem__(self, name: str) -> VectorRef:
         for layer in reversed(self.layers):
             if name in layer:
-                if (found := layer[name]) is not None:
-                    return found
+                if (ref := layer[name]) is not None:
+                    return ref
                 break
         raise KeyError(name)
 
@@ -250,10 +250,10 @@ class VectorIndex(Mapping[str, VectorRef]):
 
 def merged(layers: Sequence[VectorChanges]) -> VectorChanges:
     """The changes of several layers, oldest first, as one."""
-    found = VectorChanges()
+    changes = VectorChanges()
     for layer in layers:
-        found.update(layer)
-    return found
+        changes.update(layer)
+    return changes
 
 
 def encode_index(index: IndexManifest) -> bytes:
@@ -279,7 +279,7 @@ def decode_index(data: bytes, where: str) -> IndexManifest:
     if wrong := [ref for ref in refs if ref is not None and (ref.offset < _OFFSET_MIN or ref.length < _LENGTH_MIN)]:
         expected = f"offsets from {_OFFSET_MIN} and lengths from {_LENGTH_MIN}"
         raise Corrupt("index manifest has an invalid place", where=where, expected=expected, found=wrong[0], cure=RESTORE)
-    found = VectorChanges(zip(content["file"], refs, strict=True))
-    if len(found) < len(content["file"]):
+    changes = VectorChanges(zip(content["file"], refs, strict=True))
+    if len(changes) < len(content["file"]):
         raise Corrupt("index manifest names a file twice", where=where, expected="one vector per file", cure=RESTORE)
-    return IndexManifest(tuple(IndexPart(*part) for part in content["parts"]), content["follows"], found)
+    return IndexManifest(tuple(IndexPart(*part) for part in content["parts"]), content["follows"], changes)

@@ -3,16 +3,16 @@
 The bytes are {"bloom_filters": [{id, family, probes, bits}], "values": [{id, kind, family, values, lengths, nulls, numbers}]},
 packed by `schema.envelope`; they are in the manifest entry of the file or in a file beside it.
 
-A Bloom filter tells for most absent values that they are absent. It has the hashes (`kernels.value_hash`) of the values that are
+A Bloom filter recognises most absent values. It holds the hashes (`kernels.value_hash`) of the values that are
 not null. Probe i of a hash h is the upper half of h + i * (mix(h) | 1) mod 2^64, times the number of bits, divided by 2^32. Bit b
 is bit 7 - b mod 8 of byte b // 8.
 
-A value index has each distinct value of a column once, in ascending order, and for each row the number of its value. Any
-condition on the column is decided by the distinct values alone, and the rows that meet it follow from the numbers. So one
-structure does what other systems keep bitmaps for: one for each value (bitmap index), or one for each bit of the numbers
-(bit-sliced index, range bitmap). Compressed, it is half as large as the former and as large as the latter, and it is built ten
-times as fast, because it is no more than a dictionary encoding. Arrays of integers are stored as planes: the lowest byte of all,
-then the next, and so on, which compresses better.
+A value index has each distinct value of a column once, in ascending order, and for each row the number of its value. A condition
+on the column is evaluated on the distinct values only; the numbers then give the matching rows. So one structure replaces the
+bitmap index (one bitmap per value) and the range bitmap (bit-sliced index, one bitmap per bit of the numbers) of other systems.
+Compressed, it is half as large as a bitmap index and as large as a range bitmap, and it is built ten times as fast, because it is
+only a dictionary encoding. Arrays of integers are stored as planes: the lowest byte of all integers, then the next byte, and so
+on, which compresses better.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ def encode(index: FileIndex) -> bytes:
 
 
 def decode(data: bytes, rows: int, where: str) -> FileIndex:
-    """`rows`: of the data file. Raises Corrupt or UnsupportedFormat naming `where`."""
-    found = unpack(KIND, data, where, _RATIO_MAX)
-    check("file index", found, {"bloom_filters": _OBJECTS, "values": _OBJECTS}, where)
-    for one in found["bloom_filters"]:
+    """Decodes an index. `rows`: of the data file. Raises Corrupt or UnsupportedFormat naming `where`."""
+    content = unpack(KIND, data, where, _RATIO_MAX)
+    check("file index", content, {"bloom_filters": _OBJECTS, "values": _OBJECTS}, where)
+    for one in content["bloom_filters"]:
         check("Bloom filter", one, {"id": integer(), **_BLOOM_FIELDS}, where)
-    for one in found["values"]:
+    for one in content["values"]:
         check("value index", one, {"id": integer(), **_VALUE_FIELDS}, where)
-    filters = {one.pop("id"): BloomFilter(**one) for one in found["bloom_filters"]}
-    return FileIndex(filters, {one.pop("id"): ValueIndex.of_fields(one, rows, where) for one in found["values"]})
+    filters = {one.pop("id"): BloomFilter(**one) for one in content["bloom_filters"]}
+    return FileIndex(filters, {one.pop("id"): ValueIndex.of_fields(one, rows, where) for one in content["values"]})
 
 
 # -- Bloom filters ----------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class BloomFilter(NamedTuple):
 
     @staticmethod
     def of(family: str, hashes: np.ndarray, rate: float) -> BloomFilter:
-        """The filter of values with these distinct hashes, that takes the share `rate` of absent values for present."""
+        """The filter of values with these distinct hashes. `rate`: the share of absent values that it reports as present."""
         count = max(1, len(hashes))
         size = min(_BYTES_MAX, max(1, math.ceil(count * -math.log(rate) / math.log(2) ** 2 / 8)))
         probes = min(_PROBES_MAX, max(1, round(8 * size / count * math.log(2))))
@@ -105,13 +105,13 @@ class BloomFilter(NamedTuple):
         return BloomFilter(family, probes, np.packbits(flags).tobytes())
 
     def may_hold(self, hashes: np.ndarray) -> np.ndarray:
-        """Flags the values; False: certainly not in the set."""
+        """Flags the values that may be in the set; the others are certainly not in it."""
         flags = np.zeros(len(hashes), bool)
         flags[self._left(self._flags(), hashes)] = True
         return flags
 
     def may_hold_one(self, hashes: np.ndarray) -> bool:
-        """False: certainly none of the values is in the set. Stops at the first values that may be in it."""
+        """Whether any of the values may be in the set. Stops at the first values that may be in it."""
         flags, starts = self._flags(), range(0, len(hashes), _ASKED_AT_ONCE)
         return any(len(self._left(flags, hashes[start : start + _ASKED_AT_ONCE])) for start in starts)
 
@@ -119,7 +119,7 @@ class BloomFilter(NamedTuple):
         return np.unpackbits(np.frombuffer(self.bits, np.uint8)).view(bool)
 
     def _left(self, flags: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """The places of the values that may be in the set. Half of the absent ones drop out with each probe."""
+        """The positions of the values that may be in the set. Each probe excludes half of the absent values."""
         left, words, steps = np.arange(len(hashes)), hashes, None
         for _ in range(self.probes):
             kept = np.flatnonzero(flags[_bits(words, len(flags))])
@@ -159,12 +159,12 @@ class ValueIndex(NamedTuple):
     """The index of one column.
 
     Attributes:
-        kind: the option that asked for it. Both kinds have the same content.
-        family: of the types of the column.
+        kind: the option that asked for the index. Both kinds have the same content.
+        family: the family of the column's type (`kernels.value_hash`).
         values: the distinct values that are not null, of the widest type of the family.
         nulls: whether the column has a null.
-        rows: of the file.
-        compressed: the number of the value of each row, from 0; that of a null is the number of values.
+        rows: the number of rows of the file.
+        compressed: the number of the value of each row, from 0; a null has the number `len(values)`.
     """
 
     kind: str
@@ -176,7 +176,7 @@ class ValueIndex(NamedTuple):
 
     @staticmethod
     def of(kind: str, family: str, parts: Sequence[pa.ChunkedArray]) -> ValueIndex:
-        """The index of a column, given as what `encoded` returns for its parts. O(rows + distinct log distinct)."""
+        """The index of a column. `parts`: the results of `encoded` for its parts. O(rows + distinct log distinct)."""
         chunks = [chunk for part in parts for chunk in part.chunks]
         whole = pa.chunked_array(chunks).unify_dictionaries()
         values = whole.chunk(0).dictionary
@@ -193,7 +193,7 @@ class ValueIndex(NamedTuple):
         return self.values.nbytes + len(self.compressed)
 
     def rows_of(self, wanted: np.ndarray) -> np.ndarray:
-        """Flags the rows with a wanted value. `wanted`: flags the values, then null. O(rows). Raises Corrupt."""
+        """Flags the rows with a wanted value. `wanted`: a flag for each value, then one for null. O(rows). Raises Corrupt."""
         return self._of_rows(lambda numbers: wanted[numbers])
 
     def column(self, kind: pa.DataType) -> pa.Array:
@@ -245,7 +245,7 @@ def _planes(numbers: np.ndarray) -> bytes:
 
 
 def _of_planes(data: bytes, kind: np.dtype) -> np.ndarray:
-    """Raises ValueError if the bytes are no whole number of integers."""
+    """Joins planes to integers. Raises ValueError if the bytes are not a whole number of integers."""
     little = kind.newbyteorder("<")
     return (
         np.ascontiguousarray(np.frombuffer(data, np.uint8).reshape(kind.itemsize, -1).T)

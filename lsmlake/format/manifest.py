@@ -10,9 +10,9 @@ In memory a manifest is an Arrow table, one row per entry, so 100,000 files are 
 
 `manifest_codec` reads and writes its bytes; `tables.live` folds the entries of all manifests.
 
-A manifest list has the manifests in commit order, with bounds of their entries. A reader opens only those whose bounds allow a
-match. That is sound although the live set is a fold: all entries of one file name have the same partition, bucket and key range,
-so either all manifests that name a file are opened, or none that matters is.
+A manifest list has the manifests in commit order, with bounds of their entries. A reader opens only manifests whose bounds allow
+a match. This is correct although the live set is a fold: all entries of a file have the same partition, bucket and key range, so
+a reader that needs the file opens every manifest that names it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ FIXED = (
 INDEX = (("index", pa.binary()), ("index_bytes", pa.int64()))
 """Columns that older manifests lack."""
 SPEC = "spec", pa.int32()
-"""As these, but 0 there."""
-_FEW = 1 << 9  # entries of which Python looks at one column sooner than Arrow begins
+"""A column that older manifests lack, too; their entries have spec 0."""
+_FEW = 1 << 9  # up to this many entries, Python reads a column faster than Arrow starts a call
 
 
 class ManifestEntry(NamedTuple):
@@ -116,8 +116,8 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
 
 
 def concat(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
-    found = list(tables)
-    return pa.concat_tables(found) if found else entries_schema(schema).empty_table()
+    listed = list(tables)
+    return pa.concat_tables(listed) if listed else entries_schema(schema).empty_table()
 
 
 def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> list[tuple[Bucket, int, DataFile]]:
@@ -197,7 +197,7 @@ def states(
 
 
 def with_rows(table: pa.Table) -> pa.Table:
-    """The entries without those of retained deletes."""
+    """The entries without the files of retained deletes."""
     sources = table["source"]
     few = len(sources) <= _FEW
     if DELETES not in sources.to_pylist() if few else pc.index(sources, DELETES).as_py() < 0:
@@ -234,7 +234,7 @@ class ManifestMeta(NamedTuple):
 
     Bounds are inclusive stored values of the types of schema `schema_id`; None: unknown. Partition bounds have one value per
     partition field of all specs of that schema and ignore nulls; unknown if an entry has another spec, without the field.
-    `key_min`, `key_max`: of the first key column; None without a key. `total_buckets`: None if the entries differ.
+    `key_min`, `key_max`: bounds of the first key column; None without a key. `total_buckets`: None if the entries differ.
     """
 
     name: str
@@ -298,15 +298,15 @@ def _bounds(low: pa.ChunkedArray, high: pa.ChunkedArray) -> tuple[object, object
 
 
 def _cuts(type_: pa.DataType) -> bool:
-    """Whether bounds of this type may be truncated. A decimal is stored as text, but is no text."""
+    """Whether bounds of this type may be truncated. A decimal is stored as text but is not truncated."""
     return pa.types.is_string(type_) or pa.types.is_binary(type_)
 
 
 def partition_bounds(
     metas: Sequence[ManifestMeta], schema: Schema, column: PartitionColumn, where: str
 ) -> tuple[pa.Array, pa.Array]:
-    """The bounds of a partition field of `schema` in each manifest. Those of an older schema may lack it. Raises Corrupt naming
-    `where`."""
+    """The bounds of a partition field of `schema` in each manifest. Manifests of an older schema may lack the field. Raises
+    Corrupt naming `where`."""
     place, sides = schema.all_partition_columns.index(column), ([], [])
     for meta in metas:
         for side, values in zip(sides, (meta.partition_min, meta.partition_max), strict=True):
@@ -326,20 +326,20 @@ def _typed(low: list, high: list, type_: pa.DataType, where: str) -> tuple[pa.Ar
     try:
         return loaded(low, type_name(type_)), loaded(high, type_name(type_))
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as broken:
-        found = shown(str(broken))
-        raise Corrupt("manifest list has a bound of another type", where=where, found=found, cure=RESTORE) from broken
+        cause = shown(str(broken))
+        raise Corrupt("manifest list has a bound of another type", where=where, found=cause, cure=RESTORE) from broken
 
 
 def in_groups(manifests: Iterable[ManifestMeta], entries: int) -> Iterator[list[ManifestMeta]]:
-    """Yields consecutive manifests that have at least so many entries together; the last group may have fewer."""
+    """Yields groups of consecutive manifests with at least `entries` entries together; the last group may have fewer."""
     group: list[ManifestMeta] = []
-    found = 0
+    count = 0
     for meta in manifests:
         group.append(meta)
-        found += meta.added + meta.deleted
-        if found >= entries:
+        count += meta.added + meta.deleted
+        if count >= entries:
             yield group
-            group, found = [], 0
+            group, count = [], 0
     if group:
         yield group
 

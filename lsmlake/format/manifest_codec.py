@@ -1,6 +1,7 @@
 """Manifests as bytes: {"rows", "columns": [{name, type, values}]}, packed by `schema.envelope`.
 
-What is read is checked: `check_entries` knows the columns that all tables share, `under` those of a schema.
+Decoding checks the entries: `check_entries` checks the columns that all tables share, `under` the columns that depend on a
+schema.
 """
 
 from __future__ import annotations
@@ -61,16 +62,18 @@ class Content(NamedTuple):
 
 def content(data: bytes, where: str) -> Content:
     """Unpacks a manifest. Raises Corrupt or UnsupportedFormat naming `where`."""
-    found = unpack("MANF", data, where)
-    check("manifest", found, {"rows": integer(), "columns": listing(JsonKind("a column", lambda v: isinstance(v, dict)))}, where)
-    for column in found["columns"]:
+    content = unpack("MANF", data, where)
+    check(
+        "manifest", content, {"rows": integer(), "columns": listing(JsonKind("a column", lambda v: isinstance(v, dict)))}, where
+    )
+    for column in content["columns"]:
         check("manifest column", column, _COLUMN, where)
-        if (rows := len(column["values"])) != found["rows"]:
-            expected = f"{found['rows']} entries"
+        if (rows := len(column["values"])) != content["rows"]:
+            expected = f"{content['rows']} entries"
             raise Corrupt("manifest is incomplete", where=where, expected=expected, found=rows, cure=RESTORE)
-    columns = {column["name"]: column for column in found["columns"]}
+    columns = {column["name"]: column for column in content["columns"]}
     types_ = tuple((name, column["type"]) for name, column in columns.items())
-    return Content(where, found["rows"], types_, tuple(column["values"] for column in columns.values()))
+    return Content(where, content["rows"], types_, tuple(column["values"] for column in columns.values()))
 
 
 def decode(data: bytes, where: str) -> pa.Table:
@@ -87,12 +90,12 @@ def decode_under(contents: Sequence[Content], schema: Schema) -> list[pa.Table]:
     alike: dict[tuple, list[int]] = {}
     for number, one in enumerate(contents):
         alike.setdefault(one.columns, []).append(number)
-    found: list[pa.Table | None] = [None] * len(contents)
+    tables: list[pa.Table | None] = [None] * len(contents)
     for numbers in alike.values():
         parts = [contents[number] for number in numbers]
         for number, table in zip(numbers, _decoded_alike(parts, schema), strict=True):
-            found[number] = table
-    return found
+            tables[number] = table
+    return tables
 
 
 def _decoded_alike(parts: Sequence[Content], schema: Schema) -> list[pa.Table]:
@@ -101,7 +104,7 @@ def _decoded_alike(parts: Sequence[Content], schema: Schema) -> list[pa.Table]:
         joined = Content(parts[0].where, sum(part.rows for part in parts), parts[0].columns, values)
         try:
             table = under(_checked(joined), schema, joined.where)
-        except Corrupt:  # decoded one by one below, which says where
+        except Corrupt:  # decode the manifests one by one, so that the error names the damaged one
             pass
         else:
             starts = accumulate((part.rows for part in parts), initial=0)
@@ -149,10 +152,10 @@ _BUCKET = r"(^|/)bucket-[0-9]+$"
 
 def check_entries(table: pa.Table, where: str) -> None:
     """Checks the columns that all tables have. Raises Corrupt naming `where`."""
-    found = set(table.column_names)  # the property makes a list each time
+    column_names = set(table.column_names)  # the property makes a list each time
     for name, type_ in FIXED:
-        if name not in found or table[name].type != type_:
-            _refuse(where, name, type_name(type_), "no such column" if name not in found else table[name].type)
+        if name not in column_names or table[name].type != type_:
+            _refuse(where, name, type_name(type_), "no such column" if name not in column_names else table[name].type)
         if table[name].null_count and name not in _MAY_BE_NULL:
             _refuse(where, name, "no null", "null")
         _check_range(table, name, where)
@@ -177,13 +180,13 @@ def _check_range(table: pa.Table, name: str, where: str) -> None:
     """Raises Corrupt if a value is outside the range of its column."""
     if name in _RANGES and table.num_rows:
         least, most = _RANGES[name]
-        found = pc.min_max(table[name]).as_py()
-        if found["min"] is not None and (found["min"] < least or found["max"] > most):
-            _refuse(where, name, f"{least} to {most}", f"{found['min']} to {found['max']}")
+        bounds = pc.min_max(table[name]).as_py()
+        if bounds["min"] is not None and (bounds["min"] < least or bounds["max"] > most):
+            _refuse(where, name, f"{least} to {most}", f"{bounds['min']} to {bounds['max']}")
 
 
 def _check_all(table: pa.Table, name: str, good: pa.ChunkedArray, expected: str, where: str) -> None:
-    """Raises Corrupt unless `good` is true for every entry. Null: there is nothing to compare."""
+    """Raises Corrupt unless `good` is true or null for every entry. Null means that there is nothing to compare."""
     if pc.all(good).as_py() is False:
         _refuse(where, name, expected, table[name].filter(pc.invert(good))[0].as_py())
 
@@ -194,10 +197,10 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     A manifest that was written under another schema may lack statistics of a column, which are then null (unknown), have those of
     a dropped column, which are left out, or have bounds of a narrower type, which are widened. Raises Corrupt naming `where`.
     """
-    wanted, specs, found = entries_schema(schema), _specs_of(table), set(table.column_names)
+    wanted, specs, names = entries_schema(schema), _specs_of(table), set(table.column_names)
     lacking = {f"p:{field.number}" for field in schema.all_partition_columns if specs.isdisjoint(schema.partition_places(field))}
-    columns = [_entry_column(table, field, field.name in found, field.name in lacking, where) for field in wanted]
-    table, found = pa.table(columns, schema=wanted), set(wanted.names)
+    columns = [_entry_column(table, field, field.name in names, field.name in lacking, where) for field in wanted]
+    table, names = pa.table(columns, schema=wanted), set(wanted.names)
     if schema.key:
         _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     _check_range(table, "index_bytes", where)
@@ -207,7 +210,7 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
         nulls, low, high = f"n:{number}", f"lo:{number}", f"hi:{number}"
         good = pc.and_(pc.greater_equal(table[nulls], 0), pc.less_equal(table[nulls], table["rows"]))
         _check_all(table, nulls, good, "0 to the rows of the file", where)
-        if low in found:
+        if low in names:
             _check_all(table, low, pc.less_equal(table[low], table[high]), f"at most {high}", where)
             if schema.key[:1] == (name,):
                 inside = pc.and_(pc.less_equal(table[low], table["kmin:0"]), pc.less_equal(table["kmax:0"], table[high]))
@@ -216,15 +219,15 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
 
 
 def _specs_of(table: pa.Table) -> set[int]:
-    """The partition specs of the entries. Older manifests have no such column: spec 0."""
+    """The partition specs of the entries. Older manifests have no column `spec`: their entries have spec 0."""
     return set(table["spec"].unique().to_pylist()) if "spec" in table.column_names else {0}
 
 
-def _entry_column(table: pa.Table, field: pa.Field, there: bool, lacks: bool, where: str) -> pa.ChunkedArray | pa.Array:
-    """The column of an entry that depends on the schema. `there`: the table has it. `lacks`: no entry has a value. Raises Corrupt
-    naming `where`."""
+def _entry_column(table: pa.Table, field: pa.Field, present: bool, lacks: bool, where: str) -> pa.ChunkedArray | pa.Array:
+    """The column of an entry that depends on the schema. `present`: the table has it. `lacks`: no entry has a value. Raises
+    Corrupt naming `where`."""
     place = field.name.startswith(("p:", "kmin:", "kmax:")) and not lacks
-    if not there:
+    if not present:
         if field.name == "spec":
             return pa.array(np.zeros(table.num_rows, np.int32))
         if place:

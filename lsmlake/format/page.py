@@ -1,11 +1,11 @@
 """Decodes single values of Parquet data pages (version 1) of columns that are not nested: PLAIN, dictionary and delta encodings.
 
 Arrow decodes whole column chunks; a point lookup needs one value of a page. The cost of a value does not depend on the number of
-columns or pages, and hardly on the size of the page: fixed-width values have a place, levels and dictionary codes are found by
-their run, and only texts of different lengths are walked through from the first one.
+columns or pages, and hardly on the size of the page: fixed-width values are addressed directly, levels and dictionary codes are
+found by their run, and only texts of different lengths are walked through from the first one.
 
-The head of a page is in Thrift's compact protocol, which is read as far as Parquet uses it. A struct is a dict of field id ->
-(type, value).
+The head of a page is in Thrift's compact protocol; this module decodes the parts that Parquet uses. A struct is a dict of
+field id -> (type, value).
 
 Source: https://parquet.apache.org/docs/file-format/data-pages/encodings/
 """
@@ -30,7 +30,7 @@ Struct = dict[int, tuple[int, object]]
 
 
 def read_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
-    """Returns the struct that begins at `start`, and where it ends. Raises ValueError."""
+    """Returns the struct that begins at `start`, and its end. Raises ValueError."""
     try:
         return _struct(data, start)
     except (IndexError, RecursionError) as broken:
@@ -38,7 +38,7 @@ def read_struct(data: bytes, start: int = 0) -> tuple[Struct, int]:
 
 
 def _struct(data: bytes, at: int) -> tuple[Struct, int]:
-    found: Struct = {}
+    struct: Struct = {}
     last = 0
     while head := data[at]:
         at += 1
@@ -49,8 +49,8 @@ def _struct(data: bytes, at: int) -> tuple[Struct, int]:
             number, at = _varint(data, at)
             last = _signed(number)
         value, at = (kind == _TRUE, at) if kind in _BOOLEANS else _value(data, at, kind)
-        found[last] = kind, value
-    return found, at + 1
+        struct[last] = kind, value
+    return struct, at + 1
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -102,8 +102,8 @@ _BYTES, _FIXED, _BOOLEAN = "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY", "BOOLEAN"
 KINDS = frozenset((*_WIDTHS, _BYTES, _FIXED, _BOOLEAN))
 """The physical types that can be decoded."""
 CODECS = {0: None, 1: "snappy", 6: "zstd", 7: "lz4_raw"}
-"""Parquet's number of a codec -> Arrow's name: those that data files are written with. Threads share a codec, which these allow;
-Arrow's gzip keeps a state."""
+"""Parquet's number of a codec -> Arrow's name, for the codecs of data files. Threads share a codec; Arrow's gzip is not among
+them because it keeps a state."""
 ENCODINGS = frozenset((_PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY))
 
 
@@ -117,7 +117,7 @@ class PagedColumn(NamedTuple):
 
 
 class PlainValues:
-    """PLAIN values, addressed by number; of a dictionary, or the valid ones of a data page."""
+    """PLAIN values, addressed by number: the values of a dictionary, or the values of a data page that are not null."""
 
     def __init__(self, data: memoryview, column: PagedColumn, count: int) -> None:
         self.data, self.kind, self.count = data, column.kind, count
@@ -128,7 +128,7 @@ class PlainValues:
             self.offsets = array("I", [0])
 
     def _has_one_length(self) -> bool:
-        """Whether all texts have the length of the first, which is then kept as `step`."""
+        """Whether all texts have the length of the first; that length is then kept as `step`."""
         if not self.count:
             return True
         self.step = 4 + unpack_from("<I", self.data)[0]
@@ -152,7 +152,7 @@ class PlainValues:
         return bytes(self.data[start + 4 : stop])
 
     def _text(self, number: int) -> tuple[int, int]:
-        """Where a text starts, with its length, and where it ends. Remembers the places of those before it."""
+        """The start of a text (at its length prefix) and its end. Remembers the places of the texts before it."""
         offsets, data = self.offsets, self.data
         at = offsets[-1]
         for _ in range(len(offsets), number + 2):
@@ -161,7 +161,7 @@ class PlainValues:
         return offsets[number], offsets[number + 1]
 
     def whole(self) -> PlainValues:
-        """The same, with the places of all texts known, so that its size does not change."""
+        """Returns the same values with the places of all texts known, so that the size in memory does not change later."""
         if self.offsets is not None:
             self._text(self.count - 1)
         return self
@@ -177,7 +177,7 @@ class _Runs:
 
     def __init__(self, data: memoryview, at: int, end: int, width: int, count: int) -> None:
         self.data, self.at, self.end, self.width, self.count = data, at, end, width, count
-        self.starts, self.runs = [0], []  # of a run: where its bits are, or None and the number that it repeats
+        self.starts, self.runs = [0], []  # a run: the place of its bits, or None and the number that it repeats
 
     def _reach(self, place: int) -> None:
         """Finds the runs up to the one that holds a place."""
@@ -223,21 +223,21 @@ class _Runs:
     def ones_before(self, place: int) -> int:
         """How many of the numbers before a place are 1; for a `width` of 1."""
         self._reach(place - 1)
-        found = 0
+        ones = 0
         for (at, value), start, stop in zip(self.runs, self.starts, self.starts[1:], strict=False):
             length = min(place, stop) - start
             if length <= 0:
                 break
             if at is None:
-                found += value * length
+                ones += value * length
             else:
                 bits = int.from_bytes(self.data[at : at + (length + 7) // 8], "little")
-                found += (bits & ((1 << length) - 1)).bit_count()
-        return found
+                ones += (bits & ((1 << length) - 1)).bit_count()
+        return ones
 
 
 class Page:
-    """A data page: the values of its rows, which are the physical ones: integers, floats, bytes; None for null."""
+    """A data page: the physical value of each row (integer, float or bytes); None for null."""
 
     def __init__(self, stored: bytes, column: PagedColumn, dictionary: PlainValues | None, rows: int) -> None:
         header, body = _opened(stored, column)
@@ -297,4 +297,4 @@ def _opened(stored: bytes, column: PagedColumn) -> tuple[Struct, memoryview]:
 
 
 DAMAGES = KeyError, IndexError, TypeError, ValueError, OverflowError, StructError
-"""What decoding damaged bytes raises."""
+"""The exceptions that decoding damaged bytes can raise."""

@@ -24,7 +24,7 @@ _TAG = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*(?: [A-Za-z0-9_.\-]+)*")
 _TAG_BYTES = 200
 _BRANCH_BYTES = 200
 _BRANCH_MARK = "$branch_"
-MAIN = "main"  # what the table itself is called among its branches
+MAIN = "main"  # the name of the table itself among its branches
 
 
 def database_dir(database: str) -> str:
@@ -32,7 +32,7 @@ def database_dir(database: str) -> str:
 
 
 def database_mark(database: str) -> str:
-    """The file whose existence is that of the database."""
+    """The file that marks a database: the database exists as long as the file."""
     return f"{database_dir(database)}/database.json"
 
 
@@ -42,7 +42,7 @@ def views_dir(database: str) -> str:
 
 
 def view_file(database: str, view: str) -> str:
-    """The file whose existence is that of the view."""
+    """The file of a view: the view exists as long as the file."""
     return f"{views_dir(database)}/{view}.json"
 
 
@@ -66,7 +66,7 @@ _UNIQUE = re.compile(
 
 
 def is_unique(path: str) -> bool:
-    """Whether a file never changes and no other file ever has its path: its name has an id of its own."""
+    """Whether a file never changes and no other file ever gets its path, because its name contains a unique id."""
     return _UNIQUE.fullmatch(path) is not None
 
 
@@ -149,8 +149,8 @@ def _escaped(text: str) -> str:
 
 
 class Branch(NamedTuple):
-    """A branch of a table. `uuid`: no other branch has it, also not a later one of the same name. `folder`: the name under which
-    the branch was created, in which its directories stay when it is renamed."""
+    """A branch of a table. `uuid`: unique; a later branch of the same name has another one. `folder`: the name under which the
+    branch was created; its directories stay in this folder when it is renamed."""
 
     name: str
     uuid: str
@@ -206,16 +206,16 @@ class TablePaths:
         return f"{self.branches}/{name}"
 
     def branch_file(self, name: str) -> str:
-        """The file whose existence is that of the branch."""
+        """The file of a branch: the branch exists as long as the file."""
         return f"{self.branch_folder(name)}/branch.json"
 
     @property
     def works(self) -> str:
-        """The directory of the work on the branch that excludes other work."""
+        """The directory of the files that mark exclusive work on the branch (`format.branch`)."""
         return f"{self.home}/work/{self.line}"
 
     def begun(self, number: int) -> str:
-        """The file that begins the work of this number."""
+        """The file that marks the beginning of the exclusive work with this number."""
         return f"{self.works}/begun-{number}"
 
     def ended(self, number: int) -> str:

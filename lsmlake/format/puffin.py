@@ -77,8 +77,8 @@ def decode_footer(data: bytes, where: str) -> dict[str, Blob]:
         f"0 to {len(data) - size_min} bytes",
         payload_size,
     )
-    found = data[blobs_end:payload_start]
-    demand(found == _MAGIC, "Puffin footer does not start at the expected position (bad magic)", where, _MAGIC, found)
+    magic = data[blobs_end:payload_start]
+    demand(magic == _MAGIC, "Puffin footer does not start at the expected position (bad magic)", where, _MAGIC, magic)
 
     placed = _decode_payload(data[payload_start:-_TAIL_BYTES], where)
     for name, blob in placed.items():

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 _PLAIN, _WITH_RUNS = 12346, 12347  # cookies
-_KEY_MAX = (1 << 31) - 1  # of a 32-bit bitmap: positions are less than 2^63
+_KEY_MAX = (1 << 31) - 1  # the greatest key of a 32-bit bitmap: positions are less than 2^63
 _CONTAINERS_MAX = 1 << 16
 _ARRAY_MAX = 4096  # values
 _BITMAP_BYTES = 8192

@@ -61,10 +61,10 @@ class Snapshot(Shown):
         time_ms: when the commit was made, in milliseconds since the epoch.
         total_rows: rows in live files less those marked as deleted; level-0 rows count even if they supersede others.
         delta_rows: rows written by this commit.
-        writers: the highest commit id of each writer that passes one, for replays of older commits.
-        queries: by writer, the id of the streaming query that uses a named writer; "" if Spark does not report the query.
-        restores: the older snapshot whose rows a rollback made the rows of the table again; None: this is no rollback.
-        last_rollback: the newest rollback before this snapshot; None: there is none.
+        writers: the highest commit id of each writer that gives commit ids, to recognise replays of older commits.
+        queries: for each named writer, the id of the streaming query that uses it; "" if Spark does not report the query.
+        restores: the older snapshot whose rows a rollback restored; None: this snapshot is not a rollback.
+        last_rollback: the newest rollback before this snapshot; None if there was no rollback.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""The statistics of a table: a small JSON file that an analysis writes and snapshots name, from then on."""
+"""The statistics of a table: a small JSON file that an analysis writes; all later snapshots name it."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class ColumnStatistics:
     """The statistics of one column.
 
     Attributes:
-        field_id: identifies the column, whatever its name.
-        distinct: about how many values it has, nulls aside; None for a nested type.
-        min: a lower bound as text, the least value unless that is long; None without values, or for a nested type.
+        field_id: identifies the column, even if it is renamed.
+        distinct: the approximate number of distinct values, without null; None for a nested type.
+        min: a lower bound as text, exact unless the least value is long; None without values, or for a nested type.
         max: an upper bound, as `min`.
-        nulls: how many rows have none.
+        nulls: the number of rows with a null.
         average_length: of texts in characters, of binary values in bytes, rounded up; None for other types, or without values.
-        max_length: of the longest value, as `average_length`.
+        max_length: the length of the longest value, in the units of `average_length`.
     """
 
     field_id: int
@@ -60,7 +60,7 @@ class TableStatistics:
         snapshot_id: the snapshot that was read.
         schema_id: its schema.
         rows: the number of visible rows.
-        bytes: about how much they take of the data files.
+        bytes: the approximate size of the visible rows in the data files.
         columns: the columns that were analysed.
     """
 
@@ -75,7 +75,7 @@ class TableStatistics:
 
     @staticmethod
     def decode(data: bytes, where: str) -> TableStatistics:
-        """Raises Corrupt or UnsupportedFormat naming `where`."""
+        """Decodes a file of statistics. Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("statistics", data, where)
         check("statistics", content, KINDS, where, cure=ANALYZE_AGAIN)
         for column in content["columns"]:

@@ -31,7 +31,7 @@ class Tag(Shown):
         name: unique in the table.
         snapshot: a copy of the snapshot, which may have expired.
         create_time_ms: when the tag was created, in milliseconds since the epoch.
-        time_retained_ms: for how long the tag is kept after it was created; None: until it is deleted.
+        time_retained_ms: how long the tag is kept after its creation; None: until it is deleted.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Tag(Shown):
 
     @property
     def expire_time_ms(self) -> int | None:
-        """The tag expires after this time; None: never."""
+        """The time after which the tag expires; None: it never expires."""
         return None if self.time_retained_ms is None else self.create_time_ms + self.time_retained_ms
 
     def encode(self) -> bytes:

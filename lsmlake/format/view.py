@@ -31,11 +31,11 @@ class ViewColumn(NamedTuple):
     """A column of a view.
 
     Attributes:
-        name: in the view.
+        name: the name in the view.
         type: Spark's name of the type.
         comment: its description, if it has one.
-        source: its name in the result of the query.
-        place: its number among the columns of the result with that name, from 0.
+        source: the name of the column in the result of the query.
+        place: its number among the columns of the result with this name, from 0.
     """
 
     name: str
@@ -51,11 +51,11 @@ class View:
 
     Attributes:
         text: the query.
-        columns: the columns of the query when the view was created; it must still have them.
-        database: where the tables are that the query names without a database.
+        columns: the columns of the query when the view was created; the query must still have them.
+        database: the database of the tables that the query names without a database.
         comment: a description.
         properties: properties set by the user.
-        create_time_ms: when it was made, in milliseconds since the epoch.
+        create_time_ms: when the view was created, in milliseconds since the epoch.
     """
 
     text: str

@@ -26,9 +26,9 @@ DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 EXISTING, ADDED, DELETED = 0, 1, 2
 VERSION = "3"
 NOTES = "lsmlake"
-"""Of the header: what only lsmlake reads."""
+"""The entry of the header that only lsmlake reads."""
 CURE = "repair_iceberg(), or `lsmlake repair TABLE --iceberg`, makes the metadata anew"
-"""Of damaged Iceberg metadata."""
+"""The cure for damaged Iceberg metadata."""
 _FOUND_CHARS = 200
 _PARTITION = "r102"
 _UNNAMED = re.compile("[^A-Za-z0-9_]")
@@ -36,8 +36,8 @@ _UNNAMED = re.compile("[^A-Za-z0-9_]")
 
 def partition_name(name: str) -> str:
     """The name of a partition field as a name of Avro; readers identify the field by its id."""
-    made = _UNNAMED.sub(lambda found: f"_x{ord(found[0]):X}", name)
-    return f"_{made}" if made[:1].isdigit() else made
+    escaped = _UNNAMED.sub(lambda match: f"_x{ord(match[0]):X}", name)
+    return f"_{escaped}" if escaped[:1].isdigit() else escaped
 
 
 def write_manifest(schema: Schema, spec: int, content: str, entries: Sequence[Mapping], notes: Mapping[str, str]) -> bytes:
@@ -81,7 +81,7 @@ def unknown_fields(header: Mapping[str, str]) -> list[tuple[str, object]]:
 
 
 def _fields(schema: object) -> Iterator[tuple[str, object]]:
-    """The name and the id of each field of a schema of Avro, also inside others; without those of partitions."""
+    """The name and the id of each field of a schema of Avro, also of inner fields; without partition fields."""
     if isinstance(schema, list):
         for one in schema:
             yield from _fields(one)
@@ -163,8 +163,8 @@ def _manifest_schema(columns: Sequence[PartitionColumn], spec: PartitionSpec) ->
 
 
 def _partition_type(column: PartitionColumn, id: int) -> object:
-    made = column_type(pa.date32() if column.transform.name == transforms.DAY else column.type).avro
-    return {**made, "name": f"decimal_{id}"} if pa.types.is_decimal(column.type) else made
+    type_ = column_type(pa.date32() if column.transform.name == transforms.DAY else column.type).avro
+    return {**type_, "name": f"decimal_{id}"} if pa.types.is_decimal(column.type) else type_
 
 
 _SUMMARY = {

@@ -5,9 +5,9 @@
 3. Commit the changes (`updates`), so that readers find the table at any moment. The catalog writes metadata files of its own for
    this, because the metadata files of the publication are deleted after newer ones are published.
 4. If no commit can express the changes, as for a rollback, register the table anew: for a moment the catalog has no such table.
-   Its files stay. Do the same if a metastore of Hive refuses the commit, for example because a column before others was dropped:
-   it compares columns by place; and if the metadata file that the catalog names is missing from the folder of the published
-   table.
+   Its files stay. Do the same if a metastore of Hive refuses the commit, for example because a column before others was dropped
+   (Hive compares columns by position); and if the metadata file that the catalog names is missing from the folder of the
+   published table.
 
 A table that is renamed or dropped here leaves the catalog (`catalog_entry`).
 
@@ -55,8 +55,8 @@ def register(
     Args:
         metadata_file: the address of a metadata file.
         content: the content of the file.
-        catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or the name alone of a catalog that
-            PyIceberg's configuration has.
+        catalog: the properties of the catalog as PyIceberg takes them, its name as `name`; or only the name of a catalog in
+            PyIceberg's configuration.
         name: namespace and name of the table in the catalog; `check_name` accepts it.
         seconds: how long the catalog may take.
 
@@ -68,10 +68,10 @@ def register(
     """
     parsed = need("pyiceberg.table.metadata", _WHAT).TableMetadataUtil.parse_obj
 
-    def run(found: Any) -> None:
+    def run(client: Any) -> None:
         written: list[str] = []
-        found._write_metadata = kinds.writer(content, written)
-        _Registration(found, name, metadata_file, parsed(content), written).run()
+        client._write_metadata = kinds.writer(content, written)
+        _Registration(client, name, metadata_file, parsed(content), written).run()
 
     _ask(catalog, name, run, seconds, *_REGISTER)
 
@@ -80,23 +80,23 @@ def has(catalog: str, name: str, table_uuid: str, location: str, seconds: float)
     """Whether the table `name` of a catalog is the published one with this uuid, at this address. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
-    def run(found: Any) -> bool:
+    def run(client: Any) -> bool:
         try:
-            there = found.load_table(name).metadata
+            registered = client.load_table(name).metadata
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             return False
-        return str(there.table_uuid) == table_uuid and is_same_place(there.location, location)
+        return str(registered.table_uuid) == table_uuid and is_same_place(registered.location, location)
 
     return _ask(catalog, name, run, seconds, *_LOOK)
 
 
 def metadata_file(catalog: str, name: str) -> str | None:
-    """The address of the metadata file of the table `name` of a catalog; None: it has no such table. Raises as `register`."""
+    """The address of the metadata file of table `name` in a catalog; None if it has no such table. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
-    def run(found: Any) -> str | None:
+    def run(client: Any) -> str | None:
         try:
-            return found.load_table(name).metadata_location
+            return client.load_table(name).metadata_location
         except (errors.NoSuchTableError, errors.NoSuchNamespaceError):
             return None
 
@@ -107,9 +107,9 @@ def remove(catalog: str, name: str, seconds: float) -> None:
     """Removes the table `name` from a catalog; files stay. Raises as `register`."""
     errors = need("pyiceberg.exceptions", _WHAT)
 
-    def run(found: Any) -> None:
+    def run(client: Any) -> None:
         with suppress(errors.NoSuchTableError):
-            found.drop_table(name)
+            client.drop_table(name)
 
     _ask(catalog, name, run, seconds, *_REMOVE)
 
@@ -130,13 +130,13 @@ def _ask(
     secrets = _secrets(given)
 
     def run() -> Result:
-        found = load_catalog(given.pop("name", "default"), **given)
-        secrets.update(_secrets(found.properties))
-        kinds.adapt(found, seconds)
+        client = load_catalog(given.pop("name", "default"), **given)
+        secrets.update(_secrets(client.properties))
+        kinds.adapt(client, seconds)
         try:
-            return work(found)
+            return work(client)
         finally:
-            found.close()
+            client.close()
 
     try:
         return _within(seconds, run)
@@ -241,7 +241,7 @@ class _Registration(NamedTuple):
             return None
 
     def _names_lost_file(self, told: str) -> bool:
-        """Whether an error of the catalog names a metadata file in the folder of this table, which is missing."""
+        """Whether an error of the catalog names a missing metadata file in the folder of this table."""
         location = self.ours.location
         folder = re.escape(f"{location.partition('://')[2]}/metadata/")
         named = re.findall(rf"{folder}([^/\s'\"]+\.metadata\.json)", told)
@@ -276,7 +276,7 @@ class _Registration(NamedTuple):
             )
 
     def _register_anew(self, errors: ModuleType) -> None:
-        """Does nothing if another program registers the table at the moment."""
+        """Registers the table anew. Does nothing if another program is registering the table."""
         with suppress(errors.NoSuchTableError, errors.TableAlreadyExistsError):
             self.catalog.drop_table(self.name)
             table = self.catalog.register_table(self.name, self.metadata_file)
@@ -310,21 +310,21 @@ def _within(seconds: float, call: Callable[[], Result]) -> Result:
 
 def _secrets(properties: Mapping[str, object]) -> set[str]:
     """Values that no message may show."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in properties.items():
         text = str(value)
-        found.update(_PASSWORD.findall(text))
+        secrets.update(_PASSWORD.findall(text))
         if _SECRET.search(name):
-            found.update((text, text.rpartition(":")[2]))
-    return {form for text in found for form in (text, unquote(text)) if form}
+            secrets.update((text, text.rpartition(":")[2]))
+    return {form for text in secrets for form in (text, unquote(text)) if form}
 
 
 def _error(refused: Exception, name: str, secrets: set[str], failed: str, cure: str) -> LakeError:
     text = " ".join(str(refused).split())
     for secret in sorted(secrets, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)" if len(secret) < _LONG else re.escape(secret), "***", text)
-    found = text[:_FOUND_CHARS] if " " in text else f"{type(refused).__name__} {text}".rstrip()  # such as KeyError 'uri'
+    cause = text[:_FOUND_CHARS] if " " in text else f"{type(refused).__name__} {text}".rstrip()  # such as KeyError 'uri'
     if isinstance(refused, need("pyiceberg.exceptions", _WHAT).NotInstalledError):
         what = "PyIceberg lacks packages for such a catalog"
-        return MissingDependency(what, where=name, found=found, cure="run such a command, and publish again")
-    return StorageFailed(failed, where=name, found=found, cure=f"{kinds.cure(text)}; {cure}")
+        return MissingDependency(what, where=name, found=cause, cure="run such a command, and publish again")
+    return StorageFailed(failed, where=name, found=cause, cure=f"{kinds.cure(text)}; {cure}")

@@ -34,18 +34,18 @@ class CatalogEntry:
 
     @classmethod
     def of(cls, meta: Metadata) -> CatalogEntry | None:
-        """Step 1. None: the options name no catalog, or it has no such table, or another one. One request if the table was never
-        published."""
+        """Step 1. Returns None if the options name no catalog, or if the catalog lacks this table or has another one of its name.
+        One request if the table was never published."""
         try:
             if not is_published(meta):
                 return None
             options = Version.latest(meta).options.iceberg
             if options.catalog is None:
                 return None
-            found = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
+            entry = cls(meta.paths.root, meta.env.clock, options.catalog, mirror.name_in_catalog(meta, options))
             own = table_metadata.uuid_of(meta.paths.table_uuid), uri_of(meta, meta.paths.root)
-            with waiting_for(found.catalog, found.clock) as seconds:
-                return found if catalog.has(found.catalog, found.name, *own, seconds) else None
+            with waiting_for(entry.catalog, entry.clock) as seconds:
+                return entry if catalog.has(entry.catalog, entry.name, *own, seconds) else None
         except Exception as failed:
             pass_interruption(failed)
             _warn(meta.paths.root, "the table may remain in a catalog of Iceberg; then drop it there, without its files", failed)

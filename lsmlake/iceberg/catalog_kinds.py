@@ -1,9 +1,10 @@
 """Adapts PyIceberg 0.12 to each kind of catalog, and gives the cure if a catalog refuses.
 
-- SQL, Glue and Hive: PyIceberg writes the metadata file of a commit, but none of version 3.
-- Hive: PyIceberg waits 2, 4 and 8 seconds for a lock that commits hold for a tenth of one. A metastore compares the columns of a
-  commit with those before, by place, and refuses it if their types do not fit. Hive 4 has another call for `get_table`.
-- Glue: a comment of a column is one short line. The metadata of the table has it whole.
+- SQL, Glue and Hive: PyIceberg writes the metadata file of a commit, but cannot write version 3.
+- Hive: PyIceberg waits 2, 4 and 8 seconds for a lock that commits hold for a tenth of a second. A metastore compares the columns
+  of a commit with the columns before by position, and refuses the commit if their types do not fit. Hive 4 has another call for
+  `get_table`.
+- Glue: the comment of a column is one short line; the metadata of the table has the whole comment.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _CURES = {
     "INTO COLUMNS_V2": "shorten the comments of columns: most databases of metastores take 256 characters",
     "No FileSystem for scheme": "let the metastore reach the store: it needs a connector of Hadoop, and fs.<scheme>.impl",
 }
-"""What to do by what a catalog says."""
+"""Maps a pattern of an error of a catalog to the cure."""
 
 
 def adapt(catalog: Any, seconds: float) -> None:
@@ -47,7 +48,7 @@ def adapt(catalog: Any, seconds: float) -> None:
 
 
 def writer(content: Metadata, written: list[str]) -> Callable[..., None]:
-    """Writes the metadata file of a commit. `written`: takes its address."""
+    """Returns a function that writes the metadata file of a commit and appends its address to `written`."""
 
     def write(metadata: Any, io: Any, metadata_path: str) -> None:
         written.append(metadata_path)
@@ -66,7 +67,7 @@ def _shorten_comments(params: dict[str, Any], **of_call: object) -> None:
 
 
 def _with_get_table(connect: Callable[[], Any]) -> Callable[[], Any]:
-    """Connects to a metastore whose tables are found in Hive 4, too."""
+    """Wraps `connect` so that `get_table` of the metastore works in Hive 4, too."""
 
     def connected() -> Any:
         client = connect()

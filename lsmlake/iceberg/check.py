@@ -1,9 +1,9 @@
 """Compares the Iceberg metadata of a table with the table, for `maintain.verify`.
 
 The published state is read only from the metadata files. The expected state comes from the live set of the table's snapshot of
-the same number, whereas the publisher computes it from the changes between snapshots. Compared are files, sequence numbers, rows,
-partitions, bounds, deletes, positions of vectors, row ids, schemas, specs and references. Every file that is named must exist;
-those of the table's snapshots are checked there. Metadata that lags behind the table is no damage: it is logged.
+the same number, whereas the publisher computes it from the changes between snapshots. The check compares files, sequence numbers,
+rows, partitions, bounds, deletes, positions of vectors, row ids, schemas, specs and references. Every named file must exist;
+`maintain.verify` checks the files of the table's snapshots. Metadata that lags behind the table is logged, not reported.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ _CONTENTS = {DATA: "a data file", EQUALITY_DELETES: "an equality-delete file", P
 
 
 def iceberg_findings(meta: Metadata, progress: Callable[[str], None]) -> list[Finding]:
-    """Yields the findings about the Iceberg metadata; costs one request if the table has none. Begins again if a publication
-    comes between."""
+    """Returns the findings about the Iceberg metadata; costs one request if the table has none. Starts again if the metadata is
+    published meanwhile."""
     folder = meta.paths.iceberg("")[:-1]
     if next(iter(meta.env.storage.list(folder)), None) is None:
         return []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for _ in range(_LOOKS):
         try:
             newest = published.newest(meta)
-            found = [*_of_files(meta, newest)]
+            findings = [*_of_files(meta, newest)]
             if newest is not None:
                 current = Current(newest.number, published.content(meta, newest.number))
-                found += _Check(meta, current, progress).run()
-            if not found or published.newest(meta) == newest:
-                return found
+                findings += _Check(meta, current, progress).run()
+            if not findings or published.newest(meta) == newest:
+                return findings
         except MissingDependency as missing:
             _log.warning("%s: its Iceberg metadata was not verified: %s", meta.paths.root, missing)
             return []
         except LakeError as broken:
             return [finding(folder, broken)]
-    return found
+    return findings
 
 
 def _of_files(meta: Metadata, newest: Newest | None) -> Iterator[Finding]:
@@ -162,27 +162,27 @@ class _Check:
             _log.info("%s: the tags in its Iceberg metadata lag behind", self.meta.paths.root)
 
     def _tags_of_branches(self) -> dict[str, int]:
-        """Name of the reference -> id, of the branches that are published."""
-        found = {}
+        """The tags of published branches: name of the reference -> snapshot id."""
+        expected = {}
         for on, state in branches_of(self.meta):
             branch, begins = on.paths.branch.name, 0 if state.base is None else state.base.id
             for tag, one in tags_of(on).items() if branch in self.content["refs"] else ():
-                found[tag_on(branch, tag)] = one.id if one.id <= begins else id_on(on, one.id)
-        return found
+                expected[tag_on(branch, tag)] = one.id if one.id <= begins else id_on(on, one.id)
+        return expected
 
     # -- one snapshot -------------------------------------------------------------------------------------------------
 
     def _snapshot(self, one: Mapping) -> Iterator[Finding]:
         number = one["snapshot-id"]
-        found = list(self._of_snapshot(one))
-        yield from (each._replace(snapshots=(number,)) for each in found)
+        findings = list(self._of_snapshot(one))
+        yield from (each._replace(snapshots=(number,)) for each in findings)
 
     def _of_snapshot(self, one: Mapping) -> Iterator[Finding]:
         listed = path_of(self.meta, one["manifest-list"])
         entries: dict[EntryKey, PlacedFile] = {}
         for record in self.files.listed(one["manifest-list"]):
-            placed, found = self.files.manifest(record)
-            yield from found
+            placed, findings = self.files.manifest(record)
+            yield from findings
             for each in placed:
                 key = key_of(each.entry)
                 if key in entries:
@@ -203,11 +203,11 @@ class _Check:
             yield from self._compared(listed, view, entries)
 
     def _in_table(self, one: Mapping) -> Version | None:
-        """The snapshot of the table, or of a branch; None: it cannot be found any more."""
+        """The snapshot of the table, or of a branch; None if it cannot be found any more."""
         identity = one["summary"][table_metadata.COMMIT]
-        for meta, found in self.places.get(one["snapshot-id"], ()):
+        for meta, snapshot_or_number in self.places.get(one["snapshot-id"], ()):
             with suppress(SnapshotNotFound):
-                snapshot = meta.snapshots.get(found) if isinstance(found, int) else found
+                snapshot = meta.snapshots.get(snapshot_or_number) if isinstance(snapshot_or_number, int) else snapshot_or_number
                 if table_metadata.identity_of(snapshot) == identity:
                     return Version.at(meta, snapshot)
         return None
@@ -240,9 +240,9 @@ class _Check:
 
     def _schema(self, one: Mapping, version: Version) -> Iterator[Finding]:
         schema, snapshot = version.schema, version.snapshot
-        found = next((each for each in self.content["schemas"] if each["schema-id"] == one["schema-id"]), None)
-        if found != (expected := {**schema_json(schema), "schema-id": self._schema_id(one, schema)}):
-            yield damage(self.path, "a snapshot has another schema", expected, found)
+        published_schema = next((each for each in self.content["schemas"] if each["schema-id"] == one["schema-id"]), None)
+        if published_schema != (expected := {**schema_json(schema), "schema-id": self._schema_id(one, schema)}):
+            yield damage(self.path, "a snapshot has another schema", expected, published_schema)
         specs = {each["spec-id"]: each for each in self.content["partition-specs"]}
         for spec in schema.partitioning.specs:
             if specs.get(spec.id) != (expected := spec_json(spec)):
@@ -285,9 +285,9 @@ class _Check:
         entry, file = placed.entry, placed.entry["data_file"]
         partition = tuple(map(number_of, file["partition"].values()))
         sizes = file["record_count"], file["file_size_in_bytes"]
-        found = Facts(entry["sequence_number"], *sizes, placed.spec, partition, tuple(file["equality_ids"] or ()))
-        if found != expected:
-            yield damage(placed.path, f"the entry of {file['file_path']} is wrong", expected, found)
+        actual = Facts(entry["sequence_number"], *sizes, placed.spec, partition, tuple(file["equality_ids"] or ()))
+        if actual != expected:
+            yield damage(placed.path, f"the entry of {file['file_path']} is wrong", expected, actual)
         if entry["point"] != (point := Point(one.bucket.number, one.file.sequence)):
             yield damage(placed.path, f"the note beside the entry of {file['file_path']} is wrong", point, entry["point"])
         schemas = [version.schema, version.meta.schemas.get(one.file.schema_id)]
@@ -330,28 +330,28 @@ class _Check:
 
 
 def _places(meta: Metadata) -> dict[int, list[tuple[Metadata, Snapshot | int]]]:
-    """Id -> where that snapshot of the table or of a branch may be: the number of a retained one, and tagged ones."""
-    found: dict[int, list[tuple[Metadata, Snapshot | int]]] = {}
+    """Snapshot id -> the places of the snapshot: the table or a branch, and the number of a retained snapshot or a tagged one."""
+    places: dict[int, list[tuple[Metadata, Snapshot | int]]] = {}
     lines = [(meta, 0)]
     for on, state in branches_of(meta):
         begins = 0
         if state.base is not None:
             begins = state.base.id
-            found.setdefault(begins, []).append((meta, state.base))
+            places.setdefault(begins, []).append((meta, state.base))
         lines.append((on, begins))
     for on, begins in lines:
         for one in (*on.snapshots.ids(), *(tag.snapshot for tag in on.tags.readable())):
             number = one if isinstance(one, int) else one.id
             if number > begins:
-                found.setdefault(id_on(on, number), []).append((on, one))
-    return found
+                places.setdefault(id_on(on, number), []).append((on, one))
+    return places
 
 
 def _wrong_bounds(entry: Mapping, file: DataFile, schemas: Sequence[Schema]) -> Iterator[tuple[object, object]]:
-    """The bounds in which an entry differs from the statistics of its file: the expected ones, and those of the entry.
+    """Yields (expected bound, bound of the entry) where an entry differs from the statistics of its file.
 
-    The bounds may have the type of any of `schemas`. Those of columns that the first one lacks, because they were dropped later,
-    are not compared: the table does not know them."""
+    The bounds may have the type of any of `schemas`. Columns that the first schema lacks, because they were dropped later, are
+    not compared: the table does not know their bounds."""
     types = {id: [] for id in schemas[0].field_ids().values()}
     for schema in schemas:
         for name, id in schema.field_ids().items():

@@ -1,5 +1,5 @@
-"""Reads the manifest lists, manifests and vectors of Iceberg metadata for `iceberg.check`, each once, and checks each by
-itself: its length, the numbers and bounds that a list gives for a manifest, the content of its entries."""
+"""Reads the manifest lists, manifests and vectors of Iceberg metadata for `iceberg.check`, each file once, and checks each file
+by itself: its length, the numbers and bounds in the manifest list, the content of its entries."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class PublishedFiles:
         every, spec, header = decode(data, path), record["partition_spec_id"], avro.header_of(data)
         _check_fields(header, path)
         expected = ("deletes" if record["content"] else "data", str(spec), avro.VERSION)
-        if (found := tuple(header[name] for name in _HEADER)) != expected:
-            yield damage(path, "the header of a manifest is wrong", expected, found)
+        if (actual := tuple(header[name] for name in _HEADER)) != expected:
+            yield damage(path, "the header of a manifest is wrong", expected, actual)
         placed += [PlacedFile(entry, spec, path) for entry in every if entry["status"] != DELETED]
         counted = {name: sum(one["status"] == status for one in every) for name, status in _STATUSES.items()}
         if counted != (listed := {name: record[name] for name in _STATUSES}):
@@ -91,7 +91,7 @@ class PublishedFiles:
 
 
 def _check_fields(header: Mapping[str, str], path: str) -> None:
-    """Raises Corrupt if a field has another id, by which readers find it."""
+    """Raises Corrupt if a field has a wrong id: readers find fields by id."""
     if unknown := avro.unknown_fields(header):
         raise Corrupt("Iceberg metadata has a field with another id", where=path, found=unknown[0], cure=CURE)
 
@@ -136,7 +136,7 @@ def _covers(summary: Mapping, value: object) -> bool:
 
 
 def _decoded(bound: bytes, like: object) -> object:
-    """A bound as a value of the same type as another one."""
+    """Decodes a bound as a value of the type of `like`."""
     if isinstance(like, Decimal):
         return Decimal(int.from_bytes(bound, "big", signed=True)).scaleb(like.as_tuple().exponent)
     if isinstance(like, float):

@@ -59,7 +59,7 @@ class VectorPlace(NamedTuple):
 
 
 class EntryKey(NamedTuple):
-    """Identifies an entry among the live ones: its content, and the URI of its file; for a vector that of its data file."""
+    """Identifies a live entry: its content, and the URI of its file (for a vector, the URI of its data file)."""
 
     content: int
     uri: str
@@ -92,7 +92,7 @@ class Made(NamedTuple):
         )
 
     def equality_deletes(self, uri: str, bucket: Bucket, file: DataFile) -> Entry:
-        """The entry of a file as equality deletes: its rows delete older rows with the same keys."""
+        """The entry that lists a file as equality deletes: its rows delete older rows with the same keys."""
         ids = self.schema.field_ids()
         equal = [ids[name] for name in self.schema.key]
         stats = _stats(self.schema, file, self.schema.key)
@@ -166,7 +166,7 @@ def deleted(entry: Entry, snapshot: int) -> Entry:
 
 
 def encode(schema: Schema, spec: int, entries: Sequence[Entry], *, deletes: bool) -> bytes:
-    """A manifest."""
+    """Encodes a manifest."""
     notes = {NOTES: json.dumps([entry["point"] for entry in entries])}
     return avro.write_manifest(schema, spec, "deletes" if deletes else "data", entries, notes)
 

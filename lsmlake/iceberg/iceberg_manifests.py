@@ -1,9 +1,9 @@
-"""The manifests of a snapshot of Iceberg. They are written once; a later snapshot names those of which nothing changed.
+"""The manifests of a snapshot of Iceberg. A manifest never changes; later snapshots name the unchanged manifests again.
 
-A snapshot writes one manifest of the files that it adds, and writes those manifests again that name a file that it removes. To
-find these without reading all, the manifest list notes of each manifest the range of bucket numbers and of sequence numbers of
-its data files. Once `_MERGED` manifests have about the same size, they are merged, so an entry is written again only a few times;
-a manifest has at most about `_ENTRIES` entries, so what a change costs does not grow with the table.
+A snapshot writes one manifest of the files that it adds, and rewrites the manifests that name a file that it removes. To find
+these without reading all manifests, the manifest list notes for each manifest the range of bucket numbers and of sequence numbers
+of its data files. Once `_MERGED` manifests have about the same size, they are merged, so an entry is rewritten only a few times;
+a manifest has at most about `_ENTRIES` entries, so the cost of a change does not grow with the table.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class EntryChange:
     """The changes of a snapshot: the entries that it adds, and the keys of the entries that it removes, each with its point."""
 
     added: Sequence[tuple[Entry, int]] = ()
-    """With the partition spec."""
+    """Each entry with its partition spec."""
     removed: Mapping[EntryKey, Point] = field(default_factory=dict)
 
 
@@ -125,7 +125,7 @@ def changed(
     """The manifests of the snapshot of this number, which follows `before`.
 
     Raises:
-        Corrupt: an entry to be removed is not there. `where`: the path of the manifest list `before`.
+        Corrupt: an entry to be removed is missing. `where`: the path of the manifest list `before`.
     """
     writer = _ManifestWriter(schema, number, files)
     missing = dict(change.removed)
@@ -160,7 +160,7 @@ def changed(
 
 
 def _merged(manifests: list[Manifest], writer: _ManifestWriter) -> list[Manifest]:
-    """The manifests, of which those with about the same size are merged once there are many."""
+    """The manifests after merging: manifests of about the same size are merged once there are many."""
     tiers: dict[tuple, list[Manifest]] = {}
     for one in manifests:
         tier = max(0, (one.live.bit_length() - 1) // 3)
@@ -168,11 +168,11 @@ def _merged(manifests: list[Manifest], writer: _ManifestWriter) -> list[Manifest
             tiers.setdefault((*one.kind, tier), []).append(one)
     due = [some for some in tiers.values() if len(some) >= _MERGED]
     merged = {one.record["manifest_path"] for some in due for one in some}
-    found = [one for one in manifests if one.record["manifest_path"] not in merged]
+    manifests_after = [one for one in manifests if one.record["manifest_path"] not in merged]
     for some in due:
         read = (entry for one in some for entry in writer.files.read(one.record["manifest_path"]))
-        found += writer.write_sorted([existing(entry) for entry in read if entry["status"] != DELETED], some[0].kind)
-    return found
+        manifests_after += writer.write_sorted([existing(entry) for entry in read if entry["status"] != DELETED], some[0].kind)
+    return manifests_after
 
 
 def _deletes(entry: Entry) -> bool:
@@ -223,7 +223,7 @@ class _ManifestWriter(NamedTuple):
         return Manifest(record, Span.of([entry["point"] for entry in entries]))
 
     def _partitions(self, entries: Sequence[Entry], spec: int) -> list[dict]:
-        found = []
+        summaries = []
         for column in self.schema.partition_columns_of(spec):
             name = partition_name(column.name)
             values = [entry["data_file"]["partition"][name] for entry in entries]
@@ -231,5 +231,5 @@ class _ManifestWriter(NamedTuple):
             type_ = pa.date32() if column.transform.name == transforms.DAY else column.type
             low, high = (binary(side(valid), type_) if valid else None for side in (min, max))
             summary = {"contains_null": len(valid) < len(values), "contains_nan": False}
-            found.append({**summary, "lower_bound": low, "upper_bound": high})
-        return found
+            summaries.append({**summary, "lower_bound": low, "upper_bound": high})
+        return summaries

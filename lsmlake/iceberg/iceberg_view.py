@@ -1,7 +1,7 @@
 """The files and deletes of a table that a reader of Iceberg sees, and their changes between two snapshots.
 
-The files at level 1 and deeper are visible, without the rows that their vectors mark. Rows at level 0 supersede older ones; where
-the newest row of a key wins, Iceberg says the same with an equality delete, and level 0 is visible, too.
+The files at level 1 and deeper are visible, without the rows that their vectors mark. Rows at level 0 supersede older rows; if
+the newest row of a key wins, an equality delete of Iceberg has the same effect, and level 0 is visible, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class IcebergView(NamedTuple):
 
     @staticmethod
     def of(version: Version) -> IcebergView:
-        """Raises InvalidOption if the table merges rows when it is read, which no reader of Iceberg does."""
+        """Returns the view of a version. Raises InvalidOption if reads of the table merge rows: readers of Iceberg cannot."""
         if version.schema.merges_at_read:
             raise InvalidOption(
                 "a table without deletion vectors has no Iceberg metadata: its readers merge files",
@@ -66,12 +66,12 @@ class IcebergView(NamedTuple):
     def vectors(self, files: Iterable[tuple[Bucket, DataFile]], refs: Mapping[str, VectorRef]) -> dict[str, DeletionVector]:
         """File name -> the rows that no reader sees, for the files that have such rows."""
         files = list(files)
-        found = self.version.meta.vectors.read(refs, [file for _, file in files])
+        vectors = self.version.meta.vectors.read(refs, [file for _, file in files])
         for bucket, file in files:
             if self.hides_deletes(file):
                 marked = self._deletes(bucket, file)
-                found[file.name] = found[file.name] | marked if file.name in found else marked
-        return {name: vector for name, vector in found.items() if vector}
+                vectors[file.name] = vectors[file.name] | marked if file.name in vectors else marked
+        return {name: vector for name, vector in vectors.items() if vector}
 
     def _deletes(self, bucket: Bucket, file: DataFile) -> DeletionVector:
         with BucketFiles.of(self.version, bucket).open(file) as reader:
@@ -106,15 +106,15 @@ def touched(before: IcebergView | None, after: IcebergView) -> list[Touched]:
         return _differing(before, after)
     delta = meta.manifests.delta(snapshot, schema)
     gone = {file.name: (bucket, file) for bucket, _, file in _files(delta, DELETE, schema)}
-    there = {file.name: (bucket, file) for bucket, _, file in _files(live_set.fold([delta], schema), ADD, schema)}
-    found = {name: Touched(bucket, file, None) for name, (bucket, file) in gone.items()}
-    for name, (bucket, file) in there.items():
-        found[name] = Touched(bucket, gone[name][1] if name in gone else None, file)
-    changed = pa.array([name for name in _changed_vectors(before, after) if name not in found], pa.string())
+    added = {file.name: (bucket, file) for bucket, _, file in _files(live_set.fold([delta], schema), ADD, schema)}
+    touched = {name: Touched(bucket, file, None) for name, (bucket, file) in gone.items()}
+    for name, (bucket, file) in added.items():
+        touched[name] = Touched(bucket, gone[name][1] if name in gone else None, file)
+    changed = pa.array([name for name in _changed_vectors(before, after) if name not in touched], pa.string())
     if len(changed):
         for bucket, _, file in manifest.files_of(version.live(_named(changed)), schema):
-            found[file.name] = Touched(bucket, file, file)
-    return list(found.values())
+            touched[file.name] = Touched(bucket, file, file)
+    return list(touched.values())
 
 
 def _named(names: pa.Array) -> Selection:
@@ -130,7 +130,7 @@ def _files(table: pa.Table, kind: int, schema: Schema) -> list[tuple[Bucket, int
 
 
 def _changed_vectors(before: IcebergView, after: IcebergView) -> Iterable[str]:
-    """The names of files that may have another vector."""
+    """The names of files whose vectors may have changed."""
     old, new = before.version.snapshot.index_manifest, after.version.snapshot.index_manifest
     if old == new or new is None:
         return ()
@@ -143,10 +143,10 @@ def _differing(before: IcebergView, after: IcebergView) -> list[Touched]:
     old = {file.name: (bucket, file) for bucket, _, file in manifest.files_of(old_table, before.version.schema)}
     new_table, new_refs = after.version.live(), after.version.vector_refs()
     new = {file.name: (bucket, file) for bucket, _, file in manifest.files_of(new_table, after.version.schema)}
-    found = [Touched(bucket, file, None) for name, (bucket, file) in old.items() if name not in new]
+    touched = [Touched(bucket, file, None) for name, (bucket, file) in old.items() if name not in new]
     for name, (bucket, file) in new.items():
         _, was = old.get(name, (bucket, None))
         same_level = was is not None and was.level == file.level and before.level0 == after.level0
         if not same_level or old_refs.get(name) != new_refs.get(name):
-            found.append(Touched(bucket, was, file))
-    return found
+            touched.append(Touched(bucket, was, file))
+    return touched

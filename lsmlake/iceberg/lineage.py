@@ -1,10 +1,11 @@
-"""The published lines of snapshots: that of the table, and those of its branches.
+"""The published lines of snapshots: the line of the table, and the lines of its branches.
 
-Numbers go on along each line, so a snapshot of a branch has another id than one of the table with its number: 2^62 plus 62 bits
-of a hash of the branch's uuid and the number. Snapshots up to the one that a branch begins at are those of the table.
+Each line continues the numbers, so a snapshot of a branch and one of the table can have the same number. Therefore snapshots of
+branches have other ids: 2^62 plus 62 bits of a hash of the branch's uuid and the number. Snapshots up to the one that a branch
+begins at are snapshots of the table.
 
 Readers such as Spark read a branch with the columns and specs that the table has now, by their ids. A column that was added on a
-branch may have the id of another one that was added to the table. Such a branch is not published: see `fits`.
+branch may have the id of another column that was added to the table. Such a branch is not published: see `fits`.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class Line(NamedTuple):
     Attributes:
         meta: the table, or the branch.
         name: the name of its reference.
-        begins: snapshots up to this number are those of the table; 0: none.
+        begins: snapshots up to this number are snapshots of the table; 0: none.
         common: the newest schema that the branch has from the table.
-        kept: the snapshots to publish, by number; None: the metadata has this one already, and it was not read.
-        tags: name of the reference -> number.
+        kept: number -> snapshot to publish; None: the metadata already has the snapshot, and it was not read.
+        tags: name of the reference -> number of the snapshot.
     """
 
     meta: Metadata
@@ -44,7 +45,7 @@ class Line(NamedTuple):
     tags: Mapping[str, int]
 
     def id_of(self, number: int) -> int:
-        """The id of the snapshot of this number: up to `begins`, that of the table."""
+        """The id of the snapshot of this number; up to `begins`, the id of the snapshot of the table."""
         return number if number <= self.begins else id_on(self.meta, number)
 
 
@@ -57,7 +58,7 @@ def id_on(meta: Metadata, number: int) -> int:
 
 
 def lines_of(meta: Metadata, table: Schema, known: Mapping[int, str]) -> list[Line]:
-    """The line of a table, then those of its branches by name; without branches that cannot be read, or that cannot be published.
+    """The line of a table, then the lines of its branches by name; without branches that cannot be read or published.
 
     Args:
         meta: the table.
@@ -69,24 +70,24 @@ def lines_of(meta: Metadata, table: Schema, known: Mapping[int, str]) -> list[Li
     tags = tags_of(meta)
     kept = _kept(meta, 0, [*bases, *tags.values()], known)
     named = {name: snapshot.id for name, snapshot in tags.items() if kept[snapshot.id] == snapshot}
-    found = [Line(meta, MAIN, 0, table.id, kept, named)]
+    lines = [Line(meta, MAIN, 0, table.id, kept, named)]
     for on, state in branches:
         with suppress(TableNotFound, Corrupt):  # deleted meanwhile, or damaged
             if line := _branch(on, state, table, known):
-                found.append(line)
+                lines.append(line)
     meta.files.first_schema()
-    return found
+    return lines
 
 
 def branches_of(meta: Metadata) -> list[tuple[Metadata, BranchState]]:
     """The branches by name, except those that cannot be read, each with its state."""
-    found = []
+    branches = []
     for name in meta.branches.names():
         with suppress(Corrupt):
             info = meta.branches.read(name)
             if info is not None:
-                found.append((meta.on(info.named(name)), meta.branches.state(info)))
-    return found
+                branches.append((meta.on(info.named(name)), meta.branches.state(info)))
+    return branches
 
 
 def tags_of(meta: Metadata) -> dict[str, Snapshot]:
@@ -100,9 +101,9 @@ def tag_on(branch: str, tag: str) -> str:
 
 
 def fits(branch: Schema, table: Schema, common: Schema) -> bool:
-    """Whether readers can read a branch with the columns and specs of the table. Each partition spec of the branch must be one of
-    the table. Columns must not have got ids on both lines since `common`: one id
-        would mean two columns. Files of the branch must not have a wider type than the column has in the table.
+    """Whether readers can read a branch with the columns and specs of the table. Each partition spec of the branch must be a spec
+    of the table. Only one of the two lines may have given ids to columns since `common`: otherwise one id could mean two columns.
+    Files of the branch must not have a wider type than the column has in the table.
     """
     before = common.highest_field_id
     specs = list(map(spec_json, table.partitioning.specs))
@@ -127,8 +128,8 @@ def _branch(on: Metadata, state: BranchState, table: Schema, known: Mapping[int,
 
 
 def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping[int, str]) -> dict[int, Snapshot | None]:
-    """The readable snapshots with greater numbers that are retained or tagged. The newest one that is in the metadata and
-    unchanged proves that the older ones are unchanged, too, so these are not read."""
+    """The readable snapshots after number `after` that are retained or tagged. If a snapshot in the metadata is unchanged, all
+    older ones in the metadata are unchanged, too, so they are not read."""
     proven = False
     kept: dict[int, Snapshot | None] = {snapshot.id: snapshot for snapshot in tagged if snapshot.id > after}
     for number in reversed([number for number in meta.snapshots.ids() if number > after]):
@@ -138,6 +139,6 @@ def _kept(meta: Metadata, after: int, tagged: Iterable[Snapshot], known: Mapping
             kept[number] = named if named and identity_of(named) == identity else None
             continue
         with suppress(SnapshotNotFound, Corrupt):  # it has expired since it was listed, or it is damaged
-            found = kept[number] = meta.snapshots.get(number)
-            proven = proven or identity == identity_of(found)
+            retained = kept[number] = meta.snapshots.get(number)
+            proven = proven or identity == identity_of(retained)
     return kept

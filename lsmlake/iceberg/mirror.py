@@ -6,18 +6,18 @@
     metadata/manifest-<id>.avro     a manifest, written once (`manifests`)
     metadata/dv-<n>-<id>.puffin     a deletion vector that snapshot n changed
 
-1. Find the newest metadata file, and the snapshots of the table that it lacks or that are gone. The first publication creates the
-   hint before: from then on nobody deletes files without `bring_up_to_date`, so none is deleted that it is about to name.
-2. For each new snapshot, oldest first: what it changed (`iceberg_view`), as vectors, entries and manifests.
-3. Create the next metadata file. If another publisher came first, delete what this one wrote and begin again.
-4. Bring the catalog up to date that the options of the table name, if they name one.
-5. Delete the files of snapshots that the metadata does not name any more. Data files are deleted by the table, after this.
+1. Find the newest metadata file, the snapshots of the table that it lacks, and its snapshots that the table has no more. The
+   first publication creates the hint before this step: from then on every deletion of files calls `bring_up_to_date` first, so no
+   file is deleted that the publication is about to name. 2. For each new snapshot, oldest first, write its changes
+   (`iceberg_view`) as vectors, entries and manifests. 3. Create the next metadata file. If another publisher came first, delete
+   the written files and begin again. 4. Bring the catalog up to date, if the options of the table name one. 5. Delete the
+   metadata files of snapshots that the metadata does not name any more. The table deletes data files after this.
 
-If a file of the metadata is damaged or missing, all of it is made anew, as the next metadata file. Files that only the damaged
-metadata named are orphans then. A publication notices only files that it reads; `iceberg.check` looks at all.
+If a file of the metadata is damaged or missing, all metadata is made anew, as the next metadata file. Files that only the damaged
+metadata named are then orphans. A publication notices only damage in files that it reads; `iceberg.check` reads all files.
 
-The vectors of Iceberg name their data file by its full URI, and a reader takes all vectors of a Puffin file, or the wrong one. So
-the vectors are copied from those of the table, each to a file; together with them go the deletes among the rows of level 0.
+A vector of Iceberg names its data file by the full URI, and some readers take all vectors of a Puffin file, or the wrong one. So
+the vectors of the table are copied, each to its own file, together with the delete rows of level 0.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Published(NamedTuple):
 
 
 def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bool = False) -> Published:
-    """Bring the Iceberg metadata up to date: all snapshots that are kept or tagged, and no others. Older ones that Iceberg cannot
-    express are left out. Then the catalog that the options of the table name: if that fails, the metadata is published, and no
-    file is deleted that the catalog may name.
+    """Brings the Iceberg metadata up to date: all retained or tagged snapshots, and no others. Older snapshots that Iceberg
+    cannot express are left out. Then brings the catalog in the table's options up to date; if that fails, the metadata stays
+    published, and files that the catalog may name are not deleted.
 
     Args:
         meta: the table.
         whole: whether the newest snapshot must be published; False: it may be left out, too.
         asked: whether a user made the call; if so, the catalog may take longer, and is asked even if it failed lately.
-        anew: make all metadata anew, as if it was damaged.
+        anew: makes all metadata anew, as if it were damaged.
 
     Raises:
         InvalidOption: the table has no deletion vectors.
@@ -82,7 +82,7 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
     for _ in attempts(_ATTEMPTS, failed, meta.paths.iceberg(""), "run it again"):
         attempt = _Attempt(meta, whole, anew)
         try:
-            found = attempt.run()
+            publication = attempt.run()
         except Corrupt as failed:
             meta.files.delete_quietly(attempt.written)
             if anew or not published.is_of(meta, failed.where):
@@ -94,21 +94,21 @@ def publish(meta: Metadata, *, whole: bool = True, asked: bool = False, anew: bo
         except BaseException:
             meta.files.delete_quietly(attempt.written)
             raise
-        if found is not None:
+        if publication is not None:
             if attempt.options.catalog is not None:
                 name = name_in_catalog(meta, attempt.options)
                 with waiting_for(attempt.options.catalog, meta.env.clock, asked=asked) as seconds:
-                    register(found.metadata_file, found.content, attempt.options.catalog, name, seconds)
+                    register(publication.metadata_file, publication.content, attempt.options.catalog, name, seconds)
             meta.files.delete_quietly(attempt.gone)
             if anew:
                 published.delete_unreadable(meta)
-            return found
+            return publication
         meta.files.delete_quietly(attempt.written)
 
 
 def bring_up_to_date(meta: Metadata) -> None:
-    """Publish, if the table was ever published; otherwise one request. Call this after snapshots or tags are removed and before
-    their data files are deleted, so that no reader finds a file missing. Raises as `publish`."""
+    """Publishes, if the table was ever published; otherwise one request. Call this after snapshots or tags are removed and before
+    their data files are deleted, so that readers of Iceberg miss no file. Raises as `publish`."""
     if published.is_published(meta):
         publish(meta.on(None), whole=False)
 
@@ -133,7 +133,7 @@ class _Attempt:
     options: IcebergOptions = field(default_factory=IcebergOptions)
 
     def run(self) -> Published | None:
-        """None: another publisher came first."""
+        """Makes the attempt. Returns None if another publisher came first."""
         self.before = published.newest(self.meta)
         if self.before is None or self.anew:
             return self._run(None)
@@ -185,7 +185,7 @@ class _Attempt:
     def _put(
         self, before: table_metadata.Metadata | None, number: int, content: table_metadata.Metadata
     ) -> table_metadata.Metadata | None:
-        """Creates a metadata file after `before`; returns its content. None: another publisher came first."""
+        """Creates a metadata file after `before`; returns its content, or None if another publisher came first."""
         meta = self.meta
         last = "" if before is None else uri_of(meta, meta.paths.iceberg(name_of(number - 1)))
         last_ms = 0 if before is None else before["last-updated-ms"]
@@ -218,8 +218,8 @@ class _Attempt:
         vectors: dict[str, Point] = {}
         for one in gone:
             with suppress(Corrupt):  # what it names is orphans
-                found = published.manifests_by_uri(self.meta, [one])
-                lost |= {uri: manifest for uri, manifest in found.items() if uri not in kept}
+                manifests = published.manifests_by_uri(self.meta, [one])
+                lost |= {uri: manifest for uri, manifest in manifests.items() if uri not in kept}
         for manifest in lost.values():
             with suppress(Corrupt):
                 vectors |= published.vectors_of(self.meta, manifest)
@@ -238,6 +238,6 @@ class _Attempt:
 
 
 def _newest(line: Line, ids: Collection[int]) -> int | None:
-    """The id of the newest snapshot of a branch in the metadata; None: it has none there."""
+    """The id of the newest snapshot of a branch in the metadata; None if the metadata has none."""
     numbers = [number for number in line.kept if line.id_of(number) in ids]
     return line.id_of(max(numbers)) if numbers else line.begins if line.begins in ids else None

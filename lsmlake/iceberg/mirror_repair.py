@@ -1,5 +1,5 @@
-"""Repairs the Iceberg metadata of a table: compares all of it with the table, and makes it anew if there is a difference. This
-loses nothing, since all metadata is derived from the table.
+"""Repairs the Iceberg metadata of a table: compares all metadata with the table, and makes it anew if it differs. Nothing is
+lost, because all metadata is derived from the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def repair_iceberg(meta: Metadata, progress: Callable[[str], None] = lambda what
     """See `Table.repair_iceberg`. Calls `progress` with each file that is checked."""
     need("fastavro", "Iceberg metadata")
     main = meta.on(None).with_empty_cache()
-    found = merged(iceberg_findings(main, progress))
-    if found:
+    findings = merged(iceberg_findings(main, progress))
+    if findings:
         mirror.publish(main, whole=False, asked=True, anew=True)
-    return found
+    return findings

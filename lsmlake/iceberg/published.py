@@ -23,7 +23,7 @@ _FILE = re.compile(r"v([1-9][0-9]{0,17})\.metadata\.json")
 
 
 class Newest(NamedTuple):
-    """The number of the newest metadata file, and the number in the hint; None: there is no hint, or it is not a number."""
+    """The number of the newest metadata file, and the number in the hint; None if there is no hint or it is not a number."""
 
     number: int
     hint: int | None
@@ -37,7 +37,7 @@ class Current(NamedTuple):
 
 
 def is_published(meta: TableMetadata) -> bool:
-    """Whether the table has Iceberg metadata, or may have it in a moment. One request."""
+    """Whether the table has Iceberg metadata, or a first publication has begun. One request."""
     return next(iter(meta.env.storage.list(meta.paths.iceberg("")[:-1])), None) is not None
 
 
@@ -55,9 +55,9 @@ def newest(meta: TableMetadata) -> Newest | None:
 
 
 def current(meta: TableMetadata) -> Current | None:
-    """The newest Iceberg metadata; None: there is none. Raises Corrupt."""
-    found = newest(meta)
-    return None if found is None else Current(found.number, content(meta, found.number))
+    """The newest Iceberg metadata; None if the table has none. Raises Corrupt."""
+    hint = newest(meta)
+    return None if hint is None else Current(hint.number, content(meta, hint.number))
 
 
 def name_of(number: int) -> str:
@@ -68,7 +68,7 @@ def name_of(number: int) -> str:
 def numbers(meta: TableMetadata) -> list[int]:
     """The numbers of the metadata files. One listing."""
     listed = (_FILE.fullmatch(entry.path.rpartition("/")[2]) for entry in meta.env.storage.list(meta.paths.iceberg("")[:-1]))
-    return sorted(int(found[1]) for found in listed if found)
+    return sorted(int(match[1]) for match in listed if match)
 
 
 def content(meta: TableMetadata, number: int) -> Metadata:
@@ -131,11 +131,11 @@ def manifests_by_uri(meta: TableMetadata, snapshots: Iterable[Mapping]) -> dict[
 
 
 def vectors_of(meta: TableMetadata, manifest: Manifest) -> list[tuple[str, Point]]:
-    """The files of the live vectors of a manifest."""
-    found = entries_of(meta, manifest.record["manifest_path"]) if manifest.has_deletes else []
+    """The URI of the data file and the point of each live vector of a manifest."""
+    entries = entries_of(meta, manifest.record["manifest_path"]) if manifest.has_deletes else []
     return [
         (entry["data_file"]["file_path"], entry["point"])
-        for entry in found
+        for entry in entries
         if entry["status"] != DELETED and entry["data_file"]["content"] == POSITION_DELETES
     ]
 
@@ -188,7 +188,7 @@ class KeptMetadata:
 
 
 def hint(meta: TableMetadata) -> int | None:
-    """The number in the hint; None: there is no hint, or it is no number."""
+    """The number in the hint; None if there is no hint or it is not a number."""
     try:
         text = read_bytes(meta.env.storage, meta.paths.iceberg(HINT))
     except FileNotFoundError:
@@ -203,9 +203,9 @@ def _read(meta: TableMetadata, path: str) -> bytes:
         raise Corrupt("Iceberg metadata is missing", where=path, cure=CURE) from missing
 
 
-def list_bytes(found: SnapshotManifests) -> int:
-    return 2048 * (1 + len(found.listed))
+def list_bytes(manifests: SnapshotManifests) -> int:
+    return 2048 * (1 + len(manifests.listed))
 
 
-def manifest_bytes(found: list[Entry]) -> int:
-    return 4096 * (1 + len(found))
+def manifest_bytes(entries: list[Entry]) -> int:
+    return 4096 * (1 + len(entries))

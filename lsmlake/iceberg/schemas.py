@@ -46,28 +46,28 @@ def type_json(type_: pa.DataType) -> object:
 
 
 def field_json(field: pa.Field) -> dict:
-    found = {
+    content = {
         "id": column_types.field_id(field),
         "name": field.name,
         "required": not field.nullable,
         "type": type_json(field.type),
     }
     if comment := field.metadata.get(column_types.COMMENT):
-        found["doc"] = comment.decode()
+        content["doc"] = comment.decode()
     for name, which in (("initial-default", INITIAL), ("write-default", WRITE)):
         value = default_of(field, which)
         if value is not None and value.is_valid:
-            found[name] = default_json(value)
-    return found
+            content[name] = default_json(value)
+    return content
 
 
 def schema_json(schema: Schema) -> dict:
-    """A version of the schema. Its key is the identifier of rows, where Iceberg has such identifiers."""
-    found = {"type": "struct", "schema-id": schema.id, "fields": [field_json(field) for field in schema.columns]}
+    """The schema in Iceberg's JSON. The primary key becomes the identifier fields, if Iceberg allows its columns there."""
+    content = {"type": "struct", "schema-id": schema.id, "fields": [field_json(field) for field in schema.columns]}
     key = [schema.columns.field(name) for name in schema.primary_key]
     if key and not any(field.nullable or pa.types.is_floating(field.type) for field in key):
-        found["identifier-field-ids"] = [column_types.field_id(field) for field in key]
-    return found
+        content["identifier-field-ids"] = [column_types.field_id(field) for field in key]
+    return content
 
 
 def spec_json(spec: PartitionSpec) -> dict:
@@ -79,7 +79,7 @@ def spec_json(spec: PartitionSpec) -> dict:
 
 
 def sort_fields(schema: Schema) -> list[dict]:
-    """The order of the rows in a data file."""
+    """The sort order of the rows in a data file."""
     ids = schema.field_ids()
     return [
         {"transform": "identity", "source-id": ids[name], "direction": "asc", "null-order": "nulls-first"} for name in schema.key

@@ -1,8 +1,8 @@
 """Makes the snapshots of Iceberg that a publication adds, line by line, the oldest first: for each its vectors, manifests,
 manifest list and metadata.
 
-Each follows the newest one before it on its line; the first one of a branch follows that of the table at which the branch begins.
-Only what a snapshot changes is written (`iceberg_view`); the rest is inherited from the snapshot before it.
+Each snapshot follows the newest older snapshot on its line; the first snapshot of a branch follows the snapshot of the table at
+which the branch begins. Only the changes of a snapshot are written (`iceberg_view`); the rest is inherited.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lsmlake.tables.version import Metadata, Version
 @dataclass
 class Additions:
     """`content`: the metadata, which gets the schemas of the snapshots. `put`: writes a file of the metadata; returns its URI.
-    `whole`: whether the newest snapshot of the table must be there. `made`: the new snapshots."""
+    `whole`: whether the newest snapshot of the table must be published. `made`: the new snapshots."""
 
     meta: Metadata
     content: table_metadata.Metadata
@@ -47,49 +47,49 @@ class Additions:
         read = [(line, one) for line in lines for _, one in sorted(line.kept.items()) if one is not None]
         todo = [(line, one) for line, one in read if known.get(line.id_of(one.id)) != table_metadata.identity_of(one)]
         new = {line.id_of(one.id) for line, one in todo}
-        there = {one["snapshot-id"]: one for one in self.content["snapshots"] if one["snapshot-id"] not in new}
+        published = {one["snapshot-id"]: one for one in self.content["snapshots"] if one["snapshot-id"] not in new}
         files = self.meta if len(todo) <= 1 else self.meta.with_empty_cache()
         newest = max((one.id for line, one in todo if line is lines[0]), default=None)
         for line, snapshot in todo:
             try:
-                made = self._sound(files, lines[0], line, snapshot, there)
+                published_snapshot = self._sound(files, lines[0], line, snapshot, published)
             except InvalidOption:
                 continue
-            except (InvalidSchema, Corrupt) as failed:  # no reader of Iceberg could read it
+            except (InvalidSchema, Corrupt) as failed:  # no reader of Iceberg could read the snapshot
                 if is_of(self.meta, failed.where) or (self.whole and line is lines[0] and snapshot.id == newest):
                     raise
                 continue
-            there[made["snapshot-id"]] = made
-            self.made.append(made)
+            published[published_snapshot["snapshot-id"]] = published_snapshot
+            self.made.append(published_snapshot)
 
-    def _sound(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, there: Mapping[int, Mapping]) -> dict:
+    def _sound(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, published: Mapping[int, Mapping]) -> dict:
         try:
-            return self._made(files, main, line, snapshot, there)
+            return self._made(files, main, line, snapshot, published)
         except Corrupt as damaged:
             if is_of(self.meta, damaged.where):
                 raise
             return self._made(files, main, line, snapshot, {})  # the snapshot before it may be the damaged one
 
-    def _made(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, there: Mapping[int, Mapping]) -> dict:
+    def _made(self, files: Metadata, main: Line, line: Line, snapshot: Snapshot, published: Mapping[int, Mapping]) -> dict:
         view, schema_id = IcebergView.of(Version.at(files if line is main else line.meta, snapshot)), snapshot.schema_id
         before, parent = None, None
-        if (base := _before(main, line, snapshot.id, there)) is not None:
+        if (base := _before(main, line, snapshot.id, published)) is not None:
             of, last = base
             before = IcebergView.of(Version.at(files if of is main else of.meta, of.kept[last] or of.meta.snapshots.get(last)))
-            parent = there[of.id_of(last)]
+            parent = published[of.id_of(last)]
         if line is main:
             content, order = table_metadata.with_schema(self.content, view.version.schema)
         else:
             content, schema_id, order = table_metadata.with_branch_schema(self.content, view.version.schema, line.common)
         number = SnapshotNumbers(line.id_of(snapshot.id), max(snapshot.id, self._last_sequence() + 1))
         with line.meta.snapshots.unless_expired(snapshot):
-            made = Step(files, self.put, view, before, parent, number, schema_id, order, self.next_row).snapshot()
+            published_snapshot = Step(files, self.put, view, before, parent, number, schema_id, order, self.next_row).snapshot()
         self.content = content
-        return made
+        return published_snapshot
 
     @property
     def next_row(self) -> int:
-        """The first row id that no row has yet."""
+        """The first unused row id."""
         last = self.made[-1] if self.made else None
         return self.content["next-row-id"] if last is None else last["first-row-id"] + last["added-rows"]
 
@@ -97,12 +97,13 @@ class Additions:
         return self.made[-1]["sequence-number"] if self.made else self.content["last-sequence-number"]
 
 
-def _before(main: Line, line: Line, number: int, there: Mapping[int, Mapping]) -> tuple[Line, int] | None:
-    """The newest older snapshot in the metadata: of the same line, or of the table up to where the line begins."""
+def _before(main: Line, line: Line, number: int, published: Mapping[int, Mapping]) -> tuple[Line, int] | None:
+    """The line and the number of the newest older snapshot in the metadata: on the same line, or on the table's line up to the
+    snapshot at which the line begins."""
     for of, last in ((line, number - 1), (main, line.begins)):
-        found = max((one for one in of.kept if one <= last and of.id_of(one) in there), default=None)
-        if found is not None:
-            return of, found
+        last_published = max((one for one in of.kept if one <= last and of.id_of(one) in published), default=None)
+        if last_published is not None:
+            return of, last_published
     return None
 
 
@@ -139,9 +140,11 @@ class Step(NamedTuple):
         change, rows = self._change(touched(self.before, self.view))
         self._check_types()
         files = ManifestFiles(lambda uri: entries_of(meta, uri), self._put_manifest)
-        there = SnapshotManifests() if self.parent is None else manifests_of(meta, self.parent)
+        manifests = SnapshotManifests() if self.parent is None else manifests_of(meta, self.parent)
         where = "" if self.parent is None else path_of(meta, self.parent["manifest-list"])
-        there, summary = changed(there, change, replace(self.view.version.schema, id=self.schema_id), number, files, where)
+        manifests, summary = changed(
+            manifests, change, replace(self.view.version.schema, id=self.schema_id), number, files, where
+        )
         parent = {} if self.parent is None else {"parent-snapshot-id": self.parent["snapshot-id"]}
         header = {
             "snapshot-id": str(number.id),
@@ -149,15 +152,15 @@ class Step(NamedTuple):
             "sequence-number": str(number.sequence),
             "first-row-id": str(self.next_row),
         }
-        uri = self.put(f"snap-{number.id}-{meta.env.ids()}.avro", there.encode(header))
-        meta.files.cache.put(path_of(meta, uri), there, list_bytes)
+        uri = self.put(f"snap-{number.id}-{meta.env.ids()}.avro", manifests.encode(header))
+        meta.files.cache.put(path_of(meta, uri), manifests, list_bytes)
         return {
             "snapshot-id": number.id,
             **parent,
             "sequence-number": number.sequence,
             "timestamp-ms": snapshot.time_ms,
             "manifest-list": uri,
-            "summary": self._summary(summary, there),
+            "summary": self._summary(summary, manifests),
             "schema-id": self.schema_id,
             "first-row-id": self.next_row,
             "added-rows": rows,
@@ -208,26 +211,26 @@ class Step(NamedTuple):
 
     def _vectors(self, files: list[Touched]) -> list[tuple[Touched, VectorPlace]]:
         """Writes the vector of each file that has one to a Puffin file: DuckDB 1.5 mixes up the vectors of a Puffin file."""
-        found = []
+        places_of_files = []
         vectors = self.view.vectors([(one.bucket, one.after) for one in files], self.view.version.vector_refs())
         for one in files:
             if one.after.name in vectors:
                 of = self._uri(one)
                 data, places = puffin.encode({of: vectors[one.after.name]})
                 uri = self.put(f"dv-{self.view.version.number}-{self.meta.env.ids()}.puffin", data)
-                found.append((one, VectorPlace(uri, len(data), *places[of])))
-        return found
+                places_of_files.append((one, VectorPlace(uri, len(data), *places[of])))
+        return places_of_files
 
     def _uri(self, one: Touched) -> str:
         return uri_of(self.meta, self.meta.paths.data(one.file))
 
-    def _put_manifest(self, data: bytes, found: list[Entry]) -> str:
+    def _put_manifest(self, data: bytes, entries: list[Entry]) -> str:
         meta = self.meta
         uri = self.put(f"manifest-{meta.env.ids()}.avro", data)
-        meta.files.cache.put(path_of(meta, uri), found, manifest_bytes)
+        meta.files.cache.put(path_of(meta, uri), entries, manifest_bytes)
         return uri
 
-    def _summary(self, done: ChangeSummary, there: SnapshotManifests) -> dict[str, str]:
+    def _summary(self, done: ChangeSummary, manifests: SnapshotManifests) -> dict[str, str]:
         snapshot = self.view.version.snapshot
         plain = not done.removed and set(done.added) <= {DATA}
         if snapshot.kind == COMPACT:
@@ -250,7 +253,7 @@ class Step(NamedTuple):
             table_metadata.SNAPSHOT: str(snapshot.id),
             "engine-name": "lsmlake",
         }
-        totals = {name: str(count) for name, count in there.totals().items()}
+        totals = {name: str(count) for name, count in manifests.totals().items()}
         return {"operation": operation, **nonzero, **totals, **identity}
 
 

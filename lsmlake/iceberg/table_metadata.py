@@ -1,8 +1,8 @@
 """The metadata file of an Iceberg table: pure edits of its JSON. Each function `with_...` returns changed metadata.
 
-Snapshots of Iceberg have the numbers of the snapshots of the table as ids; those of branches have others (`lines`). A snapshot
-notes in its summary which snapshot it is, as a rollback with cut gives numbers again. Sequence numbers grow with each snapshot
-that is added; without branches they are the numbers, too.
+The id of a snapshot in Iceberg is its number in the table; snapshots of branches have other ids (`lineage`). The summary of a
+snapshot names its identity, because a rollback with cut reuses numbers. Sequence numbers grow with each added snapshot; without
+branches they equal the numbers.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from lsmlake.schema.schema import Schema
 
 Metadata = dict[str, Any]
 KEPT = 20
-"""Metadata files that stay: the newest ones."""
+"""The number of metadata files that are kept: the newest ones."""
 UNSORTED = 0
 """The sort order of files whose rows are in any order."""
 OF_BRANCHES = 1 << 62
 """Ids of snapshots of branches begin here."""
 _SCHEMAS_OF_BRANCHES = 1 << 30
 COMMIT, SNAPSHOT = "lsmlake.commit", "lsmlake.snapshot"
-"""In the summary of a snapshot: which snapshot of the table it is (`identity_of`), and its number there."""
+"""Entries in the summary of a snapshot: the identity (`identity_of`) and the number of the snapshot of the table."""
 _PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
-"""Other programs that commit must not delete files: Iceberg refuses to expire snapshots then."""
+"""Other programs must not delete files: with these properties Iceberg refuses to expire snapshots."""
 
 
 def first(table_uuid: str, location: str, schema: Schema, next_row: int) -> Metadata:
@@ -68,33 +68,33 @@ def uuid_of(table_uuid: str) -> str:
 
 
 def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
-    """Makes a schema, its specs and its order of rows the current ones; returns the id of the order, too."""
+    """Makes a schema, its specs and its sort order the current ones; returns also the id of the sort order."""
     schemas = {one["schema-id"]: one for one in metadata["schemas"]} | {schema.id: schema_json(schema)}
-    found, order = _with_parts(metadata, schema, schemas)
+    with_parts, order = _with_parts(metadata, schema, schemas)
     changed = {
         "current-schema-id": schema.id,
         "default-spec-id": schema.spec_id,
         "default-sort-order-id": order,
         "properties": {**_PROPERTIES, **({"comment": schema.comment} if schema.comment else {})},
     }
-    return {**found, **changed}, order
+    return {**with_parts, **changed}, order
 
 
 def with_branch_schema(metadata: Metadata, schema: Schema, common: int) -> tuple[Metadata, int, int]:
-    """Adds a schema of a branch; returns its id and that of its order of rows, too. `common`: the newest schema that the branch
-    has from the table; later ones get ids of their own, as the table may have other schemas of these numbers."""
+    """Adds a schema of a branch; returns also its id and the id of its sort order. `common`: the newest schema that the branch
+    has from the table; later schemas get their own ids, because the table may have other schemas with these numbers."""
     schemas, wanted = {one["schema-id"]: one for one in metadata["schemas"]}, schema_json(schema)
     if schema.id <= common:
         id = schema.id
     else:
         same = (id for id, one in schemas.items() if {**one, "schema-id": schema.id} == wanted)
         id = next(same, max(_SCHEMAS_OF_BRANCHES, *(number + 1 for number in schemas)))
-    found, order = _with_parts(metadata, schema, schemas | {id: {**wanted, "schema-id": id}})
-    return found, id, order
+    with_parts, order = _with_parts(metadata, schema, schemas | {id: {**wanted, "schema-id": id}})
+    return with_parts, id, order
 
 
 def _with_parts(metadata: Metadata, schema: Schema, schemas: Mapping[int, dict]) -> tuple[Metadata, int]:
-    """Puts in these schemas, by id, and adds the specs and the order of rows of `schema`; returns the id of the order, too."""
+    """Sets the schemas, by id, and adds the specs and the sort order of `schema`; returns also the id of the sort order."""
     specs = {one["spec-id"]: one for one in metadata["partition-specs"]}
     specs |= {spec.id: spec_json(spec) for spec in schema.partitioning.specs}
     orders, fields = metadata["sort-orders"], sort_fields(schema)
@@ -162,14 +162,14 @@ def with_snapshots(
     """Adds snapshots, and removes those whose ids are not `kept`.
 
     Args:
-        current: the id of the newest snapshot of the table; None: there is none.
-        next_row: the first row id that no row has yet.
+        current: the id of the newest snapshot of the table; None if it has none.
+        next_row: the first unused row id.
     """
     every = {one["snapshot-id"]: one for one in (*metadata["snapshots"], *made)}
     snapshots = sorted((one for id, one in every.items() if id in set(kept)), key=_place)
     ids = {one["snapshot-id"] for one in snapshots}
     log = [{"snapshot-id": one["snapshot-id"], "timestamp-ms": one["timestamp-ms"]} for one in snapshots]
-    found = {
+    content = {
         **metadata,
         "snapshots": [
             {name: value for name, value in one.items() if name != "parent-snapshot-id" or value in ids} for one in snapshots
@@ -179,13 +179,13 @@ def with_snapshots(
         "next-row-id": next_row,
         "schemas": _used(metadata["schemas"], {one["schema-id"] for one in snapshots} | {metadata["current-schema-id"]}),
     }
-    found.pop("current-snapshot-id", None)
-    return found if current is None else {**found, "current-snapshot-id": current}
+    content.pop("current-snapshot-id", None)
+    return content if current is None else {**content, "current-snapshot-id": current}
 
 
 def _place(snapshot: Mapping) -> tuple[bool, int]:
-    """The sort key of a snapshot: snapshots of the table by number, then those of branches in the order in which they were
-    added."""
+    """The sort key of a snapshot: first snapshots of the table by number, then snapshots of branches in the order of their
+    addition."""
     of_branch = snapshot["snapshot-id"] >= OF_BRANCHES
     return of_branch, snapshot["sequence-number" if of_branch else "snapshot-id"]
 
@@ -195,8 +195,8 @@ def _used(schemas: Sequence[Mapping], ids: set[int]) -> list[Mapping]:
 
 
 def with_refs(metadata: Metadata, tags: Mapping[str, int], branches: Mapping[str, int]) -> Metadata:
-    """Makes the tags and branches the references, by name, and the newest snapshot the main branch. Of a tag and a branch of one
-    name, the tag stays."""
+    """Sets the references: the tags and branches by name, and the newest snapshot as the main branch. If a tag and a branch have
+    the same name, only the tag is published."""
     refs = {name: {"snapshot-id": id, "type": "branch"} for name, id in branches.items()}
     refs |= {name: {"snapshot-id": number, "type": "tag"} for name, number in tags.items() if name != MAIN}
     current = metadata.get("current-snapshot-id")

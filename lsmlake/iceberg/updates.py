@@ -1,4 +1,4 @@
-"""The updates that turn the metadata of a table in a catalog into that of a publication: pure, on what PyIceberg has parsed."""
+"""The updates that turn the metadata of a table in a catalog into the published metadata. Pure; works on PyIceberg's objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from lsmlake.iceberg.table_metadata import COMMIT, KEPT
 
 FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
-"""Properties of the table in the catalog: the publication that it shows, and the time of that. One that was registered, and
-not committed since, has none: its metadata is the publication."""
+"""Properties of the table in the catalog: the publication that it shows, and its time. After a registration without later commits
+the table has neither, because its metadata is the publication."""
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(KEPT),
@@ -18,9 +18,9 @@ _PROPERTIES = {
 
 
 def shows(theirs: Any, metadata_file: str, ours: Any) -> bool:
-    """Whether the catalog has this publication, or a newer one."""
-    there, of = theirs.properties.get(FILE), int(theirs.properties.get(TIME, theirs.last_updated_ms))
-    return of > ours.last_updated_ms or (there, of) == (metadata_file, ours.last_updated_ms)
+    """Whether the catalog has this publication or a newer one."""
+    shown_file, of = theirs.properties.get(FILE), int(theirs.properties.get(TIME, theirs.last_updated_ms))
+    return of > ours.last_updated_ms or (shown_file, of) == (metadata_file, ours.last_updated_ms)
 
 
 def foreign(theirs: Any) -> list[int]:
@@ -37,44 +37,44 @@ def updates(of: ModuleType, theirs: Any, ours: Any, metadata_file: str) -> tuple
     Args:
         of: the module of PyIceberg with the classes of updates.
         theirs: the metadata in the catalog.
-        ours: that of the publication.
-        metadata_file: the address of the publication.
+        ours: the metadata of the publication.
+        metadata_file: the address of its metadata file.
     """
     schemas, schema_ids = _schemas(theirs.schemas, ours.schemas)
-    found = [of.AddSchemaUpdate(schema=one) for one in schemas]
-    found.append(of.SetCurrentSchemaUpdate(schema_id=schema_ids[ours.current_schema_id]))
-    found += [of.AddPartitionSpecUpdate(spec=one) for one in _missing(theirs.partition_specs, ours.partition_specs, "spec_id")]
-    found.append(of.SetDefaultSpecUpdate(spec_id=ours.default_spec_id))
-    found += [of.AddSortOrderUpdate(sort_order=one) for one in _missing(theirs.sort_orders, ours.sort_orders, "order_id")]
-    found.append(of.SetDefaultSortOrderUpdate(sort_order_id=ours.default_sort_order_id))
-    here, there = ({one.snapshot_id: one for one in side.snapshots} for side in (ours, theirs))
-    for number in sorted(here.keys() - there.keys(), key=lambda id: here[id].sequence_number):
-        snapshot = here[number].model_copy(update={"schema_id": schema_ids[here[number].schema_id]})
-        found.append(of.AddSnapshotUpdate(snapshot=snapshot))
+    updates = [of.AddSchemaUpdate(schema=one) for one in schemas]
+    updates.append(of.SetCurrentSchemaUpdate(schema_id=schema_ids[ours.current_schema_id]))
+    updates += [of.AddPartitionSpecUpdate(spec=one) for one in _missing(theirs.partition_specs, ours.partition_specs, "spec_id")]
+    updates.append(of.SetDefaultSpecUpdate(spec_id=ours.default_spec_id))
+    updates += [of.AddSortOrderUpdate(sort_order=one) for one in _missing(theirs.sort_orders, ours.sort_orders, "order_id")]
+    updates.append(of.SetDefaultSortOrderUpdate(sort_order_id=ours.default_sort_order_id))
+    our_snapshots, their_snapshots = ({one.snapshot_id: one for one in side.snapshots} for side in (ours, theirs))
+    for number in sorted(our_snapshots.keys() - their_snapshots.keys(), key=lambda id: our_snapshots[id].sequence_number):
+        snapshot = our_snapshots[number].model_copy(update={"schema_id": schema_ids[our_snapshots[number].schema_id]})
+        updates.append(of.AddSnapshotUpdate(snapshot=snapshot))
     for name, ref in ours.refs.items():
-        found.append(of.SetSnapshotRefUpdate(ref_name=name, type=ref.snapshot_ref_type, snapshot_id=ref.snapshot_id))
-    found += [of.RemoveSnapshotRefUpdate(ref_name=name) for name in theirs.refs if name not in ours.refs]
-    if gone := sorted(there.keys() - here.keys()):
-        found.append(of.RemoveSnapshotsUpdate(snapshot_ids=gone))
+        updates.append(of.SetSnapshotRefUpdate(ref_name=name, type=ref.snapshot_ref_type, snapshot_id=ref.snapshot_id))
+    updates += [of.RemoveSnapshotRefUpdate(ref_name=name) for name in theirs.refs if name not in ours.refs]
+    if gone := sorted(their_snapshots.keys() - our_snapshots.keys()):
+        updates.append(of.RemoveSnapshotsUpdate(snapshot_ids=gone))
     marks = {FILE: metadata_file, TIME: str(ours.last_updated_ms)}
-    found.append(of.SetPropertiesUpdate(updates={**ours.properties, **_PROPERTIES, **marks}))
+    updates.append(of.SetPropertiesUpdate(updates={**ours.properties, **_PROPERTIES, **marks}))
     try:
-        made = of.update_table_metadata(theirs, tuple(found))
+        made = of.update_table_metadata(theirs, tuple(updates))
     except ValueError:
         return None
-    return tuple(found) if _content(made) == _content(ours) else None
+    return tuple(updates) if _content(made) == _content(ours) else None
 
 
 def _schemas(theirs: Sequence[Any], ours: Sequence[Any]) -> tuple[list[Any], dict[int, int]]:
     """The schemas that the catalog lacks, with ids for the catalog; and the id in the catalog of each schema of the
     publication."""
-    there = {_columns(one): one.schema_id for one in theirs}
+    ids_by_columns = {_columns(one): one.schema_id for one in theirs}
     added, ids = [], {}
     for one in sorted(ours, key=lambda schema: schema.schema_id):
-        if _columns(one) not in there:
-            there[_columns(one)] = next_id = max(there.values()) + 1
+        if _columns(one) not in ids_by_columns:
+            ids_by_columns[_columns(one)] = next_id = max(ids_by_columns.values()) + 1
             added.append(one.model_copy(update={"schema_id": next_id}))
-        ids[one.schema_id] = there[_columns(one)]
+        ids[one.schema_id] = ids_by_columns[_columns(one)]
     return added, ids
 
 

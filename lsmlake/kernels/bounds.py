@@ -1,4 +1,4 @@
-"""Bounds of text and bytes: the least value greater than all with a given beginning, and truncated bounds for manifests. A
+"""Bounds of text and bytes: the least value greater than all values with a given prefix, and truncated bounds for manifests. A
 truncated maximum is rounded up, so it stays a bound.
 """
 

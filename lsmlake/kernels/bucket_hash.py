@@ -15,7 +15,7 @@ rows to the same bucket. The hash is part of the format.
 All arithmetic wraps at 32 bits. Iceberg's hash (`kernels.transforms`), which partitions by `bucket`, differs in what it hashes
 and in the tail of text: the bytes after the last whole word.
 
-Source: Murmur3 by Austin Appleby (public domain), with the tail of Spark's `Murmur3_x86_32.hashUnsafeBytes` beside its own.
+Source: Murmur3 by Austin Appleby (public domain), with its own tail and that of Spark's `Murmur3_x86_32.hashUnsafeBytes`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bucket_of(columns: Sequence[pa.Array | pa.ChunkedArray], buckets: int) -> np
 
 def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray], *, block_rows: int = _BLOCK_ROWS) -> np.ndarray:
     """Returns Spark's `hash(*columns)`, one int32 per row. The columns have equal lengths and may hold nulls. Timestamps and
-    times are truncated to microseconds, as Spark stores them. `block_rows`: hashed at once. O(bytes)."""
+    times are truncated to microseconds, as Spark stores them. `block_rows`: the rows that are hashed at once. O(bytes)."""
     columns = [column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column]) for column in columns]
     rows = len(columns[0])
     assert all(len(column) == rows for column in columns)
@@ -91,20 +91,20 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
 
 
 def _hash_decimals(values: np.ndarray, precision: int, seeds: np.ndarray) -> np.ndarray:
-    """`values`: uint8 matrix, sixteen little-endian bytes per row."""
+    """Hashes decimals of a precision. `values`: uint8 matrix, sixteen little-endian bytes per row."""
     if precision <= 18:
         return hash_words(values.view("<u4")[:, :2], seeds)
     return hash_shortest(values, seeds, rounds_per_byte)
 
 
 _FEW = 100
-"""Up to so many rows, a round of Python's integers for each is faster than one array operation for all."""
+"""Up to this many rows, a loop of Python's integers is faster than one array operation for all rows."""
 Tail = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""Mixes the last bytes of each row into its hash: of (hashes, data, the first byte of each tail, its number of bytes)."""
+"""Mixes the last bytes of each row into its hash: (hashes, data, start of each tail, bytes of each tail) -> hashes."""
 
 
 def hash_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """`words`: uint32 matrix, the words of each row in hash order."""
+    """Hashes rows of words. `words`: uint32 matrix, the words of each row in hash order."""
     hashes = seeds
     for i in range(words.shape[1]):
         hashes = round_(hashes, words[:, i])
@@ -112,10 +112,10 @@ def hash_words(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
 
 
 def hash_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds: np.ndarray, tail: Tail) -> np.ndarray:
-    """Row i is `data[starts[i] : starts[i] + lengths[i]]`.
+    """Hashes byte strings. Row i is `data[starts[i] : starts[i] + lengths[i]]`.
 
-    Each step hashes one word of all rows that have this word, as long as these are many; the rest of the longest rows is hashed
-    row by row. So the cost grows with the bytes: a step over few rows would cost as much as one over a hundred.
+    Each step hashes one word of all rows that have this word, while there are many such rows; the rest of the longest rows is
+    hashed row by row. So the cost is O(bytes): an array operation over few rows takes as long as one over a hundred.
     """
     word_at = np.ndarray((max(0, len(data) - 3),), "<u4", data, strides=(1,))  # the word starting at any byte
     hashes, words, rows, step = seeds.copy(), lengths // 4, np.arange(len(lengths)), 0
@@ -133,7 +133,7 @@ def hash_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds:
 
 
 def _in_turn(hash_: int, mixed: list[int]) -> int:
-    """The rounds of one row. Each needs the result of the one before, so no array operation can do them together."""
+    """The rounds of one row. Each round needs the result of the round before, so they are not one array operation."""
     for word in mixed:
         hash_ ^= word
         hash_ = (((hash_ << 13) | (hash_ >> 19)) * 5 + 0xE6546B64) & 0xFFFFFFFF
@@ -141,7 +141,7 @@ def _in_turn(hash_: int, mixed: list[int]) -> int:
 
 
 def hash_text(values: pa.LargeBinaryArray, seeds: np.ndarray, tail: Tail) -> np.ndarray:
-    """Undefined for nulls."""
+    """Hashes text or bytes. Undefined for nulls."""
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
     data = np.frombuffer(data, np.uint8)[: ends[-1]] if data else np.empty(0, np.uint8)

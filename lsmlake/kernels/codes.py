@@ -44,7 +44,7 @@ def same(one: pa.Array, other: pa.Array) -> np.ndarray:
 
 
 def _codes(values: pa.Array, leaf: Callable[[pa.Array], pa.Array]) -> np.ndarray:
-    """`leaf`: makes equal floats have equal bits."""
+    """Encodes values as numbers. `leaf`: gives equal floats equal bits."""
     if pa.types.is_struct(values.type):
         children = [_codes(values.field(i), leaf) for i in range(values.type.num_fields)]
         rows = np.stack(children, axis=1).astype("<i8")
@@ -92,7 +92,7 @@ def _one_zero(floats: pa.Array) -> pa.Array:
 
 
 def _bits(floats: pa.Array) -> pa.Array:
-    """The bits of each float, as an integer; those of one NaN for all."""
+    """The bits of each float, as an integer; all NaNs have the same bits."""
     one_nan = pc.if_else(pc.is_nan(floats), pa.scalar(math.nan, floats.type), floats)
     return one_nan.view(pa.int32() if pa.types.is_float32(floats.type) else pa.int64())
 

@@ -18,13 +18,13 @@ class QuoteCheck:
 
     def __init__(self, delimiter: str) -> None:
         self.offset = 0
-        """Of the next byte that is not checked."""
+        """The offset of the first byte that is not checked yet."""
         self._ends = np.zeros(256, bool)
         self._ends[list(delimiter.encode() + _LINE_ENDS)] = True
-        self._held = b""  # quotes at the end of the chunk before: the byte behind them decides what they mean
+        self._held = b""  # quotes at the end of the last chunk: the next byte decides what they mean
         self._before = _LINE_ENDS[0]
         self.opened: int | None = None
-        """The offset of the quote that opened the field that is not closed yet."""
+        """The offset of the opening quote of a field that is not closed yet."""
 
     def fault(self, chunk: bytes, last: bool = False) -> int | None:
         """The offset in the text of the first quote that breaks the rule, None if there is none. `last`: the text ends here."""
@@ -32,13 +32,13 @@ class QuoteCheck:
         if not last:
             kept = len(data.rstrip(b'"'))
             data, self._held = data[:kept], data[kept:]
-        found = self._fault(np.frombuffer(data, np.uint8)) if b'"' in data else None
-        if found is None and last and self.opened is not None:
+        place = self._fault(np.frombuffer(data, np.uint8)) if b'"' in data else None
+        if place is None and last and self.opened is not None:
             return self.opened
         if data:
             self._before = data[-1]
         self.offset += len(data)
-        return None if found is None else found
+        return None if place is None else place
 
     def _fault(self, data: np.ndarray) -> int | None:
         quotes = np.flatnonzero(data == _QUOTE)
@@ -58,7 +58,7 @@ class QuoteCheck:
         return None
 
     def _by_turns(self, quotes: np.ndarray, before: np.ndarray, behind: np.ndarray) -> int | None:
-        """As `_fault`, for text with quotes inside of fields without quotes: decides one quote after the other."""
+        """As `_fault`, for text with quotes inside of unquoted fields: decides the quotes one by one."""
         places, starts, ends = quotes.tolist(), self._ends[before].tolist(), self._ends[behind].tolist()
         doubled = (behind == _QUOTE).tolist()
         number = 0

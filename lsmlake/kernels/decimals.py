@@ -28,14 +28,14 @@ def check(good: pa.Array, what: str) -> None:
 
 def from_decimal(array: pa.Array, wanted: pa.Decimal128Type) -> pa.Array:
     """Converts a decimal array of any width, precision and scale to `wanted`. Raises pa.ArrowInvalid if a value does not fit."""
-    found = array.type
-    if not 0 <= found.scale <= found.precision:
+    given = array.type
+    if not 0 <= given.scale <= given.precision:
         return from_text(as_text(array), wanted)
-    if found.bit_width < wanted.bit_width:  # Arrow cannot compare these
-        array = array.cast(pa.decimal128(found.precision, found.scale))
-    digits = wanted.precision - wanted.scale + found.scale  # a value fits if its unscaled integer has at most this many digits
-    if digits < found.precision:
-        first_too_large = Decimal((0, (1,) + (0,) * max(digits, 0), -found.scale))
+    if given.bit_width < wanted.bit_width:  # Arrow cannot compare these
+        array = array.cast(pa.decimal128(given.precision, given.scale))
+    digits = wanted.precision - wanted.scale + given.scale  # a value fits if its unscaled integer has at most this many digits
+    if digits < given.precision:
+        first_too_large = Decimal((0, (1,) + (0,) * max(digits, 0), -given.scale))
         low, high = (pa.scalar(limit, array.type) for limit in (-first_too_large, first_too_large))
         inside = pc.and_(pc.greater(array, low), pc.less(array, high))
         check(inside if digits > 0 else pc.equal(array, pa.scalar(Decimal(0), array.type)), _TOO_LARGE)

@@ -107,7 +107,7 @@ _ROWS_WORTH_A_TASK = 1 << 12
 
 
 def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], rows: int, pool: Threads | None) -> list[pa.Array]:
-    """Applies `make` to each column, in parallel if there is a pool and `rows` are enough to justify a task per column."""
+    """Applies `make` to each column, in parallel if there is a pool and enough `rows` to justify a task per column."""
     return list(pool.map(make, columns)) if pool and rows >= _ROWS_WORTH_A_TASK else [make(column) for column in columns]
 
 

@@ -76,19 +76,19 @@ def _months(column: pa.Array, kind: Interval) -> pa.Array:
 
 def _times(column: pa.Array, kind: Interval) -> pa.Array:
     micros = column.cast(pa.duration("us")).cast(pa.int64()).fill_null(0).to_numpy()
-    rest = np.abs(micros).astype(np.uint64)  # the least number is its own absolute value, and then right as an unsigned one
-    found: list[pa.Array | str] = []
+    rest = np.abs(micros).astype(np.uint64)  # the least int64 stays negative, and is right as uint64
+    parts: list[pa.Array | str] = []
     for field in kind.fields:
         amount, rest = np.divmod(rest, np.uint64(SIZES[field]))
-        found += [" " if field == "HOUR" else ":"] if found else []
-        found.append(_text(amount) if field == "DAY" else _padded(amount, 2))
+        parts += [" " if field == "HOUR" else ":"] if parts else []
+        parts.append(_text(amount) if field == "DAY" else _padded(amount, 2))
     if kind.last == "SECOND":
-        found.append(_fraction(rest))
-    return _around(micros, joined(*found), kind)
+        parts.append(_fraction(rest))
+    return _around(micros, joined(*parts), kind)
 
 
 def _calendar(column: pa.Array) -> pa.Array:
-    """As `1 years 2 months`, without amounts that are 0."""
+    """Formats calendar intervals as `1 years 2 months`, without amounts that are 0."""
     held = parts(column)
     micros = held["nanoseconds"] // 1000
     size, sign = np.abs(micros), np.where(micros < 0, -1, 1)

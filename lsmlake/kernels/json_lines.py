@@ -12,7 +12,7 @@ import numpy as np
 _CHUNK = 1 << 22
 _QUOTE, _BACKSLASH, _COMMA, _LINE_END, _RETURN, _BLANK = b'"\\,\n\r '
 _STEPS = np.zeros(256, np.int8)
-"""How much deeper a byte outside of strings leads."""
+"""By how many levels a byte outside of strings changes the depth of nesting."""
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 
@@ -22,7 +22,7 @@ def is_array(text: bytes) -> bool:
 
 
 def is_split(text: bytes) -> bool:
-    """Whether the first object of a JSON text goes on in a second line. `text`: its beginning."""
+    """Whether the first object of a JSON text continues on a second line. `text`: its beginning."""
     first = text.lstrip().split(b"\n", 1)
     return len(first) == 2 and first[0].count(b"{") != first[0].count(b"}")
 
@@ -60,7 +60,7 @@ def _rewrite(data: np.ndarray, state: _State, array: bool) -> None:
 
 
 def _escaped(data: np.ndarray, state: _State) -> np.ndarray:
-    """Which bytes follow an odd number of backslashes."""
+    """Flags the bytes that follow an odd number of backslashes."""
     backslash = data == _BACKSLASH
     if not backslash.any():
         escaped = np.zeros(len(data), bool)

@@ -73,8 +73,8 @@ def comparable(tables: Sequence[pa.Table]) -> list[np.ndarray]:
 
 
 def filter_of(scalars: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns a function that flags the scalars which may be among these: all that are, and about one in sixteen others. It costs
-    less than a binary search for each. All are of one call of `comparable`."""
+    """Returns a function that flags scalars that may be in `scalars`: all that are, and about one in sixteen of the others. It is
+    cheaper than a binary search for each scalar. All scalars must come from the same call of `comparable`."""
     if scalars.dtype != np.uint64:
         return lambda others: np.ones(len(others), bool)
     bits = len(scalars).bit_length() + 4
@@ -88,7 +88,7 @@ def _hashed(scalars: np.ndarray, bits: int) -> np.ndarray:
 
 
 def ends(keys: pa.Table) -> tuple[tuple, tuple]:
-    """Returns the least and the greatest of at least one key, as Python values."""
+    """Returns the least and the greatest key as Python values. There must be at least one key."""
     (numbers,) = comparable([keys])
     low, high = (tuple(column[row].as_py() for column in keys.columns) for row in (int(numbers.argmin()), int(numbers.argmax())))
     return low, high
@@ -207,8 +207,8 @@ def _ranks(values: pa.LargeBinaryArray) -> np.ndarray:
 
 
 class _Spread(NamedTuple):
-    """The significant bits of a limb: `varying` is a mask of the bits that differ. Without the `shift` constant low bits, the
-    values range from `low` over `distance` bits."""
+    """The significant bits of a limb. `varying`: a mask of the bits that differ. After the `shift` constant low bits are dropped,
+    the values begin at `low` and their distances from it take `distance` bits."""
 
     varying: int
     shift: int
@@ -228,8 +228,8 @@ def _spread(limb: np.ndarray) -> _Spread:
 
 
 def _packed(limbs: Sequence[np.ndarray], rows: int) -> np.ndarray:
-    """Packs limbs into one uint64 per row if they fit: it sorts twice and searches seven times as fast as bytes. For bytes the
-    width matters little, so only the cheap narrowing is used, and only if it saves a word."""
+    """Packs limbs into one uint64 per row if they fit: uint64 sorts twice and searches seven times as fast as bytes. For bytes
+    the width matters little, so only the cheap narrowing is used, and only if it saves a word."""
     if len(limbs) == 1:
         return limbs[0]
     if not limbs or not rows:

@@ -130,12 +130,12 @@ def leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
 
 def leaf_positions(schema: pa.Schema) -> tuple[range, ...]:
     """Returns for each column of a schema the positions of its leaves."""
-    found, start = [], 0
+    positions, start = [], 0
     for field in schema:
         stop = start + len(_leaf_types(field.type))
-        found.append(range(start, stop))
+        positions.append(range(start, stop))
         start = stop
-    return tuple(found)
+    return tuple(positions)
 
 
 def _leaf_types(type_: pa.DataType) -> list[pa.DataType]:

@@ -70,10 +70,10 @@ def both(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
 
 def kept(keep: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Filters rows by `keep`. Returns the new starts of the groups with remaining rows, and their old numbers."""
-    found = counts(keep, starts)
-    groups = np.flatnonzero(found)
-    found = found[groups].astype(np.int64)
-    return np.cumsum(found) - found, groups
+    lengths = counts(keep, starts)
+    groups = np.flatnonzero(lengths)
+    lengths = lengths[groups].astype(np.int64)
+    return np.cumsum(lengths) - lengths, groups
 
 
 def spread(values: pa.Array, groups: np.ndarray, count: int) -> pa.Array:
@@ -110,7 +110,8 @@ def bits(buffer: pa.Buffer, offset: int, rows: int) -> np.ndarray:
 
 
 def fixed(values: pa.Array, dtype: str | np.dtype) -> np.ndarray:
-    """Views the buffer of a fixed-width array as `dtype`, several numbers per row if it is narrower. Null rows are undefined."""
+    """Views the buffer of a fixed-width array as `dtype`; a narrower `dtype` gives several numbers per row. Null rows are
+    undefined."""
     dtype, buffer = np.dtype(dtype), values.buffers()[1]
     if buffer is None:
         return np.empty(0, dtype)
@@ -119,7 +120,7 @@ def fixed(values: pa.Array, dtype: str | np.dtype) -> np.ndarray:
 
 
 def array(type_: pa.DataType, data: np.ndarray, some: np.ndarray | None) -> pa.Array:
-    """The inverse of `fixed`: `data` holds the bytes of one value per row, `some` is False for nulls."""
+    """The inverse of `fixed`. `data`: the bytes of one value per row. `some`: False for nulls."""
     rows = data.nbytes * 8 // type_.bit_width
     return pa.Array.from_buffers(type_, rows, [validity(some), pa.py_buffer(np.ascontiguousarray(data))])
 

@@ -1,8 +1,8 @@
 """Finds single keys in key columns that stay in memory.
 
-`kernels.keys` compares many keys at once and encodes all of them for it. Here the stored keys are encoded once: integers, dates
-and timestamps become their distances from the smallest, in as few bytes as these need; other types stay Arrow arrays. A key is
-found column by column, by binary search. Columns in any order are sorted first, with the places of their rows.
+`kernels.keys` encodes all keys each time, to compare many keys at once. Here the stored keys are encoded once: integers, dates
+and timestamps become their distances from the smallest value, in as few bytes as possible; other types stay Arrow arrays. A key
+is found column by column, by binary search. Unsorted keys are sorted first, together with their row numbers.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ShuffledKeys:
 
     def find(self, key: tuple) -> Sequence[int]:
         """Returns the rows with this key, ascending."""
-        found = self.sorted.find(key)
-        return self.order[found.start : found.stop].tolist()
+        places = self.sorted.find(key)
+        return self.order[places.start : places.stop].tolist()
 
     def take(self, rows: Sequence[int]) -> list[pa.Array]:
         """Returns the key columns of some rows."""

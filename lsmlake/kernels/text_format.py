@@ -5,8 +5,8 @@
     json_lines(names, columns)  # {"id": 1, "at": null} per row
     csv_lines(columns)  # 1,"a,b" per row
 
-`schema.values` says how values of each type look. A struct is an object, a map an object, a list an array; a single value that is
-no number and no boolean is text in JSON.
+`schema.values` defines the text of each type. In JSON a struct and a map are objects and a list is an array; a single value other
+than a number or a boolean is a string.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.
 _CONTROL = [chr(code) for code in range(32)]
 _ESCAPED_IN_JSON = np.array([byte < 32 or byte in b'"\\' for byte in range(256)])
 _SPECIAL_IN_CSV = '[",\r\n]|^$'
-_NOT_A_TIME = "<"  # Arrow prints <value out of range: ...> for what no calendar has
+_NOT_A_TIME = "<"  # Arrow prints <value out of range: ...> for times outside the calendar
 
 
 def joined(*parts: pa.Array | str, null: str | None = None) -> pa.Array:
@@ -45,21 +45,21 @@ def json(column: pa.Array) -> pa.Array:
 
 
 def _in_json(column: pa.Array) -> tuple[str, pa.Array]:
-    """The mark before and behind each value in JSON, and what stands between. Null stays null."""
+    """The quote around each value in JSON ("" for none), and the text inside. Null stays null."""
     kind = column.type
-    found = _text(column)
+    text = _text(column)
     if pa.types.is_floating(kind):
         finite = pc.is_finite(column)
-        return "", pc.if_else(finite, found, quoted(found)) if pc.all(finite).as_py() is False else found
+        return "", pc.if_else(finite, text, quoted(text)) if pc.all(finite).as_py() is False else text
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return '"', _escaped(found)
+        return '"', _escaped(text)
     plain = pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_nested(kind)
-    return "" if plain else '"', found  # dates, decimals and the like have nothing to escape
+    return "" if plain else '"', text  # dates, decimals and the like have nothing to escape
 
 
 def _marked(mark: str, values: pa.Array) -> pa.Array:
-    found = joined(mark, values, mark) if mark else values
-    return found.fill_null("null") if found.null_count else found
+    marked = joined(mark, values, mark) if mark else values
+    return marked.fill_null("null") if marked.null_count else marked
 
 
 def csv_lines(columns: Sequence[pa.Array]) -> pa.Array:
@@ -121,7 +121,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _floats(column: pa.Array) -> pa.Array:
-    """The shortest digits that give the value again, with a point or an exponent; NaN, Infinity and -Infinity."""
+    """The shortest digits that parse to the same float, with a point or an exponent; NaN, Infinity and -Infinity."""
     text = column.cast(TEXT)
     finite = pc.is_finite(column)
     whole = pc.and_(finite, pc.equal(pc.trunc(column), column))
@@ -135,7 +135,7 @@ def _floats(column: pa.Array) -> pa.Array:
 
 
 def _decimals(column: pa.Array) -> pa.Array:
-    """All digits of the scale. Arrow writes some small values as 1E-7: for them the digits of 1.0000001 are taken."""
+    """Formats decimals with all digits of the scale. Arrow prints some small values as 1E-7; their digits come from 1.0000001."""
     text = column.cast(TEXT)
     if column.type.scale < 7:
         return text
@@ -149,7 +149,7 @@ def _decimals(column: pa.Array) -> pa.Array:
 
 
 def _moments(column: pa.Array) -> pa.Array:
-    """2026-01-31 12:00:00.500000, with a Z in UTC."""
+    """Formats times as 2026-01-31 12:00:00.500000, with a Z if the zone is UTC."""
     if column.type.tz != "UTC":
         return column.cast(TEXT)
     text = column.cast(pa.timestamp(column.type.unit)).cast(TEXT)  # Arrow prints times with a zone slowly
@@ -159,7 +159,7 @@ def _moments(column: pa.Array) -> pa.Array:
 
 
 def _with_letter(moments: pa.Array) -> pa.Array:
-    """Times with a T between date and time."""
+    """Replaces the blank between date and time by a T."""
     made = pc.replace_substring(moments, " ", "T", max_replacements=1)
     strange = pc.starts_with(moments, _NOT_A_TIME)
     return pc.if_else(strange, moments, made) if pc.any(strange).as_py() else made
@@ -171,21 +171,21 @@ def _hexadecimal(column: pa.Array) -> pa.Array:
     held = column.buffers()[2]
     data = np.frombuffer(held, np.uint8)[offsets[0] : offsets[-1]] if held is not None else np.empty(0, np.uint8)
     digits, places = pa.py_buffer(_HEX[data]), pa.py_buffer((offsets - offsets[0]) * 2)
-    found = pa.Array.from_buffers(TEXT, len(column), [None, places, digits])
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, TEXT)) if column.null_count else found
+    text = pa.Array.from_buffers(TEXT, len(column), [None, places, digits])
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, TEXT)) if column.null_count else text
 
 
 def _nested(column: pa.Array) -> pa.Array:
     """Lists, structs and maps as JSON; null for null."""
     kind = column.type
     if pa.types.is_struct(kind):
-        found = json_lines([field.name for field in kind], column.flatten(), end="")
+        text = json_lines([field.name for field in kind], column.flatten(), end="")
     elif pa.types.is_map(kind):
         keys, items = _within(column, column.keys), _within(column, column.items)
-        found = joined("{", _gathered(column, joined(quoted(_text(keys)), ": ", json(items))), "}")
+        text = joined("{", _gathered(column, joined(quoted(_text(keys)), ": ", json(items))), "}")
     else:
-        found = joined("[", _gathered(column, json(_within(column, column.values))), "]")
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, TEXT)) if column.null_count else found
+        text = joined("[", _gathered(column, json(_within(column, column.values))), "]")
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, TEXT)) if column.null_count else text
 
 
 def json_lines(names: Sequence[str], columns: Sequence[pa.Array], end: str = "\n") -> pa.Array:
@@ -194,7 +194,7 @@ def json_lines(names: Sequence[str], columns: Sequence[pa.Array], end: str = "\n
     before, behind = "{", ""
     for name, column in zip(names, columns, strict=True):
         mark, values = _in_json(column)
-        if values.null_count:  # a null has no marks
+        if values.null_count:  # a null has no quotes
             mark, values = "", _marked(mark, values)
         parts += [f"{before}{standard.dumps(name, ensure_ascii=False)}: {mark}", values]
         before, behind = f"{mark}, ", mark
@@ -202,7 +202,7 @@ def json_lines(names: Sequence[str], columns: Sequence[pa.Array], end: str = "\n
 
 
 def _places(column: pa.Array) -> np.ndarray:
-    """Where the items of each list begin, and the end of the last one. A null has none of them: its items are left out."""
+    """The start of the items of each list, and the end of the last item. The items of null lists are left out."""
     return column.offsets.to_numpy()
 
 

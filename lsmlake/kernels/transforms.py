@@ -1,10 +1,10 @@
 """Iceberg's partition transforms over Arrow arrays, and the source values that a transformed value may have come from.
 
-Each transform makes null of null. Years, months, days and hours count from 1970, so they are negative before; `truncated` rounds
-towards minus infinity. A transform keeps the order of its source values, except for `bucket_numbers`; so the source values of
-one transformed value are a range, which `time_range` and `truncated_range` return.
+The transform of null is null. Years, months, days and hours count from 1970 and are negative before; `truncated` rounds towards
+minus infinity. Every transform except `bucket_numbers` keeps the order of its source values; so the source values of one
+transformed value are a range, which `time_range` and `truncated_range` return.
 
-Iceberg does not say what truncation gives below the least value of a type; here it gives the least value, which keeps the order.
+Iceberg does not define truncation below the least value of a type; here the result is the least value, which keeps the order.
 
 Source: the specification of Apache Iceberg, "Partition Transforms" and "Appendix B: 32-bit Hash Requirements".
 """
@@ -31,7 +31,7 @@ _TINY = (1 << 31) - 1  # of an int32
 
 Values = pa.Array | pa.ChunkedArray
 Range = tuple[pa.Array, pa.Array]
-"""The least and the greatest source value, inclusive, of each transformed value; null: not known."""
+"""The least and the greatest source value, inclusive, of each transformed value; null if unknown."""
 
 
 # -- times --------------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def time_range(units: pa.Array, unit: str, type_: pa.DataType) -> Range:
 
 
 def _first_value(numbers: np.ndarray, unit: str, type_: pa.DataType) -> np.ndarray:
-    """The first value of each unit, at most and at least those that the type has."""
+    """The first value of each unit, limited to the range of the type."""
     if unit == HOUR:
         return _times(numbers, _HOUR_MICROS)
     days = numbers if unit == DAY else numbers.astype(f"datetime64[{_UNITS[unit]}]").astype("datetime64[D]").astype(np.int64)
@@ -70,13 +70,13 @@ def _first_value(numbers: np.ndarray, unit: str, type_: pa.DataType) -> np.ndarr
 
 
 def _times(numbers: np.ndarray, factor: int) -> np.ndarray:
-    """The product, or the end of the range of int64 where it is beyond."""
+    """The product, limited to the range of int64."""
     most = _GREATEST // factor
     return np.where(numbers > most, _GREATEST, np.where(numbers < -most, _LEAST, np.clip(numbers, -most, most) * factor))
 
 
 def unit_text(number: int, unit: str) -> str:
-    """As Iceberg prints it: '2026', '2026-01', '2026-01-02', '2026-01-02-03'."""
+    """A unit of time as Iceberg prints it: '2026', '2026-01', '2026-01-02', '2026-01-02-03'."""
     return str(np.datetime64(number, _UNITS[unit])).replace("T", "-")
 
 
@@ -89,8 +89,8 @@ def unit_end_ms(number: int, unit: str) -> int:
 
 
 def truncated(values: Values, width: int, made: pa.DataType) -> pa.Array:
-    """Numbers: rounded down to a multiple of `width`, of the unscaled value for decimals. Text: its first `width` characters;
-    bytes: the first `width`. `made`: the type of the result."""
+    """Truncates values. Numbers are rounded down to a multiple of `width`, decimals by their unscaled value; of text the first
+    `width` characters stay, of binary values the first `width` bytes. `made`: the type of the result."""
     values = _array(values)
     if pa.types.is_decimal(values.type):
         return _truncated_decimals(values, width)
@@ -115,18 +115,18 @@ def _truncated_decimals(values: pa.Array, width: int) -> pa.Array:
 def _rest(words: np.ndarray, width: int) -> np.ndarray:
     """The remainders of 128-bit integers by `width`, from 0 to width - 1."""
     rest = np.zeros(len(words), np.uint64)
-    for place in (3, 2, 1, 0):  # of 32 bits, from the highest
+    for place in (3, 2, 1, 0):  # digits of 32 bits, from the highest
         rest = ((rest << np.uint64(32)) | words.view(np.uint32).reshape(-1, 4)[:, place]) % np.uint64(width)
     negative = words[:, 1] >> np.uint64(63) == 1
     return np.where(negative, (rest + np.uint64(width - (1 << 128) % width)) % np.uint64(width), rest)
 
 
 def truncated_range(values: pa.Array, width: int, type_: pa.DataType) -> Range:
-    """The least and the greatest source value of type `type_` of each value that `truncated` made. The greatest text is not
-    known; instead of it, the least text that is greater than all of them."""
+    """The least and the greatest source value of type `type_` of each truncated value. The greatest text is unknown; instead the
+    range ends with the least text that is greater than all source values."""
     if pa.types.is_decimal(type_):
         words = _words(values)
-        low = words[:, 0] + (np.uint64(width - 1) - _rest(words, width))  # a rest: the least value of the type
+        low = words[:, 0] + (np.uint64(width - 1) - _rest(words, width))  # a remainder: the least value of the type
         last = _decimals(low, words[:, 1] + (low < words[:, 0]), values)
         most = pa.scalar(_limit(type_, 0), type_)
         return values, pc.if_else(pc.greater(last, most), most, last)
@@ -137,16 +137,16 @@ def truncated_range(values: pa.Array, width: int, type_: pa.DataType) -> Range:
         last = np.where(numbers > most - more, most, np.minimum(numbers, most - more) + more)
         return tuple(pa.array(np.clip(side, least, most), type_, mask=_nulls(values)) for side in (numbers, last))
     following = next_text if _is_characters(type_) else next_bytes
-    found = values.dictionary_encode()
-    last = [value if len(value) < width else following(value) for value in found.dictionary.to_pylist()]
-    return values, pa.array(last, type_).take(found.indices)
+    encoded = values.dictionary_encode()
+    last = [value if len(value) < width else following(value) for value in encoded.dictionary.to_pylist()]
+    return values, pa.array(last, type_).take(encoded.indices)
 
 
 # -- bucket -------------------------------------------------------------------------------------------------------------
 
 
 def bucket_numbers(values: Values, count: int) -> pa.Array:
-    """A number from 0 to count - 1, as int32."""
+    """The bucket number of each value, from 0 to count - 1, as int32."""
     values = _array(values)
     return pa.array((iceberg_hash(values) & _HASH_BITS) % np.int32(count), pa.int32(), mask=_nulls(values))
 
@@ -194,7 +194,7 @@ def _decimals(low: np.ndarray, high: np.ndarray, like: pa.Array) -> pa.Array:
 
 
 def _limit(type_: pa.DataType, negative: int) -> Decimal:
-    """The greatest value of a decimal type, or the least one."""
+    """The greatest value of a decimal type, or the least value if `negative`."""
     return Decimal((negative, (9,) * type_.precision, -type_.scale))
 
 

@@ -1,9 +1,9 @@
-"""The words of values, and their hashes to 64 bits, for file indexes. Words and hashes are part of the format.
+"""The words of values, and their 64-bit hashes, for file indexes. Words and hashes are part of the format.
 
-The word of an integer, date or timestamp is the number itself, in two's complement; that of a float the bits of the double, with
-one zero and one NaN. A decimal has two: its unscaled value, low word first. Text and bytes have no words. The words are the same
-for all types of a family: a value of a narrower integer, float or decimal type has the words, and the hash, of the equal value of
-a wider one.
+The word of an integer, date or timestamp is the number itself, in two's complement; the word of a float is the bits of the
+double, with one zero and one NaN. A decimal has two words: its unscaled value, low word first. Text and bytes have no words. All
+types of a family have the same words: a value of a narrower integer, float or decimal type has the words, and the hash, of the
+equal value of a wider type.
 
 1. A value becomes 64-bit words. Text and bytes: little-endian words, the last one filled with zeros.
 2. `mix` is the finalisation of SplitMix64. A word w at place i (from 0) contributes mix(w ^ mix(i + 1)). The hash of a value is
@@ -23,7 +23,7 @@ from lsmlake.types.type_table import DECIMAL_DIGITS_MAX, TABLE, column_type, of_
 
 
 def family(type_: pa.DataType) -> str | None:
-    """The name of the types whose equal values have the same words, or bytes; None: values of the type have none."""
+    """The name of the family of a type: types whose equal values have the same words or bytes. None if the type has no family."""
     row = column_type(type_)
     return row.family if row is not None else TEXT if is_text(type_) else None
 
@@ -43,7 +43,7 @@ def words(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def widest(name: str) -> pa.DataType | None:
-    """The type of a family that holds all its values; None: there is no family of this name."""
+    """The type of a family that holds all its values; None if there is no family of this name."""
     if name.startswith("decimal("):
         scale = name.removeprefix("decimal(").removesuffix(")")
         return pa.decimal128(DECIMAL_DIGITS_MAX, int(scale)) if scale.isdecimal() and int(scale) <= DECIMAL_DIGITS_MAX else None
@@ -84,7 +84,7 @@ def _hashed(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _of_words(numbers: np.ndarray) -> np.ndarray:
-    """`numbers`: a uint64 matrix, the words of each value."""
+    """Hashes values by their words. `numbers`: a uint64 matrix, the words of each value."""
     count = numbers.shape[1]
     places = mix(np.arange(1, count + 1, dtype=np.uint64))
     return mix(mix(numbers ^ places).sum(axis=1, dtype=np.uint64) ^ np.uint64(_WORD * count))

@@ -51,21 +51,21 @@ class Cover:
     def of(shares: Iterable[Share], where: str) -> Cover:
         """The cover with these buckets; each slot outside them is a bucket of its own. Raises Corrupt if a key is in two
         buckets."""
-        found = set(shares)
-        slots = max(share.total for share in found)
-        if all(share.total == slots for share in found):
+        distinct = set(shares)
+        slots = max(share.total for share in distinct)
+        if all(share.total == slots for share in distinct):
             return Cover(slots)
         numbers, taken = np.arange(slots, dtype=np.int32), np.zeros(slots, np.int32)
-        for number, total in found:
+        for number, total in distinct:
             if slots % total == 0:
                 numbers[number::total] = number
                 taken[number::total] += 1
-        if any(slots % share.total for share in found) or taken.max() > 1:
+        if any(slots % share.total for share in distinct) or taken.max() > 1:
             raise Corrupt(
                 "buckets of a partition overlap",
                 where=where,
                 expected="each key in one bucket",
-                found=", ".join(f"{number} of {total}" for number, total in sorted(found)[:8]),
+                found=", ".join(f"{number} of {total}" for number, total in sorted(distinct)[:8]),
                 cure="run `lsmlake verify`, and report this",
             )
         return Cover(slots, numbers)
@@ -190,26 +190,27 @@ def common_buckets(buckets: Iterable[Placed]) -> dict[Placed, Placed]:
     by_partition: dict[tuple, set[Share]] = {}
     for bucket, total in buckets:
         by_partition.setdefault(bucket.partition_key, set()).add(Share(bucket.number, total))
-    found: dict[Placed, Placed] = {}
+    common_by_bucket: dict[Placed, Placed] = {}
     for (spec, partition), shares in by_partition.items():
         common = math.gcd(*(share.total for share in shares)) if _overlap(shares) else None
         for number, total in shares:
-            made = number % (common or total), common or total
-            found[Bucket(partition, number, spec), total] = Bucket(partition, made[0], spec), made[1]
-    return found
+            common_total = common or total
+            common_bucket = Bucket(partition, number % common_total, spec)
+            common_by_bucket[Bucket(partition, number, spec), total] = common_bucket, common_total
+    return common_by_bucket
 
 
 def _overlap(shares: Iterable[Share]) -> bool:
     """Whether a key can be in two of the buckets. False only for buckets of one cover."""
-    found = set(shares)
-    totals = {share.total for share in found}
+    distinct = set(shares)
+    totals = {share.total for share in distinct}
     slots = max(totals)
     if totals == {slots}:
         return False
     if any(slots % total for total in totals):
         return True
     taken = np.zeros(slots, np.int32)
-    for number, total in found:
+    for number, total in distinct:
         taken[number::total] += 1
     return bool(taken.max() > 1)
 

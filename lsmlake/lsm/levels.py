@@ -175,16 +175,16 @@ class Section:
 
 def sections(files: Iterable[DataFile]) -> list[Section]:
     """Returns the sections of `files` in key order. O(files log files)."""
-    found: list[Section] = []
+    closed: list[Section] = []
     chain: list[DataFile] = []
     bound: tuple = ()
     for file in sorted(files, key=lambda file: (file.min_key, file.max_key)):
         if chain and file.min_key > bound:
-            found.append(_section(chain))
+            closed.append(_section(chain))
             chain = []
         bound = max(bound, file.max_key) if chain else file.max_key
         chain.append(file)
-    return [*found, _section(chain)] if chain else found
+    return [*closed, _section(chain)] if chain else closed
 
 
 def _section(files: list[DataFile]) -> Section:

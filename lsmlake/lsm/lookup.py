@@ -64,21 +64,21 @@ def find(keys: pa.Table, stored: pa.Table, *, repeats: bool = False) -> tuple[np
     `repeats`, `stored` may hold a key several times."""
     if not keys.num_rows or not stored.num_rows:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    wanted, there = comparable([keys, stored])
-    return common(wanted, there, repeats=repeats)
+    wanted, stored_keys = comparable([keys, stored])
+    return common(wanted, stored_keys, repeats=repeats)
 
 
-def common(wanted: np.ndarray, there: np.ndarray, *, repeats: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """As `find`, for scalars from one call of `comparable`. With `repeats`, each scalar of `there` is searched in `wanted`:
-    O(there log wanted)."""
-    if not len(wanted) or not len(there):
+def common(wanted: np.ndarray, stored: np.ndarray, *, repeats: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """As `find`, for scalars from one call of `comparable`. With `repeats`, each scalar of `stored` is searched in `wanted`:
+    O(stored log wanted)."""
+    if not len(wanted) or not len(stored):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     if repeats:
-        at = np.searchsorted(wanted, there)
+        at = np.searchsorted(wanted, stored)
         at[at == len(wanted)] = 0
-        hit = wanted[at] == there
+        hit = wanted[at] == stored
         return at[hit], np.flatnonzero(hit)
-    at = np.searchsorted(there, wanted)
-    at[at == len(there)] = 0
-    hit = there[at] == wanted
+    at = np.searchsorted(stored, wanted)
+    at[at == len(stored)] = 0
+    hit = stored[at] == wanted
     return np.flatnonzero(hit), at[hit]

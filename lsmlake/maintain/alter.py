@@ -89,7 +89,7 @@ def alter(
         try:
             with version.unless_expired():
                 messages = compactions(old)(list(version.states().values()), Goal(True, settling.becoming)) if settling else []
-        except SnapshotNotFound:  # other commits have expired it
+        except SnapshotNotFound:  # other commits have expired the snapshot
             continue
         remade = settling is not None and settling.remade
         left = _left_to_rescale(version, new)
@@ -101,29 +101,29 @@ def alter(
 
 
 def evolve(
-    version: Version, name: str, found: pa.Schema, ignored: Collection[str], compactions: Callable[[Schema], CompactBuckets]
+    version: Version, name: str, data: pa.Schema, ignored: Collection[str], compactions: Callable[[Schema], CompactBuckets]
 ) -> Version:
     """Adds the columns of written data that the table lacks; returns the version to write to.
 
     Args:
         version: the table.
         name: its name, for messages.
-        found: the columns of the data.
+        data: the columns of the data.
         ignored: columns that are not stored, such as the column with the row kinds.
         compactions: see `alter`.
     """
-    if not additions(found, version.schema, ignored):
+    if not additions(data, version.schema, ignored):
         return version
-    alter(version.meta, name, (), compactions, lambda schema: additions(found, schema, ignored))
+    alter(version.meta, name, (), compactions, lambda schema: additions(data, schema, ignored))
     return Version.latest(version.meta)
 
 
-def becoming(version: Version, name: str, found: pa.Schema) -> Version:
-    """The version that `evolve` would return, made without a commit: to check a statement before it acts."""
-    wanted = additions(found, version.schema)
-    if not wanted:
+def becoming(version: Version, name: str, data: pa.Schema) -> Version:
+    """The version that `evolve` would return, without a commit, for checks before a statement runs."""
+    added = additions(data, version.schema)
+    if not added:
         return version
-    return replace(version, schema=altered(version.schema, wanted, version.schema.id, version.meta.env.clock(), name))
+    return replace(version, schema=altered(version.schema, added, version.schema.id, version.meta.env.clock(), name))
 
 
 def _fields_equal(new: Schema, old: Schema) -> bool:
@@ -167,11 +167,11 @@ def _multiplies_default(old: Schema, new: Schema) -> bool:
 def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
     """The schema `new` with the columns of `old`, and without the aggregate functions of columns that `old` lacks, for rows that
     do not have them yet. Raises InvalidOption for other options that name such columns."""
-    becoming, there = through(new, old), {column_types.field_id(field) for field in old.columns}
+    becoming, old_ids = through(new, old), {column_types.field_id(field) for field in old.columns}
     added = {field.name for field in becoming.columns} - {field.name for field in old.columns}
     if not added:
         return becoming
-    lacking = {field.name for field in new.columns if column_types.field_id(field) not in there}
+    lacking = {field.name for field in new.columns if column_types.field_id(field) not in old_ids}
     naming_lacking = [option for option, value in new.options.items() if columns_in(option, value) & lacking]
     if other := sorted(each for each in naming_lacking if not each.startswith(PREFIX) or each.endswith(SEQUENCE_GROUP)):
         raise InvalidOption(
@@ -188,7 +188,7 @@ def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
 
 
 def _check_fixed(version: Version, name: str, new: Schema) -> None:
-    """Raises InvalidOption if an option changes that must not change once the table has rows."""
+    """Raises InvalidOption if an option changes although it must not change once the table has rows."""
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
     before, after = through(version.schema, new).parsed_options.values, new.parsed_options.values
     changed = [option for option in fixed if before[option] != after[option]]

@@ -38,8 +38,8 @@ def analyze(
         measured = measure(planned, planned.columns if columns is None or columns else ())
         stored = _stored(version, measured.rows)
     ids = schema.field_ids()
-    found = tuple(_column(ids[name], column, measured.rows) for name, column in measured.columns.items())
-    statistics = TableStatistics(version.snapshot.id, schema.id, measured.rows, stored, found)
+    column_statistics = tuple(_column(ids[name], column, measured.rows) for name, column in measured.columns.items())
+    statistics = TableStatistics(version.snapshot.id, schema.id, measured.rows, stored, column_statistics)
     named = put_statistics(meta, statistics)
     return commit(version, Request(Identity(meta.env.ids()), requires=(), statistics=named)).snapshot
 

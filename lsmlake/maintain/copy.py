@@ -10,8 +10,8 @@ of a table names a place outside its folder.
 3. Copy each file that the target lacks (`copy_files`).
 4. Store the later schemas, the snapshot and, last, schema 0: its creation makes the table.
 
-A copy that is killed before the end of step 4 is no table. The next one uses the files that are there, because their names are
-unique. Its schemas and its snapshot are in folders of a uuid that no table has.
+A copy that is killed before the end of step 4 is not a table. The next copy uses its files, because their names are unique. The
+schemas and the snapshot of a killed copy stay in folders of a uuid that no table has.
 
 Files are copied whole, checked against their recorded checksums, and only if the target lacks them.
 """
@@ -110,11 +110,11 @@ def _target(meta: Metadata, snapshot: Snapshot | None, storage: Storage, root: s
     """The metadata of the copy. Raises TableExists if the target holds something else."""
     env, _ = replace(meta.env, storage=storage), meta.schemas.get(0)
     try:
-        found = Metadata.opened(env, root)
-        if found is None:
+        existing = Metadata.opened(env, root)
+        if existing is None:
             return Metadata.of(env, TablePaths(root, meta.env.ids()))
-        if found.paths.table_uuid != meta.paths.table_uuid and _is_copy(meta, snapshot, found):
-            return found
+        if existing.paths.table_uuid != meta.paths.table_uuid and _is_copy(meta, snapshot, existing):
+            return existing
     except StorageFailed:
         raise
     except LakeError as damaged:
@@ -123,13 +123,13 @@ def _target(meta: Metadata, snapshot: Snapshot | None, storage: Storage, root: s
     raise TableExists(f"the target holds a table {name} that is no copy of this one {number}", where=root, cure=_OTHER)
 
 
-def _is_copy(meta: Metadata, snapshot: Snapshot | None, found: Metadata) -> bool:
-    if found.schemas.get(0) != _schema(meta, found, 0):
+def _is_copy(meta: Metadata, snapshot: Snapshot | None, target: Metadata) -> bool:
+    if target.schemas.get(0) != _schema(meta, target, 0):
         return False
     if snapshot is None:
-        return found.snapshots.latest_id() is None
+        return target.snapshots.latest_id() is None
     try:
-        return found.snapshots.get(snapshot.id) == _alone(snapshot, found)
+        return target.snapshots.get(snapshot.id) == _alone(snapshot, target)
     except SnapshotNotFound:
         return False
 
@@ -236,18 +236,18 @@ def copy_file(source: Storage, target: Storage, file: CopiedFile, size: int | No
     if size == expected.bytes and _sum_at(target, file.target) == expected:
         return Outcome(expected.bytes, True)
     with reading(file.source), source.read(file.source) as content, target.write(file.target) as sink:
-        found = FileSum(0, 0)
+        actual = FileSum(0, 0)
         for chunk in _chunks(content):
             sink.write(chunk)
-            found = _added(found, chunk)
-        if found != expected:  # leaves nothing in the target
-            raise Corrupt("file differs from what was written", where=file.source, expected=expected, found=found, cure=RESTORE)
-    if (found := _sum_at(target, file.target)) != expected:
+            actual = _added(actual, chunk)
+        if actual != expected:  # leaves nothing in the target
+            raise Corrupt("file differs from what was written", where=file.source, expected=expected, found=actual, cure=RESTORE)
+    if (actual := _sum_at(target, file.target)) != expected:
         raise StorageFailed(
             "the target does not return what was written",
             where=file.target,
             expected=expected,
-            found=found,
+            found=actual,
             cure="copy again; if it happens again, the store is not reliable",
         )
     return Outcome(expected.bytes, False)
@@ -264,11 +264,11 @@ def _sum_of_source(source: Storage, file: CopiedFile) -> FileSum:
 
 
 def _sum_at(storage: Storage, path: str) -> FileSum:
-    found = FileSum(0, 0)
+    sum_so_far = FileSum(0, 0)
     with storage.read(path) as content:
         for chunk in _chunks(content):
-            found = _added(found, chunk)
-    return found
+            sum_so_far = _added(sum_so_far, chunk)
+    return sum_so_far
 
 
 def _chunks(content: pa.NativeFile) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ class IndexCheck:
     """The index of a file beside its rows. Columns that now have a type of another family are not compared."""
 
     def __init__(self, index: FileIndex, schema: Schema) -> None:
-        """Raises Corrupt."""
+        """Decodes the values of the index. Raises Corrupt."""
         self._types, ids = {name: schema.plain_columns.field(name).type for name in schema.columns.names}, schema.field_ids()
         filters = {name: index.filters[ids[name]] for name in self._types if ids[name] in index.filters}
         values = {name: index.values[ids[name]] for name in self._types if ids[name] in index.values}
@@ -29,7 +29,7 @@ class IndexCheck:
         }
 
     def differing(self, chunk: Chunk) -> Iterator[str]:
-        """Yields the names of columns whose rows in the chunk are not those that the index has."""
+        """Yields the names of columns whose values in the chunk differ from the index."""
         for name in chunk.table.column_names:
             values, one = chunk.table[name], self._filters.get(name)
             absent = one is not None and not one.may_hold(value_hash(values)).all()
@@ -38,5 +38,5 @@ class IndexCheck:
 
     def _same(self, name: str, start: int, values: pa.Array) -> bool:
         kind = self._types[name]
-        found, expected = (ordered(side, kind) for side in (self._columns[name].slice(start, len(values)), values))
-        return found.is_null().equals(expected.is_null()) and not pc.any(pc.not_equal(found, expected)).as_py()
+        indexed, expected = (ordered(side, kind) for side in (self._columns[name].slice(start, len(values)), values))
+        return indexed.is_null().equals(expected.is_null()) and not pc.any(pc.not_equal(indexed, expected)).as_py()

@@ -28,10 +28,10 @@ _Column = tuple[pa.DataType, Callable[[Any], object]]
 
 
 class _Listed(NamedTuple):
-    """A file that was listed. `found`: its content; None if it cannot be read, which `error` explains."""
+    """A file that was listed. `content`: None if it cannot be read; then `error` says why."""
 
     name: str | int
-    found: object
+    content: object
     error: LakeError | None = None
 
 
@@ -41,11 +41,11 @@ def _listed(meta: Metadata, names: Iterable[str | int], read: Callable[[str | in
     def one(name: str | int) -> Generator[_Listed]:
         with suppress(SnapshotNotFound):
             try:
-                found, error = read(name), None
+                content, error = read(name), None
             except (Corrupt, UnsupportedFormat) as broken:
-                found, error = None, broken
-            if found is not None or error is not None:
-                yield _Listed(name, found, error)
+                content, error = None, broken
+            if content is not None or error is not None:
+                yield _Listed(name, content, error)
 
     return ahead(map(one, names), meta.env.storage.at_once)
 
@@ -53,12 +53,12 @@ def _listed(meta: Metadata, names: Iterable[str | int], read: Callable[[str | in
 def _table(name: str, type_: pa.DataType, listed: Iterable[_Listed], columns: Mapping[str, _Column]) -> pa.Table:
     """One row per file. `columns`: the type of each column, and a function from the content of the file to its value."""
     rows = list(listed)
-    found = {
-        column: pa.array([None if row.found is None else of(row.found) for row in rows], kind)
+    values = {
+        column: pa.array([None if row.content is None else of(row.content) for row in rows], kind)
         for column, (kind, of) in columns.items()
     }
     errors = [row.error and _reason(row.error) for row in rows]
-    return pa.table({name: pa.array([row.name for row in rows], type_), **found, "error": pa.array(errors, pa.string())})
+    return pa.table({name: pa.array([row.name for row in rows], type_), **values, "error": pa.array(errors, pa.string())})
 
 
 def _reason(error: LakeError) -> str:
@@ -99,7 +99,7 @@ def history(meta: Metadata) -> pa.Table:
     snapshot builds on it; null if a snapshot in between cannot be read.
     """
     rows = _all_snapshots(meta)
-    parents = {row.name: _parent(row.found) for row in rows if row.found is not None}
+    parents = {row.name: _parent(row.content) for row in rows if row.content is not None}
     ancestors, number = set(), rows[-1].name if rows else None
     while number in parents:
         ancestors.add(number)
@@ -140,11 +140,13 @@ def tags(meta: Metadata) -> pa.Table:
     """One row per tag, ordered by snapshot, then by name. `branches`: the branches that were created from the tag."""
     meta.files.first_schema()
     rows = [_Listed(*row) for row in meta.tags.listed()]
-    rows.sort(key=lambda row: (row.found is None, row.found and row.found.snapshot.id))
+    rows.sort(key=lambda row: (row.content is None, row.content and row.content.snapshot.id))
     begun = _all_branches(meta) if meta.paths.branch is None else []
 
     def branches_of(tag: Tag) -> list[str | int]:
-        return [row.name for row in begun if row.found and row.found.base and _origin(row.found) == (tag.name, tag.snapshot.id)]
+        return [
+            row.name for row in begun if row.content and row.content.base and _origin(row.content) == (tag.name, tag.snapshot.id)
+        ]
 
     columns: dict[str, _Column] = {
         "snapshot_id": (pa.int64(), lambda t: t.snapshot.id),
@@ -165,8 +167,8 @@ def _origin(branch: BranchInfo) -> tuple[str | None, int]:
 
 def _all_branches(meta: Metadata) -> list[_Listed]:
     rows = list(_listed(meta, meta.branches.names(), meta.branches.read))
-    known = meta.branches.by_new_name({row.name: row.found for row in rows if row.found is not None})
-    return [row for row in rows if row.found is None or row.name in known]
+    known = meta.branches.by_new_name({row.name: row.content for row in rows if row.content is not None})
+    return [row for row in rows if row.content is None or row.name in known]
 
 
 def branches(meta: Metadata) -> pa.Table:

@@ -86,14 +86,14 @@ def repair(version: Version, action: str | None, keys: Sequence[Mapping[str, obj
     for _ in attempts(_ROUNDS, "compactions came first on every attempt", name, "pause them and run it again"):
         with version.unless_expired():
             states = version.states()
-            found = {
+            rows_by_bucket = {
                 bucket: _among(bad_rows(BucketFiles.of(version, bucket), state, action or DROP), wanted, schema)
                 for bucket, state in states.items()
             }
-            report = RepairReport(_listing([row for rows in found.values() for row in rows], schema))
+            report = RepairReport(_listing([row for rows in rows_by_bucket.values() for row in rows], schema))
             if action is None or not report.rows.num_rows:
                 return report
-            bad = [(bucket, rows) for bucket, rows in found.items() if rows]
+            bad = [(bucket, rows) for bucket, rows in rows_by_bucket.items() if rows]
             messages = [_rewritten(BucketFiles.of(version, bucket), states[bucket], rows, action) for bucket, rows in bad]
         committed = commit(version, Request(Identity(meta.env.ids()), messages, properties={"repair": action}))
         if committed.snapshot and not committed.overtaken:
@@ -111,12 +111,12 @@ def bad_rows(files: BucketFiles, state: BucketState, action: str) -> list[BadRow
     rule = rule_of(schema, files.meta.paths.root)
     if rule.old_row is not OldRow.MERGED:
         return []
-    found: list[BadRow] = []
+    bad: list[BadRow] = []
     bucket = _ExaminedBucket(files, rule, state, action, files.meta.vectors.read(state.vectors, state.files))
     for section in sections(state.files):
-        for _ in merge_windows(_runs(bucket, section.files), schema.key, partial(_inspect, bucket, found)):
+        for _ in merge_windows(_runs(bucket, section.files), schema.key, partial(_inspect, bucket, bad)):
             pass
-    return found
+    return bad
 
 
 class _ExaminedBucket(NamedTuple):
@@ -178,8 +178,8 @@ def _placed(files: BucketFiles, file: DataFile, number: int, vectors: Mapping[st
             yield live_rows(Chunk(start, placed.with_places()), vectors.get(file.name, EMPTY))
 
 
-def _inspect(bucket: _ExaminedBucket, found: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
-    """Merges a window and adds its bad rows to `found`. Returns an empty table, because `merge_windows` expects a table."""
+def _inspect(bucket: _ExaminedBucket, bad_rows: list[BadRow], pieces: list[pa.Table]) -> pa.Table:
+    """Merges a window and adds its bad rows to `bad_rows`. Returns an empty table, because `merge_windows` expects a table."""
     mended: set[tuple[str, int]] = set()
     while error := bucket.refusal([piece.drop_columns(PLACE) for piece in pieces]):
         for number in range(error.keys.num_rows):
@@ -189,7 +189,7 @@ def _inspect(bucket: _ExaminedBucket, found: list[BadRow], pieces: list[pa.Table
             if not places or places & mended:  # the next round would fail in the same way
                 raise _inconsistent(error)
             mended |= places
-            found += bad
+            bad_rows += bad
             pieces = [_mended(piece, bucket.state, bad, bucket.action) for piece in pieces]
     return pieces[0].slice(0, 0)
 
@@ -206,12 +206,12 @@ def _inconsistent(error: Unmergeable) -> InvalidData:
 
 def _rows_of(key: pa.Table, pieces: Sequence[pa.Table]) -> list[pa.Table]:
     """The rows of `key`, oldest first, each as a table."""
-    found = []
+    rows = []
     for piece in pieces:
         if piece.num_rows:
             places = lookup.find(key, piece.select(key.column_names), repeats=True)[1]
-            found += [piece.slice(place, 1) for place in places.tolist()]
-    return found
+            rows += [piece.slice(place, 1) for place in places.tolist()]
+    return rows
 
 
 def _bad_rows_of_key(bucket: _ExaminedBucket, rows: Sequence[pa.Table]) -> list[BadRow]:
@@ -256,9 +256,9 @@ def _mended(table: pa.Table, state: BucketState, rows: Sequence[BadRow], action:
     """`table`, whose rows carry their file and position, without `rows` or with null in their failing columns."""
     for row in rows:
         number = state.files.index(row.file)
-        here = (np.asarray(table[FILE]) == number) & (np.asarray(table[POSITION]) == row.position)
-        if here.any():
-            table = table.filter(pa.array(~here)) if action == DROP else _nulled(table, row.columns, here)
+        at_row = (np.asarray(table[FILE]) == number) & (np.asarray(table[POSITION]) == row.position)
+        if at_row.any():
+            table = table.filter(pa.array(~at_row)) if action == DROP else _nulled(table, row.columns, at_row)
     return table
 
 

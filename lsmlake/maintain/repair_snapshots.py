@@ -40,7 +40,7 @@ class SnapshotRepairReport(Shown):
         snapshots: one row per examined snapshot, the newest first: its number, 'sound', 'damaged' or 'unreadable', and the first
             finding. Snapshots older than the newest sound one are not examined.
         newest_sound: the number of the newest sound snapshot; None if there is none.
-        snapshot_id: the snapshot that restored it; None if nothing was restored.
+        snapshot_id: the snapshot that restored the newest sound one; None if nothing was restored.
         dropped: the numbers of the dropped snapshots.
     """
 
@@ -82,9 +82,9 @@ def examine(meta: Metadata, progress: Progress) -> SnapshotRepairReport:
         except Corrupt as broken:
             rows.append((number, UNREADABLE, str(broken)))
             continue
-        found = verify_snapshot(fresh, number, progress)
-        rows.append((number, DAMAGED if found else SOUND, f"{found[0].where}: {found[0].what}" if found else None))
-        if not found:
+        findings = verify_snapshot(fresh, number, progress)
+        rows.append((number, DAMAGED if findings else SOUND, f"{findings[0].where}: {findings[0].what}" if findings else None))
+        if not findings:
             sound = number
             break
     types = (("snapshot_id", pa.int64()), ("state", pa.string()), ("finding", pa.string()))

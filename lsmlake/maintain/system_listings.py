@@ -1,4 +1,5 @@
-"""The system tables that describe a table: name -> the listing. `api.system_tables` adds those that hold rows of the table.
+"""The system tables that describe a table: name -> the listing. `api.system_tables` adds the system tables with rows of the
+table.
 
 Names and columns are those of Apache Paimon; `Table.system_table` lists the differences. `history` is Apache Iceberg's.
 """
@@ -52,10 +53,10 @@ def table_indexes(version: Version) -> pa.Table:
         states = version.states()
     rows = []
     for state in sorted(states.values(), key=version_listings.place):
-        found: dict[str, list[tuple[str, VectorRef]]] = {}
+        vectors_by_puffin: dict[str, list[tuple[str, VectorRef]]] = {}
         for file, ref in sorted(state.vectors.items()):
-            found.setdefault(ref.puffin, []).append((file, ref))
-        rows += [(state.bucket, puffin, vectors) for puffin, vectors in sorted(found.items())]
+            vectors_by_puffin.setdefault(ref.puffin, []).append((file, ref))
+        rows += [(state.bucket, puffin, vectors) for puffin, vectors in sorted(vectors_by_puffin.items())]
     ranges = [[(file, ref.offset, ref.length, ref.cardinality) for file, ref in vectors] for *_, vectors in rows]
     names = _VECTOR.names
     texts = [version_listings.partition_text(version.schema, bucket) for bucket, *_ in rows]
@@ -87,7 +88,7 @@ def file_indexes(version: Version) -> pa.Table:
     ]
     beside = [file.index_bytes is not None for _, file, *_ in rows]
     sizes = [len(file.index) if file.index is not None else file.index_bytes for _, file, *_ in rows]
-    paths = [meta.paths.index(file) if there else None for there, (_, file, *_) in zip(beside, rows, strict=True)]
+    paths = [meta.paths.index(file) if in_file else None for in_file, (_, file, *_) in zip(beside, rows, strict=True)]
     texts = [version_listings.partition_text(version.schema, bucket) for bucket, *_ in rows]
     return pa.table(
         {
@@ -99,7 +100,7 @@ def file_indexes(version: Version) -> pa.Table:
             "schema_id": pa.array([file.schema_id for _, file, *_ in rows], pa.int32()),
             "column_name": pa.array([name for *_, name, _, _ in rows], pa.string()),
             "index_type": pa.array([kind for *_, kind, _ in rows], pa.string()),
-            "storage_type": pa.array(["FILE" if there else "MANIFEST" for there in beside], pa.string()),
+            "storage_type": pa.array(["FILE" if in_file else "MANIFEST" for in_file in beside], pa.string()),
             "index_file_path": pa.array(paths, pa.string()),
             "index_size_in_bytes": pa.array([size for *_, size in rows], pa.int64()),
             "index_container_size_in_bytes": pa.array(sizes, pa.int64()),
@@ -151,8 +152,8 @@ def _options_of(schema: Schema, column: str) -> list[tuple[str, str]]:
 
 
 def _comment(field: pa.Field) -> str | None:
-    found = (field.metadata or {}).get(column_types.COMMENT)
-    return None if found is None else found.decode()
+    comment = (field.metadata or {}).get(column_types.COMMENT)
+    return None if comment is None else comment.decode()
 
 
 _COLUMN_STATISTICS = pa.struct(
@@ -172,8 +173,8 @@ def statistics(version: Version) -> pa.Table:
     """One row with the statistics that the snapshot references; no row if there are none. `snapshot_id`: the snapshot that was
     analyzed, which may be an older one. `colstat`: the statistics by column, without columns dropped meanwhile."""
     with version.unless_expired():
-        found = statistics_of(version.meta, version.snapshot)
-    known = [] if found is None else [found]
+        stored = statistics_of(version.meta, version.snapshot)
+    known = [] if stored is None else [stored]
     names = {number: name for name, number in version.schema.field_ids().items()}
 
     def by_name(columns: Iterable[ColumnStatistics]) -> list[tuple[str, dict[str, object]]]:

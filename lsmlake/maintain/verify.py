@@ -49,12 +49,12 @@ def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) 
     """All findings; empty if the table is sound. Reads every file once. Calls `progress` with each file or bucket it checks."""
     meta = meta.with_empty_cache()
     checker = _Checker(meta, progress)
-    found = list(checker.run())
+    findings = list(checker.run())
     if meta.paths.branch is None:
         for name in meta.branches.names():
-            found += [Finding(one.where, one.what, branches=(name,)) for one in _of_branch(meta, name, checker)]
-        found += iceberg_findings(meta, progress)
-    return merged(found)
+            findings += [Finding(one.where, one.what, branches=(name,)) for one in _of_branch(meta, name, checker)]
+        findings += iceberg_findings(meta, progress)
+    return merged(findings)
 
 
 def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def _of_branch(meta: Metadata, name: str, main: _Checker) -> Iterator[Finding]:
         info = meta.branches.read(name)
         if info is not None:
             checker = _Checker(meta.on(info.named(name)), main.progress)
-            checker.found, checker.placed = main.found, main.placed
+            checker.findings, checker.placed = main.findings, main.placed
             yield from checker.run()
     except TableNotFound:  # it was deleted meanwhile
         meta.files.first_schema()
@@ -79,7 +79,7 @@ def verify_snapshot(meta: Metadata, number: int, progress: Callable[[str], None]
 class _Checker:
     def __init__(self, meta: Metadata, progress: Callable[[str], None], *, rows_only: bool = False) -> None:
         self.meta, self.progress, self.rows_only = meta, progress, rows_only
-        self.found: dict[str, tuple[Finding, ...]] = {}  # what was checked once -> what was found
+        self.findings: dict[str, tuple[Finding, ...]] = {}  # what was checked once -> its findings
         self.placed: dict[str, Mapping[str, puffin.Blob]] = {}  # Puffin file -> the content of its footer
 
     def run(self) -> Iterator[Finding]:
@@ -95,26 +95,26 @@ class _Checker:
         if gaps and gaps.difference(self.meta.snapshots.cut_ids()):
             yield Finding(self.meta.paths.snapshots, f"I4: snapshots are not contiguous: {numbers}")
         for number in reversed(numbers):  # newest first: shared files are checked before an older snapshot expires
-            found = [one._replace(snapshots=(number,)) for one in self._at(number, latest=number == numbers[-1])]
-            yield from self._unless_expired(found, partial(self.meta.snapshots.get, number))
+            findings = [one._replace(snapshots=(number,)) for one in self._at(number, latest=number == numbers[-1])]
+            yield from self._unless_expired(findings, partial(self.meta.snapshots.get, number))
         yield from self._tags()
         for number in self.meta.snapshots.recorded_ids():
             recorded, where = partial(self.meta.snapshots.recorded, number), self.meta.paths.changelog(number)
-            found = self._guard(where, lambda recorded=recorded: self._changelog(recorded()))
-            yield from self._unless_expired([one._replace(snapshots=(number,)) for one in found], recorded)
+            findings = self._guard(where, lambda recorded=recorded: self._changelog(recorded()))
+            yield from self._unless_expired([one._replace(snapshots=(number,)) for one in findings], recorded)
 
-    def _unless_expired(self, found: list[Finding], read: Callable[[], object]) -> list[Finding]:
+    def _unless_expired(self, findings: list[Finding], read: Callable[[], object]) -> list[Finding]:
         """The findings; none if `read` shows that another process has expired the snapshot. Raises TableNotFound."""
         try:
-            if found:
+            if findings:
                 read()
         except SnapshotNotFound:
             return []
         except TableNotFound:
             raise
         except LakeError:
-            return found
-        return found
+            return findings
+        return findings
 
     def _tags(self) -> Iterator[Finding]:
         for name in self.meta.tags.names():
@@ -126,9 +126,9 @@ class _Checker:
                 continue
             if tag is None:  # deleted meanwhile
                 continue
-            found = [one._replace(tags=(name,)) for one in self._state(where, tag.snapshot, latest=False)]
-            if found and self._is_still(tag):
-                yield from found
+            findings = [one._replace(tags=(name,)) for one in self._state(where, tag.snapshot, latest=False)]
+            if findings and self._is_still(tag):
+                yield from findings
 
     def _is_still(self, tag: Tag) -> bool:
         """Whether the tag still exists; if not, missing files are no damage."""
@@ -192,7 +192,7 @@ class _Checker:
             yield from self._guard(self.meta.paths.manifest(part.name), partial(self._index, NamedFile(part.name, part.bytes)))
 
     def _covers(self, where: str, states: dict[Bucket, BucketState]) -> Iterator[Finding]:
-        """Whether a key of a partition lies in one bucket."""
+        """Checks that no key of a partition lies in two buckets."""
         shares: dict[tuple, set[Share]] = {}
         for bucket, state in states.items():
             shares.setdefault(bucket.partition_key, set()).add(Share(bucket.number, state.total_buckets))
@@ -243,17 +243,17 @@ class _Checker:
             yield from self._once(file.name, partial(self._retained, schema, state, file))
         for name, ref in state.vectors.items():
             yield from self._once(ref.puffin, lambda ref=ref: self._puffin(ref.puffin))
-            if not self.found[ref.puffin]:
+            if not self.findings[ref.puffin]:
                 yield from self._once(f"{ref.puffin}@{ref.offset}", lambda name=name, ref=ref: self._vector(state, name, ref))
         keys = [*(file.name for file in state.all_files), *(ref.puffin for ref in state.vectors.values())]
-        sound = not any(map(self.found.get, keys))
+        sound = not any(map(self.findings.get, keys))
         if latest and sound and schema.key and options.layout.deletion_vectors:
             yield from self._guard(where, lambda: self._keys_live_once(schema, state, where))
 
     def _once(self, key: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-        if key not in self.found:
-            self.found[key] = tuple(self._guard(key, check))
-        yield from self.found[key]
+        if key not in self.findings:
+            self.findings[key] = tuple(self._guard(key, check))
+        yield from self.findings[key]
 
     def _guard(self, where: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
         self.progress(where)
@@ -268,8 +268,8 @@ class _Checker:
         size = self.meta.env.storage.size(path)
         if size != file.bytes:
             return "data file is missing" if size is None else f"data file has {size} bytes, {file.bytes} were written"
-        if file.checksum is not None and (found := self._checksum(path)) != file.checksum:
-            return f"data file has checksum {found:#010x}, {file.checksum:#010x} was written"
+        if file.checksum is not None and (checksum := self._checksum(path)) != file.checksum:
+            return f"data file has checksum {checksum:#010x}, {file.checksum:#010x} was written"
         return None
 
     def _retained(self, schema: Schema, state: BucketState, file: DataFile) -> Iterator[Finding]:
@@ -372,7 +372,7 @@ def _differing(indexed: IndexCheck, chunk: Chunk, path: str) -> Iterator[Finding
 
 
 def _misplaced(schema: Schema, bucket: Bucket, rows: pa.Table, path: str) -> Iterator[Finding]:
-    """Whether rows, with some of the columns, belong to another partition."""
+    """Checks that rows belong to the partition of their bucket. `rows`: some of the columns."""
     for field, value in zip(schema.partition_columns_of(bucket.spec), bucket.partition, strict=True):
         if field.column not in rows.column_names:
             continue

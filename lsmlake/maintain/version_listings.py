@@ -33,8 +33,8 @@ def files(version: Version) -> pa.Table:
     that the file's vector marks; partitions and keys are text."""
     meta, schema = version.meta, version.schema
     with version.unless_expired():
-        found = version.states()
-    rows = [(state, file) for state in sorted(found.values(), key=place) for file in sorted(state.files, key=_age)]
+        states = version.states()
+    rows = [(state, file) for state in sorted(states.values(), key=place) for file in sorted(state.files, key=_age)]
     names = {number: name for name, number in schema.field_ids().items()}
     dead = [state.vectors[f.name].cardinality if f.name in state.vectors else 0 for state, f in rows]
     return pa.table(
@@ -89,7 +89,7 @@ def _by_name(file: DataFile, names: dict[int, str], part: int) -> list[tuple[str
 
 
 def key_ranges(files_table: pa.Table) -> pa.Table:
-    """The rows of `files`, with the columns that say where a key may be."""
+    """The rows of `files`, with only the columns about levels and key ranges."""
     names = ("partition", "bucket", "file_path", "file_format", "schema_id", "level", "record_count", "file_size_in_bytes")
     return files_table.select([*names, "min_key", "max_key"])
 
@@ -97,16 +97,16 @@ def key_ranges(files_table: pa.Table) -> pa.Table:
 def buckets(files_table: pa.Table) -> pa.Table:
     """One row per bucket. `record_count`: without rows that vectors mark. `total_buckets`: bucket n has the keys whose hash,
     modulo this number, is n."""
-    found = _summed(files_table, ["partition", "bucket", "total_buckets"])
-    totals = found["total_buckets"]
-    return found.drop_columns(["total_buckets"]).append_column("total_buckets", totals)
+    summed = _summed(files_table, ["partition", "bucket", "total_buckets"])
+    totals = summed["total_buckets"]
+    return summed.drop_columns(["total_buckets"]).append_column("total_buckets", totals)
 
 
 def partitions(files_table: pa.Table) -> pa.Table:
-    """One row per partition, as `buckets`. `total_buckets`: the number of buckets that its rows are spread over."""
+    """One row per partition, as `buckets`. `total_buckets`: the greatest of its buckets."""
     totals = files_table.group_by("partition", use_threads=False).aggregate([("total_buckets", "max")])
-    found = _summed(files_table, ["partition"])
-    return found.append_column("total_buckets", totals.sort_by("partition")["total_buckets_max"])
+    summed = _summed(files_table, ["partition"])
+    return summed.append_column("total_buckets", totals.sort_by("partition")["total_buckets_max"])
 
 
 def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
@@ -133,18 +133,18 @@ def _summed(files_table: pa.Table, by: list[str]) -> pa.Table:
 def manifests(version: Version) -> pa.Table:
     """One row per manifest, in commit order. The bounds of partitions are text, by column."""
     with version.unless_expired():
-        found = version.meta.manifests.metas(version.snapshot) if version.snapshot else ()
-    lowest, highest = _partition_bounds(version, found)
+        metas = version.meta.manifests.metas(version.snapshot) if version.snapshot else ()
+    lowest, highest = _partition_bounds(version, metas)
     return pa.table(
         {
-            "file_name": pa.array([m.name for m in found], pa.string()),
-            "file_size": pa.array([m.bytes for m in found], pa.int64()),
-            "num_added_files": pa.array([m.added for m in found], pa.int64()),
-            "num_deleted_files": pa.array([m.deleted for m in found], pa.int64()),
-            "schema_id": pa.array([m.schema_id for m in found], pa.int64()),
+            "file_name": pa.array([m.name for m in metas], pa.string()),
+            "file_size": pa.array([m.bytes for m in metas], pa.int64()),
+            "num_added_files": pa.array([m.added for m in metas], pa.int64()),
+            "num_deleted_files": pa.array([m.deleted for m in metas], pa.int64()),
+            "schema_id": pa.array([m.schema_id for m in metas], pa.int64()),
             "min_partition_stats": pa.array(lowest, _BOUNDS),
             "max_partition_stats": pa.array(highest, _BOUNDS),
-            "snapshot_id": pa.array([m.sequence for m in found], pa.int64()),
+            "snapshot_id": pa.array([m.sequence for m in metas], pa.int64()),
         }
     )
 
@@ -169,9 +169,9 @@ def options(schema: Schema) -> pa.Table:
     if the table sets them."""
     facts = [option for option in reference() if option.group != COLUMNS]
     facts += [column_facts(name) for name in schema.options if name.startswith(PREFIX)]
-    found = _option_rows(facts)
-    values = pa.array([schema.options.get(name) for name in found["name"].to_pylist()], pa.string())
-    return found.add_column(1, "value", values)
+    rows = _option_rows(facts)
+    values = pa.array([schema.options.get(name) for name in rows["name"].to_pylist()], pa.string())
+    return rows.add_column(1, "value", values)
 
 
 def _option_rows(facts: Iterable[OptionFacts]) -> pa.Table:

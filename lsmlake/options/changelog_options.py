@@ -13,7 +13,7 @@ _COMPARING = (When("changelog-producer", (LOOKUP, FULL_COMPACTION)),)
 
 
 def _reported_at(values: Values) -> str:
-    """With `input` and without a producer a change is reported when it is written."""
+    """When changes are reported. Under `input`, and without a changelog producer, a change is reported when it is written."""
     producer = values["changelog-producer"]
     return INPUT if producer == NONE else producer
 

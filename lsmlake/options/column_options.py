@@ -80,7 +80,8 @@ CHANGE = Change.REWRITES
 
 
 class ColumnOption(NamedTuple):
-    """`name`: the full name of the option. `columns`: the columns it applies to; empty: all without a function of their own."""
+    """`name`: the full name of the option. `columns`: the columns it applies to; empty: all columns without their own
+    function."""
 
     name: str
     columns: tuple[str, ...]

@@ -1,5 +1,5 @@
-"""Options of compaction: which sorted runs it takes, and when; of append-only tables, when it rewrites files, and how it sorts
-the rows of the files that it writes.
+"""Options of compaction: which sorted runs a compaction takes, and when; in append-only tables, when it rewrites files, and how
+it sorts their rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ RADICAL, GENTLE = "radical", "gentle"
 _TIERED = (When("compaction.strategy", (TIERED,)),)
 UNIVERSAL_ONLY = (When("compaction.strategy", (UNIVERSAL,)),)
 _LOOKING_UP = When("deletion-vectors.enabled", (True,)), When("changelog-producer", (LOOKUP,))
-"""With either, a compaction looks up level-0 keys in older files; without waiting level-0 files, reads need not merge."""
+"""Under either option, a compaction looks up level-0 keys in older files, so a bucket without level-0 files is read without a
+merge."""
 
 
 def _levels(values: Values) -> int:
@@ -25,7 +26,7 @@ def _levels(values: Values) -> int:
 
 
 def _level_of_changelog(values: Values) -> int | None:
-    """With the full-compaction producer, the changelog reports rows when they reach the last level, so its number matters."""
+    """The last level, if its number matters: with the full-compaction producer rows are reported when they reach it."""
     return values["num-levels"] if values["changelog-producer"] == FULL_COMPACTION else None
 
 

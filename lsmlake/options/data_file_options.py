@@ -1,5 +1,5 @@
-"""Options of data files: the bucket and directory that a row belongs to, whether deletion vectors mark rows, how the files are
-written, and which columns have an index, by which reads leave files out.
+"""Options of data files: the bucket and directory of a row, whether deletion vectors mark rows, how files are written, and which
+columns have an index, by which reads skip files.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ NOT_BUILT: Mapping[str, str] = {
     "file-index.bitmap.": f"leave it out: an index of {BITMAP_COLUMNS} has no settings",
     "file-index.range-bitmap.": f"leave it out: an index of {RANGE_BITMAP_COLUMNS} has no settings",
 }
-"""Beginnings of the names of options of Apache Paimon that lsmlake does not have -> what to do instead."""
+"""Maps prefixes of the names of Apache Paimon's options that lsmlake does not have to the cure."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ class Change(Enum):
 
     ANY_TIME = "any time"
     REWRITES = "rewrites"
-    """The value decides which rows the files mean, so `alter` compacts every bucket in full."""
+    """The value decides which rows the files represent, so `alter` compacts every bucket in full."""
     WHILE_EMPTY = "while empty"
 
 
@@ -35,7 +35,7 @@ class Tables(Enum):
 
 @dataclass(frozen=True)
 class When:
-    """A condition: the option has one of `values`; without `values`: it is set."""
+    """A condition: the option has one of `values`; without `values`, the option is set."""
 
     option: str
     values: tuple[object, ...] = ()
@@ -50,7 +50,7 @@ class When:
 
 
 Only = tuple[When, ...]
-"""At least one of these must hold."""
+"""A list of conditions of which at least one must hold."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Option:
         only: conditions that must all hold; otherwise the option has no effect and is refused.
         tables: the tables that have the option. Others refuse it.
         derived: computes the default from the other values, if it depends on them.
-        matters: the part of the value that decides which rows the files mean; None: the whole value.
+        matters: returns the part of the value that decides which rows the files represent; None: the whole value.
     """
 
     name: str
@@ -102,11 +102,11 @@ class Declared(NamedTuple):
 
 
 def options_of(group: type) -> Iterator[Declared]:
-    """The options that a dataclass declares as fields. Its `TABLES`, if any, holds for those that name no tables."""
+    """The options that a dataclass declares as fields. Its `TABLES`, if any, applies to options without `tables`."""
     tables = getattr(group, "TABLES", Tables.ALL)
     for each in fields(group):
-        if (found := each.metadata.get("option")) is not None:
-            yield Declared(each.name, replace(found, tables=tables) if found.tables is Tables.ALL else found)
+        if (option := each.metadata.get("option")) is not None:
+            yield Declared(each.name, replace(option, tables=tables) if option.tables is Tables.ALL else option)
 
 
 def is_set(value: object) -> bool:

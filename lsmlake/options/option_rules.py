@@ -18,7 +18,7 @@ from lsmlake.options.retention_options import PERIODS_MS
 
 
 class Excludes(NamedTuple):
-    """`tables`: those for which this holds."""
+    """The options exclude each other. `tables`: the tables in which this holds."""
 
     one: When
     other: When
@@ -35,7 +35,7 @@ class AtMost(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The value of option `low` is less than `limits` has for the value of option `high`."""
+    """The value of option `low` is less than the limit that `limits` gives for the value of option `high`."""
 
     low: str
     high: str
@@ -43,7 +43,7 @@ class Below(NamedTuple):
 
 
 class Together(NamedTuple):
-    """Both options are set, or none."""
+    """Both options are set, or neither."""
 
     one: str
     other: str
@@ -95,7 +95,7 @@ RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
 
 
 def adjusted(values: Values, given: Collection[str]) -> dict[str, Any]:
-    """The values, in which a default gives way to the given value of the option that it is compared with."""
+    """The values, with each default adjusted to the given value of the option that it is compared with."""
     made = dict(values)
     for rule in RULES:
         if isinstance(rule, AtMost) and is_set(made[rule.low]) and is_set(made[rule.high]) and made[rule.low] > made[rule.high]:

@@ -17,7 +17,7 @@ CURE = "correct the value or leave the option out"
 
 @dataclass(frozen=True)
 class OptionType(Generic[T]):
-    """`takes` describes the accepted values; `read` raises ValueError for others. `units` of a quantity: name -> factor."""
+    """`takes` describes the accepted values; `read` raises ValueError for others. `units`: of a quantity, name -> factor."""
 
     name: str
     takes: str
@@ -134,10 +134,10 @@ def _qualified_name(value: object) -> str:
 
 def _names(value: object) -> tuple[str, ...]:
     given = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    found = tuple(str(name).strip() for name in given)
-    if not found or not all(found):
+    names = tuple(str(name).strip() for name in given)
+    if not names or not all(names):
         raise ValueError
-    return found
+    return names
 
 
 def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[int, str]) -> OptionType[int]:
@@ -159,24 +159,24 @@ _ISO = re.compile(r"P(?!$)(?:(\d+)D)?(?:T(?!$)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)
 
 
 def _or_iso(of: OptionType[int]) -> OptionType[int]:
-    """Also takes durations as ISO 8601 writes them, such as PT1H."""
+    """Also accepts durations in ISO 8601, such as PT1H."""
 
     def read(value: object) -> int:
-        found = _ISO.fullmatch(str(value).strip())
-        if found is None:
+        match = _ISO.fullmatch(str(value).strip())
+        if match is None:
             return of.read(value)
         return sum(
             int(number or 0) * factor
-            for number, factor in zip(found.groups(), (86_400_000, 3_600_000, 60_000, 1_000), strict=True)
+            for number, factor in zip(match.groups(), (86_400_000, 3_600_000, 60_000, 1_000), strict=True)
         )
 
     return replace(of, read=read)
 
 
 def _positive(value: object) -> int:
-    if not (found := size.read(value)):
+    if not (number := size.read(value)):
         raise ValueError
-    return found
+    return number
 
 
 _HOUR = integer(-1, 23)

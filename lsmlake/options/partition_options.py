@@ -29,24 +29,23 @@ _BY_VALUES = ((When("partition.expiration-strategy", (VALUES_TIME,)),),)
 
 
 def directives(formatter: str) -> str:
-    """The format of `datetime.strptime` for a pattern of Java's DateTimeFormatter. Raises ValueError for letters that it does not
-    know."""
-    made, end = [], 0
+    """The format of `datetime.strptime` for a pattern of Java's DateTimeFormatter. Raises ValueError for unsupported letters."""
+    parts, end = [], 0
     for token in _TOKEN.finditer(formatter):
         if token.start() != end:
             raise ValueError(formatter)
         end = token.end()
         if token[1] is not None:
-            made.append((token[1].replace("''", "'") or "'").replace("%", "%%"))
+            parts.append((token[1].replace("''", "'") or "'").replace("%", "%%"))
         elif token[2] is None:
-            made.append(token[0].replace("%", "%%"))
+            parts.append(token[0].replace("%", "%%"))
         elif token[0] in _DIRECTIVES:
-            made.append(_DIRECTIVES[token[0]])
+            parts.append(_DIRECTIVES[token[0]])
         else:
             raise ValueError(formatter)
     if end != len(formatter):
         raise ValueError(formatter)
-    return "".join(made)
+    return "".join(parts)
 
 
 def _pattern(value: object) -> str:
@@ -54,15 +53,15 @@ def _pattern(value: object) -> str:
 
 
 def renamed_pattern(value: str, columns: Callable[[str], str]) -> str:
-    """A timestamp pattern whose names of columns are replaced by what `columns` gives. A name ends where no letter, digit or '_'
+    """Replaces the column names in a timestamp pattern by the results of `columns`. A name ends where no letter, digit or '_'
     follows."""
     return re.sub(r"\$(\w+)", lambda match: f"${columns(match[1])}", value)
 
 
 def _formatter(value: object) -> str:
-    found = text.read(value)
-    directives(found)
-    return found
+    pattern = text.read(value)
+    directives(pattern)
+    return pattern
 
 
 pattern = OptionType("pattern", "text with names of partition columns, such as '$day $hour:00:00'", _pattern)

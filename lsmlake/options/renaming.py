@@ -1,4 +1,4 @@
-"""Renames columns in options. Options name columns by their current names, so a renamed column is renamed in them, too."""
+"""Renames columns in options: options name columns by their current names, so renaming a column changes them, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lsmlake.options.table_options import OPTIONS, check_name
 
 
 class Renaming(NamedTuple):
-    """`columns`: the new name of a column. `inner`: the new name of a field of the structs in a column, given both names."""
+    """`columns` returns the new name of a column. `inner` returns the new name of a field inside a column, given both names."""
 
     columns: Callable[[str], str]
     inner: Callable[[str, str], str]
@@ -24,10 +24,10 @@ def renamed(options: Mapping[str, str], renaming: Renaming) -> dict[str, str]:
 
 
 def columns_in(name: str, value: object) -> frozenset[str]:
-    """Returns the names of the columns that an option names, in its own name or in its value."""
-    found: set[str] = set()
-    _renamed(name, value, Renaming(lambda one: found.add(one) or one, lambda _, inner: inner))
-    return frozenset(found)
+    """Returns the columns in the name or in the value of an option."""
+    columns: set[str] = set()
+    _renamed(name, value, Renaming(lambda one: columns.add(one) or one, lambda _, inner: inner))
+    return frozenset(columns)
 
 
 def _renamed(name: str, value: object, renaming: Renaming) -> tuple[str, object]:
@@ -55,5 +55,5 @@ def _listed(value: object) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _text(found) -> str:
-    return ",".join(found)
+def _text(names) -> str:
+    return ",".join(names)

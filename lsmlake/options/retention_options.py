@@ -76,7 +76,7 @@ CURES = {
     "tag.automatic-creation": "set process-time, which goes by the times of commits: commits of lsmlake carry no watermark, and"
     " the program of a batch can create the tag itself"
 }
-"""Option -> what to do about a value of Apache Paimon that lsmlake does not have."""
+"""Option -> the cure for a value of Apache Paimon that lsmlake does not have."""
 
 
 @dataclass(frozen=True)

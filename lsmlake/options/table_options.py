@@ -59,7 +59,7 @@ class Options:
 
     @cached_property
     def meaning(self) -> tuple[object, ...]:
-        """The values that decide which rows the files of a table mean, and when readers of changes see them."""
+        """The values that decide which rows the files of a table represent, and when readers of changes see them."""
         decisive = [(name, option.matters) for name, option in OPTIONS.items() if option.change is not Change.ANY_TIME]
         return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns)
 
@@ -70,21 +70,21 @@ class Options:
         if not keyed and (named := next((name for name in given if name.startswith(PREFIX)), None)):
             raise _of_other_tables(named, Tables.KEYED, where)
         single = tuple(parse_column_option(name, value, where) for name, value in given.items() if name.startswith(PREFIX))
-        found: dict[str, Any] = {}
+        parsed: dict[str, Any] = {}
         for name in (name for name in given if not name.startswith(PREFIX)):
             option = _named(name, where)
-            if option.name in found:
+            if option.name in parsed:
                 raise InvalidOption(
                     f"option {option.name!r} is given twice", where=where, found=sorted(given), cure="leave one of the names out"
                 )
             if not option.tables.include(keyed):
                 raise _of_other_tables(name, option.tables, where)
-            found[option.name] = option.type.parse(name, given[name], where, _CURES.get(name, CURE))
-        if any(UNIVERSAL_ONLY in OPTIONS[name].only for name in found):
-            found.setdefault("compaction.strategy", UNIVERSAL)
-        values = option_rules.adjusted({name: option.default for name, option in OPTIONS.items()} | found, found)
+            parsed[option.name] = option.type.parse(name, given[name], where, _CURES.get(name, CURE))
+        if any(UNIVERSAL_ONLY in OPTIONS[name].only for name in parsed):
+            parsed.setdefault("compaction.strategy", UNIVERSAL)
+        values = option_rules.adjusted({name: option.default for name, option in OPTIONS.items()} | parsed, parsed)
         for name, option in OPTIONS.items():
-            if option.derived and name not in found:
+            if option.derived and name not in parsed:
                 values[name] = option.derived(values)
         option_rules.check(((name, _conditions(name)) for name in given), values, OPTIONS, where, keyed=keyed)
         made = {

@@ -1,5 +1,5 @@
-"""Options of writing: what a writer drops, buffers and compacts, how statements are isolated, how often a commit is tried; and of
-reading. The isolation of statements that change rows by condition has the names that Apache Iceberg gives them.
+"""Options of writing and reading: what a writer drops, buffers and compacts, how statements are isolated, how often a commit is
+tried. The isolation options of DELETE, UPDATE and MERGE have Apache Iceberg's names.
 """
 
 from __future__ import annotations

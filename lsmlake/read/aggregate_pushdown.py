@@ -72,8 +72,7 @@ def _entries(plan: Plan) -> pa.Table:
 
 
 class _Unit(NamedTuple):
-    """Files that are read together. `bound`: no value is beyond it; None: unknown. `exact`: the bound is a value; all others are
-    nulls."""
+    """Files that are read together. `bound`: no value lies beyond it; None: unknown. `exact`: the bound is the value of a row."""
 
     split: Split
     bound: object
@@ -94,17 +93,17 @@ def extreme(plan: Plan, column: str, side: Side) -> object:
     waiting = [unit for unit in units if unit.bound is not None and not unit.exact]
     bounds = ordered(pa.array([unit.bound for unit in waiting], type_), type_)
     order = pc.array_sort_indices(bounds, order="ascending" if side == "min" else "descending").to_pylist()
-    for unit in (*unknown, *(waiting[number] for number in order)):  # of the known ones the most promising first
+    for unit in (*unknown, *(waiting[number] for number in order)):  # of the known bounds the most promising first
         if unit.bound is not None and best is not None and not _beats(unit.bound, best, side, type_):
             break
         for table in read_plan(replace(plan, columns=(column,), splits=(unit.split,))):
-            found = extreme_of(table[column].combine_chunks(), side)
-            best = found if best is None or (found is not None and _beats(found, best, side, type_)) else best
+            value = extreme_of(table[column].combine_chunks(), side)
+            best = value if best is None or (value is not None and _beats(value, best, side, type_)) else best
     return best
 
 
 def _units(plan: Plan, column: str, side: Side, type_: pa.DataType) -> Iterator[_Unit]:
-    """The files that are read alone, and the other splits."""
+    """Yields a unit for each file that is read alone, and for each other split."""
     if not plan.splits:
         return
     entries = _entries(plan)

@@ -123,8 +123,8 @@ def _ignored_rows(files: BucketFiles, split: Split, rule: MergeRule) -> dict[str
     """The rows of level-0 files of a section that retained deletes ignore, by file name."""
     level0 = [file for file in sorted(split.merged, key=recency, reverse=True) if file.level == 0]
     retained = Retained.of(files, split.retained, rule)
-    found = retained.settlement(level0, lambda file: _read_all(files, file, retained.columns)).ignored
-    return {name: DeletionVector.of(positions) for name, positions in found.items()}
+    ignored = retained.settlement(level0, lambda file: _read_all(files, file, retained.columns)).ignored
+    return {name: DeletionVector.of(positions) for name, positions in ignored.items()}
 
 
 def _stream(files: BucketFiles, file: DataFile, names: list[str], ignored: DeletionVector) -> Iterator[pa.Table]:
@@ -142,7 +142,7 @@ class Fresh(NamedTuple):
 
 
 def freshen_for_scan(files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Fresh:
-    """The level 0 of a split for a scan, whose files to read are those of level 0 too where nothing must be merged."""
+    """The level 0 of a split for a scan. If nothing must be merged, the scan reads the level-0 files, too."""
     rule = rule_of(plan.schema, files.meta.paths.root)
     if reads_level0_as_it_is(split, rule):
         return Fresh(None, dead_rows(files, split, rule))
@@ -167,8 +167,8 @@ def freshen(files: BucketFiles, plan: Projection, split: Split, columns: Collect
     for name, hits in files.find(keys, tuple(older.values()), repeats=rule.repeats_keys).items():
         if rule.old_row is not OldRow.REPLACED:
             live = hits.positions[stored.get(name, EMPTY).live_mask(hits.positions)]
-            found = files.fetch(older[name], live, names)
-            old.setdefault(older[name].level, []).extend(found)
+            rows = files.fetch(older[name], live, names)
+            old.setdefault(older[name].level, []).extend(rows)
         if name in dead:
             dead[name] = dead[name] | DeletionVector.of(hits.positions)
     # files are in order of level and key, so the rows of a level form a sorted run; a key is live once at levels >= 1 (I2)
@@ -209,8 +209,8 @@ def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, c
     groups, filtered = _matching_groups(reader, plan), plan.predicate.columns if plan.predicate else frozenset()
     if len(columns) <= len(filtered) or not plan.names_keys:
         return groups
-    found = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
-    return [group for group, rows in found if rows.num_rows]
+    live_rows = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
+    return [group for group, rows in live_rows if rows.num_rows]
 
 
 def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:

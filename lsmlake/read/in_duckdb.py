@@ -178,8 +178,8 @@ def value(scalar: pa.Scalar) -> str:
         return f"CAST(NULL AS {name})"
     if pa.types.is_timestamp(kind):
         return f"{'make_timestamptz' if kind.tz else 'make_timestamp'}({as_integers(scalar).as_py()})"
-    made = scalar.as_py()
-    return f"unhex('{made.hex()}')" if isinstance(made, bytes) else f"CAST({text(str(made))} AS {name})"
+    python_value = scalar.as_py()
+    return f"unhex('{python_value.hex()}')" if isinstance(python_value, bytes) else f"CAST({text(str(python_value))} AS {name})"
 
 
 def condition(predicate: Predicate) -> str | None:

@@ -9,7 +9,7 @@ Measured with a tenth of 4,000,000 rows dead, the aggregate took x 1.08 of a sca
 with a Python function as the filter x 1.1 to 1.5, and with a column of flags beside the scan x 1.2.
 
 A predicate becomes an expression of Polars, which compares as Spark does: NaN equals NaN and is greater than all other
-numbers. Polars takes a name in `pl.col` or `select` for a pattern if it is `*`, or begins with `^` and ends with `$`.
+numbers. In `pl.col` and `select`, Polars treats `*`, and a name that begins with `^` and ends with `$`, as a pattern.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _parquet(files: Sequence[Direct], **settings: object):
 def _items(source: NativeSource, stored: Stored) -> list[object]:
     """The expressions for columns of the plan that files with these fields do not store under the same name and type."""
     pl = need("polars", "to_polars()")
-    made = []
+    items = []
     for old, field in zip(stored, map(source.plan.schema.columns.field, source.plan.columns), strict=True):
         one = pl.from_arrow(constant(field, 1))
         if old is None:
@@ -136,8 +136,8 @@ def _items(source: NativeSource, stored: Stored) -> list[object]:
             stored_column = by_name(old.name).as_expr()
             item = stored_column.cast(one.dtype) if is_evolved(old.type, field.type) else stored_column
         if old is None or old.name != field.name or is_evolved(old.type, field.type):
-            made.append(item.alias(field.name))
-    return made
+            items.append(item.alias(field.name))
+    return items
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ def _expression(predicate: Predicate):
 
 def _column(column: Column):
     pl = need("polars", "to_polars()")
-    made = reduce(lambda outer, name: outer.struct.field(name), column.path[1:], by_name(column.path[0]).as_expr())
-    return made.cast(pl.Float64) if column.type == pa.float32() else made
+    expression = reduce(lambda outer, name: outer.struct.field(name), column.path[1:], by_name(column.path[0]).as_expr())
+    return expression.cast(pl.Float64) if column.type == pa.float32() else expression
 
 
 def _literal(value: object, kind: pa.DataType):

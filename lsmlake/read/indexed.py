@@ -95,9 +95,9 @@ def by_index(version: Version, table: pa.Table, matches: np.ndarray, predicate: 
     def look(number: int) -> None:
         place = int(tested[number])
         try:
-            found = index_of_file(version.meta.files, files[number])
-            left[place] = levels[place] == 0 or test(found, place).some
-            keys[place] = by_key is None or by_key(found, place).some
+            file_index = index_of_file(version.meta.files, files[number])
+            left[place] = levels[place] == 0 or test(file_index, place).some
+            keys[place] = by_key is None or by_key(file_index, place).some
         except (Corrupt, UnsupportedFormat):
             unreadable.append(number)
 
@@ -149,8 +149,8 @@ def _all(parts: Collection[RowsOfFile]) -> RowsOfFile:
     exact = [part.flags for part in parts if part.flags is not None]
     if len(exact) < 2:
         return RowsOfFile(True, *exact)
-    found = reduce(np.logical_and, (flags() for flags in exact))
-    return RowsOfFile(bool(found.any()), lambda: found)
+    in_all = reduce(np.logical_and, (flags() for flags in exact))
+    return RowsOfFile(bool(in_all.any()), lambda: in_all)
 
 
 def _any(parts: Collection[RowsOfFile]) -> RowsOfFile:
@@ -206,7 +206,7 @@ def _by_filter(predicate: Predicate, bounds: ColumnBounds | None) -> Callable[[B
 
 
 def _holds_one(among: In, bounds: ColumnBounds | None) -> Callable[[BloomFilter, int], bool]:
-    """A filter is asked about the values within the bounds of its file only: the fewer, the fewer false positives."""
+    """Asks a filter only about the values within the bounds of its file: fewer values give fewer false positives."""
     order, column = pc.sort_indices(among.literals), among.column
     stored = pa.float64() if pa.types.is_floating(column.type) else column.type
     hashes = value_hash(pa.chunked_array([pa.array(among.values, stored).take(order)]))
@@ -230,4 +230,4 @@ def index_of_file(files: TableFiles, file: DataFile) -> FileIndex:
             return file_index.decode(file.index, file.rows, f"{files.paths.data(file)}, its index in the manifest")
         return file_index.decode(files.read(path, file.index_bytes), file.rows, path)
 
-    return files.cache.get(path, read, lambda found: found.bytes)
+    return files.cache.get(path, read, lambda index: index.bytes)

@@ -5,7 +5,7 @@ of the key:
 
 1. The rows of a file lie between its first and its last key. If some files surely hold enough rows, the first rows lie before the
    last of their keys, and files that begin later are left out. This reads metadata only.
-2. The others are read in the order of their first keys, until the next one begins after the last row found.
+2. The other files are read in the order of their first keys, until the next file begins after the last row found.
 """
 
 from __future__ import annotations
@@ -127,16 +127,16 @@ def first_rows_by_key(plan: Plan, limit: int, order: KeyOrder) -> pa.Table:
     check_has_key(plan)
     key = plan.schema.primary_key
     wide = replace(plan, columns=(*plan.columns, *(name for name in key if name not in plan.columns)))
-    found, last = output_schema(wide).empty_table(), None
+    best, last = output_schema(wide).empty_table(), None
     for unit in sorted(_units(plan, order, frozenset()), key=lambda unit: unit.first):
         if last is not None and last <= unit.first:
             break
         for part in _first_of(wide, unit.split, limit, order):
-            rows = pa.concat_tables([found, part])
-            found = rows.take(_sorted(rows, key, order)[:limit])
-        if found.num_rows == limit > 0:
-            last = _rank(found.select(key).slice(limit - 1).to_pylist()[0].values(), order)
-    return found.select(list(plan.columns))
+            rows = pa.concat_tables([best, part])
+            best = rows.take(_sorted(rows, key, order)[:limit])
+        if best.num_rows == limit > 0:
+            last = _rank(best.select(key).slice(limit - 1).to_pylist()[0].values(), order)
+    return best.select(list(plan.columns))
 
 
 def _first_of(plan: Plan, split: Split, limit: int, order: KeyOrder) -> Iterator[pa.Table]:
@@ -181,8 +181,8 @@ def _rank(values: Iterable[object], order: KeyOrder) -> tuple:
 def _sorted(rows: pa.Table, key: tuple[str, ...], order: KeyOrder) -> pa.Array:
     direction = "ascending" if order == "asc" else "descending"
     # PyArrow's place for nulls is an option that changed its form, so a column says where they are
-    there = {f"_{i}": rows[name].is_valid() for i, name in enumerate(key)}
-    columns = {f"{i}": rows[name] for i, name in enumerate(key)} | there
+    validity = {f"_{i}": rows[name].is_valid() for i, name in enumerate(key)}
+    columns = {f"{i}": rows[name] for i, name in enumerate(key)} | validity
     return pc.sort_indices(
         pa.table(columns), sort_keys=[(f"{sign}{i}", direction) for i in range(len(key)) for sign in ("_", "")]
     )

@@ -81,8 +81,8 @@ class _ColumnMeasures:
         joined = values.drop_null().combine_chunks()
         self.sketch.add(joined)
         for side, known in self.extremes.items():
-            found = extreme_of(joined, side)
-            self.extremes[side] = found if known is None else extreme_of(pa.array([known, found], self.type), side)
+            value = extreme_of(joined, side)
+            self.extremes[side] = value if known is None else extreme_of(pa.array([known, value], self.type), side)
         if self.longest is not None:
             lengths = pc.utf8_length(joined) if pa.types.is_string(self.type) else pc.binary_length(joined)
             self.length += pc.sum(lengths).as_py()

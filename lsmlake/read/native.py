@@ -88,10 +88,10 @@ class NativeSource:
 
     def by_fields(self) -> dict[Stored, list[Direct]]:
         """The files that the engine reads, grouped by their fields."""
-        found: dict[Stored, list[Direct]] = {}
+        by_fields: dict[Stored, list[Direct]] = {}
         for file in self.direct:
-            found.setdefault(file.stored, []).append(file)
-        return found
+            by_fields.setdefault(file.stored, []).append(file)
+        return by_fields
 
     def check(self) -> None:
         """Checks the checksums of the files that the engine reads. Raises Corrupt."""
@@ -143,12 +143,12 @@ def source_of(plan: Plan) -> NativeSource:
     known: NativeSource | None = plan.version.meta.files.cache.known((NativeSource, key))
     if known is not None:
         return replace(known, plan=plan)
-    found = _found(plan, key)
-    return found.kept(NativeSource, lambda: found, dead_row_bytes=2)
+    source = _built(plan, key)
+    return source.kept(NativeSource, lambda: source, dead_row_bytes=2)
 
 
 def _key(plan: Plan) -> Hashable:
-    """A key of the files, vectors and columns that a plan reads, without the predicate. File names are never used again."""
+    """A cache key of the files, vectors and columns that a plan reads, without the predicate. File names are never reused."""
     splits = (
         (split.files, split.level0, split.lookup_files, split.merged, split.retained, split.vectors) for split in plan.splits
     )
@@ -158,7 +158,7 @@ def _key(plan: Plan) -> Hashable:
     return plan.version.meta.paths.root, plan.schema.id, plan.columns, names
 
 
-def _found(plan: Plan, key: Hashable) -> NativeSource:
+def _built(plan: Plan, key: Hashable) -> NativeSource:
     version = plan.version
     direct: list[Direct] = []
     level0: list[pa.Table] = []
@@ -211,21 +211,21 @@ def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> 
         return None
     root = set(meta.env.storage.root + meta.paths.root)
     wanted = (*split.files, *split.level0) if reads_level0_as_it_is(split, rule_of(plan.schema)) else split.files
-    found = tuple(
+    readable = tuple(
         file
         for file in wanted
         if fields[file.schema_id] is not None
         and (not file.delete_rows or plan.version.options.layout.deletion_vectors)
         and not _PATTERN_CHARACTERS & {*root, *file.directory, *file.name}
     )
-    return None if split.level0 and len(found) < len(wanted) else found  # the stream would read level 0 once more
+    return None if split.level0 and len(readable) < len(wanted) else readable  # the stream would read level 0 once more
 
 
 _KNOWN_BYTES = 64
 
 
 def check_footers(version: Version, files: Sequence[DataFile]) -> None:
-    """Raises Corrupt."""
+    """Checks the checksums of footers. Raises Corrupt."""
     storage = version.meta.env.storage
 
     def check(file: DataFile, path: str) -> None:
@@ -236,8 +236,8 @@ def check_footers(version: Version, files: Sequence[DataFile]) -> None:
 
 
 def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequence[DataFile], columns: Sequence[str]) -> None:
-    """Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: the columns whose pages are checked in a file
-    without a checksum."""
+    """Checks the checksums of whole files. Raises Corrupt. `bucket_of`: the bucket of each file, by its name. `columns`: the
+    columns whose pages are checked in a file without a checksum."""
 
     def check(file: DataFile, path: str) -> None:
         if file.checksum is None:
@@ -246,10 +246,10 @@ def check_whole(version: Version, bucket_of: Mapping[str, Bucket], files: Sequen
                     pass
             return
         with reading(path), version.meta.env.storage.read(path) as source:
-            found = checksum_of(source)
-        if found != file.checksum:
+            actual = checksum_of(source)
+        if actual != file.checksum:
             expected = f"checksum {file.checksum:#010x}"
-            raise Corrupt("data file is damaged", where=path, expected=expected, found=f"{found:#010x}", cure=RESTORE)
+            raise Corrupt("data file is damaged", where=path, expected=expected, found=f"{actual:#010x}", cure=RESTORE)
 
     _check(version, "whole", files, check)
 

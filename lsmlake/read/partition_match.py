@@ -24,7 +24,7 @@ def partition_matches(predicate: Predicate, schema: Schema, bucket: Bucket) -> b
 
 def partitions_match(predicate: Predicate, schema: Schema, buckets: Sequence[Bucket]) -> list[bool | None]:
     """As `partition_matches`, for many partitions: a predicate on columns that are partition fields is evaluated once."""
-    found: dict[int, bool | None] = {}
+    matches: dict[int, bool | None] = {}
     for spec in {bucket.spec for bucket in buckets}:
         places = [place for place, bucket in enumerate(buckets) if bucket.spec == spec]
         fields = list(enumerate(schema.partition_columns_of(spec)))
@@ -34,10 +34,10 @@ def partitions_match(predicate: Predicate, schema: Schema, buckets: Sequence[Buc
             if field.transform.is_identity
         }
         if exact and predicate.columns <= exact.keys():
-            found |= zip(places, evaluate(predicate, pa.table(exact)).tolist(), strict=True)
+            matches |= zip(places, evaluate(predicate, pa.table(exact)).tolist(), strict=True)
         else:
-            found |= {place: _matches(predicate, schema, buckets[place]) for place in places}
-    return [found[place] for place in range(len(buckets))]
+            matches |= {place: _matches(predicate, schema, buckets[place]) for place in places}
+    return [matches[place] for place in range(len(buckets))]
 
 
 def _matches(predicate: Predicate, schema: Schema, bucket: Bucket) -> bool | None:
@@ -66,8 +66,8 @@ def lies_in(bucket: Bucket, other: Bucket, schema: Schema) -> bool | None:
         else:
             conditions.append(Not(IsNull(_column(field))))
             unknown = True
-    found = partition_matches(and_(*conditions), schema, bucket)
-    return None if found and unknown else found
+    matches = partition_matches(and_(*conditions), schema, bucket)
+    return None if matches and unknown else matches
 
 
 def _came_from(field: PartitionColumn, value: object) -> Predicate:

@@ -37,8 +37,8 @@ from lsmlake.tables.version import Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
-"""(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of `columns`,
-perhaps of others too."""
+"""(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of at least
+`columns`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Projection:
 
     @staticmethod
     def of(schema: Schema, predicate: Predicate | None, columns: Sequence[str] | None) -> Projection:
-        """Raises InvalidQuery for names that are no columns."""
+        """Creates a projection. Raises InvalidQuery for names that are not columns."""
         return Projection(schema, predicate, _check_columns(columns, schema))
 
     @cached_property
@@ -136,8 +136,8 @@ def plan(
         version: The table at the snapshot to read.
         predicate: Filters rows.
         columns: The columns to return. None: all.
-        mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW those of them that need no merging (without deletion vectors
-            only the last level).
+        mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW the levels >= 1 that need no merging (without deletion
+            vectors only the last level).
         live: Reads the live files; None: `Manifests.live`.
         near: Manifest entries; only files with the partition values and a bucket number of these entries are planned.
 
@@ -169,8 +169,8 @@ def plan(
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
     if predicate is not None or deeper:
-        what = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
-        steps.append((", ".join(what), table.num_rows))
+        checked = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
+        steps.append((", ".join(checked), table.num_rows))
     if near is not None:
         for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns), "bucket"):
             table = table.filter(pc.is_in(table[name], value_set=near[name].combine_chunks()))
@@ -185,10 +185,10 @@ def plan(
         matches = by_statistics(table, schema, predicate)
         steps.append(("statistics", int(matches.sum())))
         indexed = version.options.index.columns & predicate.columns
-        found = by_index(version, table, matches, predicate) if indexed else None
-        if found is not None:
-            table, matches = table.filter(pa.array(found.keys)), found.matches[found.keys]
-            steps.append((found.step, int(matches.sum())))
+        narrowed = by_index(version, table, matches, predicate) if indexed else None
+        if narrowed is not None:
+            table, matches = table.filter(pa.array(narrowed.keys)), narrowed.matches[narrowed.keys]
+            steps.append((narrowed.step, int(matches.sum())))
         if vectors and not matches.all() and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
     split = _splits if vectors else _merging_splits
@@ -273,11 +273,11 @@ def _merging_splits(
     splits = []
     read = _names(table, matches)
     for bucket, state in manifest.states(table, vectors, schema, statistics=False).items():
-        deletes, found = retained.get(bucket, ()), [section.files for section in sections(state.files)]
-        alone = [s for s in found if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]
+        deletes, file_groups = retained.get(bucket, ()), [section.files for section in sections(state.files)]
+        alone = [s for s in file_groups if len(s) == 1 and not s[0].delete_rows and not (deletes and s[0].level == 0)]
         if raw := tuple(file for (file,) in alone if file.name in read):
             splits.append(Split(bucket, raw, {}, (), total=state.total_buckets))
-        for section in found:
+        for section in file_groups:
             if section not in alone:
                 fresh = any(file.level == 0 for file in section)
                 held, total = deletes if fresh else (), state.total_buckets

@@ -5,8 +5,8 @@ A lookup finds the positions of a key in the files of its bucket, then reads tho
 1. Each key has one bucket. The files of a bucket, their footers, key columns and vectors are cached, so that a lookup that was
    preceded by others reads nothing but the pages of its row.
 2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
-3. The rows of another key, at level 0 and deeper, are merged as a scan merges them, whatever the engine. Without vectors, so are
-   those of a key that several files hold.
+3. The rows of any other key, at level 0 and deeper, are merged as a scan merges them, under every merge engine. Without vectors,
+   the rows of a key in several files are merged, too.
 
 `lookups_are_cheaper` chooses between lookups and a scan, by estimates of their time: both work in as many threads.
 """
@@ -48,10 +48,10 @@ def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
     columns = version.schema.plain_columns
     if not keys.num_rows or version.snapshot is None:
         return columns.empty_table()
-    found = pa.concat_tables([columns.empty_table(), *(table.cast(columns) for table in _tables(version, keys))])
+    rows = pa.concat_tables([columns.empty_table(), *(table.cast(columns) for table in _tables(version, keys))])
     if keys.num_rows == 1:
-        return found
-    wanted, stored = _codes(keys, found)
+        return rows
+    wanted, stored = _codes(keys, rows)
     _, first = np.unique(wanted, return_index=True)
     wanted = wanted[np.sort(first)]
     order = np.argsort(stored)
@@ -59,26 +59,26 @@ def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
     inside = places < len(stored)
     hit = np.zeros(len(wanted), bool)
     hit[inside] = stored[order][places[inside]] == wanted[inside]
-    return found.take(pa.array(order[places[hit]]))
+    return rows.take(pa.array(order[places[hit]]))
 
 
 def row_of_key(version: Version, key: pa.Table) -> dict[str, object] | None:
     """Returns the row of one key as Python values; None if there is none."""
-    found = [] if version.snapshot is None else _tables(version, key)
-    return next((table.to_pylist()[0] for table in found if table.num_rows), None)
+    tables = [] if version.snapshot is None else _tables(version, key)
+    return next((table.to_pylist()[0] for table in tables if table.num_rows), None)
 
 
 def read_keys(version: Version, projection: Projection) -> Iterator[pa.Table] | None:
     """Reads a projection whose predicate names whole keys by lookups, and applies the predicate to the rows that are found.
-    Returns None if it does not name keys, or if a scan is cheaper."""
+    Returns None if the predicate does not name keys, or if a scan is cheaper."""
     keys = None if version.snapshot is None else _named_keys(version, projection)
-    found = None if keys is None else lookups(version, keys)
-    return None if found is None else _projected(version, found, projection)
+    planned = None if keys is None else lookups(version, keys)
+    return None if planned is None else _projected(version, planned, projection)
 
 
-def _projected(version: Version, found: Sequence[Lookup], projection: Projection) -> Iterator[pa.Table]:
+def _projected(version: Version, planned: Sequence[Lookup], projection: Projection) -> Iterator[pa.Table]:
     with version.unless_expired():
-        for table in rows_by_lookup(version, found, projection.needed or projection.schema.key[:1]):
+        for table in rows_by_lookup(version, planned, projection.needed or projection.schema.key[:1]):
             yield finished(filtered(table, projection), projection)
 
 
@@ -112,11 +112,11 @@ def _is_in(values: pa.ChunkedArray, column: Column) -> Predicate:
     return or_(*([In(column, tuple(valid))] if valid else []), *([IsNull(column)] if distinct.null_count else []))
 
 
-def _codes(keys: pa.Table, found: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def _codes(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Returns one number per row of both tables; equal keys, including nulls, have equal numbers."""
-    code = np.zeros(keys.num_rows + found.num_rows, np.int64)
+    code = np.zeros(keys.num_rows + rows.num_rows, np.int64)
     for name in keys.column_names:
-        values = pa.chunked_array([*keys[name].chunks, *found[name].chunks], keys.schema.field(name).type)
+        values = pa.chunked_array([*keys[name].chunks, *rows[name].chunks], keys.schema.field(name).type)
         encoded = values.combine_chunks().dictionary_encode(null_encoding="encode")
         _, code = np.unique(code * len(encoded.dictionary) + np.asarray(encoded.indices), return_inverse=True)
     return code[: keys.num_rows], code[keys.num_rows :]
@@ -142,40 +142,40 @@ def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
         return None
     by_bucket = _by_bucket(version, keys)
     states = _states(version, by_bucket)
-    found = [Lookup(states[bucket], by_bucket[bucket]) for bucket in by_bucket if bucket in states]
-    files = [file for lookup in found for file in lookup.state.files]
+    planned = [Lookup(states[bucket], by_bucket[bucket]) for bucket in by_bucket if bucket in states]
+    files = [file for lookup in planned for file in lookup.state.files]
     paged = sum(file.rows for file in files if file.bytes > version.meta.env.limits.stream_buffer_bytes)
-    return found if lookups_are_cheaper(keys.num_rows, KeyedFiles(sum(f.rows for f in files), paged, columns, nested)) else None
+    return planned if lookups_are_cheaper(keys.num_rows, KeyedFiles(sum(f.rows for f in files), paged, columns, nested)) else None
 
 
-def rows_by_lookup(version: Version, found: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
+def rows_by_lookup(version: Version, planned: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Reads the rows of the keys, in any order, nullable. `columns`: in the order of the schema."""
-    parts = (_Finder(version, lookup.state, tuple(columns)).rows(lookup.keys) for lookup in found)
-    return ahead(parts, version.meta.env.workers if len(found) > 1 else 1)
+    parts = (_Finder(version, lookup.state, tuple(columns)).rows(lookup.keys) for lookup in planned)
+    return ahead(parts, version.meta.env.workers if len(planned) > 1 else 1)
 
 
 def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
     schema = version.schema
     routed = route(keys, schema, version.covers())
     buckets = {code: routed.bucket(code) for code in np.unique(routed.codes).tolist()}
-    found: dict[Bucket, dict[Key, None]] = {}  # distinct keys, in order
+    keys_by_bucket: dict[Bucket, dict[Key, None]] = {}  # distinct keys, in order
     for key, code in zip(searched(keys.select(schema.key)), routed.codes.tolist(), strict=True):
-        found.setdefault(buckets[code], {})[key] = None
-    return found
+        keys_by_bucket.setdefault(buckets[code], {})[key] = None
+    return keys_by_bucket
 
 
 def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, BucketState]:
     """The states of the buckets that have files; cached."""
     cache = version.meta.files.cache
     known = version.snapshot.delta_manifest_list.name, version.meta.paths.table_uuid, version.schema.id
-    found = {bucket: cache.known((known, bucket)) for bucket in buckets}
-    missing = [bucket for bucket, states in found.items() if states is None]
+    states_by_bucket = {bucket: cache.known((known, bucket)) for bucket in buckets}
+    missing = [bucket for bucket, states in states_by_bucket.items() if states is None]
     if missing:
         read = version.states(missing, statistics=False)
         for bucket in missing:
-            found[bucket] = tuple(read[one] for one in (bucket,) if one in read)
-            cache.put((known, bucket), found[bucket])
-    return {bucket: states[0] for bucket, states in found.items() if states}
+            states_by_bucket[bucket] = tuple(read[one] for one in (bucket,) if one in read)
+            cache.put((known, bucket), states_by_bucket[bucket])
+    return {bucket: states[0] for bucket, states in states_by_bucket.items() if states}
 
 
 class _PointHits(NamedTuple):
@@ -226,8 +226,8 @@ class _Finder:
         if self.files.meta.env.storage.at_once > 1:  # caches the data of all files that the search may need
             side_by_side([partial(self._open, key, file) for file in reached], self.files.meta.env.storage.at_once)
         if not self.vectors:
-            found = (_PointHits(file, self.files.positions(key, file)) for file in reached)
-            return [hits for hits in found if hits.positions]
+            hits_by_file = (_PointHits(file, self.files.positions(key, file)) for file in reached)
+            return [hits for hits in hits_by_file if hits.positions]
         hits = []
         for file in reached:
             if file.level and hits and rule.old_row is OldRow.REPLACED:

@@ -83,8 +83,8 @@ def live_in(files: BucketFiles, plan: Projection, file: DataFile, dead: Deletion
             live = ~dead.dead_mask(chunk.start, chunk.table.num_rows)
             if plan.predicate is not None:
                 live &= np.asarray(evaluate(plan.predicate, chunk.table))
-            found, rows = np.flatnonzero(live), finished(chunk.table, plan)
-            yield Placed(number, chunk.start + found, rows if live.all() else rows.take(pa.array(found)))
+            places, rows = np.flatnonzero(live), finished(chunk.table, plan)
+            yield Placed(number, chunk.start + places, rows if live.all() else rows.take(pa.array(places)))
 
 
 def matched(plan: Plan) -> list[Matched]:
@@ -99,11 +99,11 @@ def matched(plan: Plan) -> list[Matched]:
         whole = predicate is None or (partition_matches(predicate, plan.schema, place.bucket) if of_partitions else None)
         if whole is not None:
             return Matched(*place, vector, None if whole else np.empty(0, np.int64))
-        found = live_in(BucketFiles.of(version, place.bucket), where, place.file, vector)
-        return Matched(*place, vector, np.concatenate([np.empty(0, np.int64), *(some.positions for some in found)]))
+        parts = live_in(BucketFiles.of(version, place.bucket), where, place.file, vector)
+        return Matched(*place, vector, np.concatenate([np.empty(0, np.int64), *(some.positions for some in parts)]))
 
-    found = together(look, planned_files(plan.splits), version.meta.env.workers, lambda done: None)
-    return [one for one in found if one.rows]
+    matches = together(look, planned_files(plan.splits), version.meta.env.workers, lambda done: None)
+    return [one for one in matches if one.rows]
 
 
 def rows_at(version: Version, one: Matched, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -162,8 +162,8 @@ class PlacedRows:
         yield self._merged(fresh().rows)
 
     def _merged(self, rows: pa.Table) -> Placed:
-        found = filtered(rows, self._plan)
-        return Placed(MERGED, np.arange(found.num_rows), finished(found, self._plan))
+        matching = filtered(rows, self._plan)
+        return Placed(MERGED, np.arange(matching.num_rows), finished(matching, self._plan))
 
 
 def by_file(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

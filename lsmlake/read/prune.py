@@ -1,6 +1,6 @@
 """Prunes files by partition, bucket, key range and column statistics. Array operations only.
 
-The value of a partition field says which values its column can have: a range, or, under `bucket`, those of one hash.
+The value of a partition field limits the values of its column: to a range or, under `bucket`, to the values of one hash.
 
 Partition, bucket and key are the same in all entries of a file, so they choose manifests and prune entries before these are
 folded (`tables.live`). Statistics prune the live files.
@@ -29,8 +29,8 @@ _BUCKET_LISTS_MAX = 10_000  # combinations of key values worth hashing
 
 
 def selection(schema: Schema, predicate: Predicate | None, *, by_key: bool = True, level0: bool = True) -> Selection | None:
-    """Returns the files that may hold a key of the predicate; None if these are all files, for example if it names no column of
-    the key or of a partition.
+    """Returns the files that may hold a key of the predicate; None if these are all files, for example if the predicate names no
+    column of the key or of a partition.
 
     Args:
         by_key: False: chooses whole buckets.
@@ -118,8 +118,8 @@ def _sources(table: pa.Table, schema: Schema, field: PartitionColumn) -> ColumnB
 
 
 def sources_of(values: pa.Array, rows: np.ndarray, field: PartitionColumn) -> ColumnBounds:
-    """Returns the bounds of the column of a partition field in partitions with these values and numbers of rows. A null is the
-    partition of the nulls. Those of `identity` are exact."""
+    """Returns the bounds of the column of a partition field in partitions with these values and numbers of rows. A null value is
+    the partition of the nulls. The bounds of `identity` are exact."""
     return ColumnBounds(
         *field.transform.sources(values, field.source_type), pa.array(np.where(np.asarray(values.is_null()), rows, 0))
     )
@@ -219,7 +219,7 @@ def by_statistics(table: pa.Table, schema: Schema, predicate: Predicate) -> np.n
 
 
 def file_bounds(table: pa.Table, schema: Schema, names: Collection[str]) -> dict[str, ColumnBounds]:
-    """Returns the statistics of columns, by name; without those that the entries lack."""
+    """Returns the statistics of columns, by name; without columns that the entries lack."""
     ids, present = schema.field_ids(), set(table.column_names)
     return {
         name: ColumnBounds(*(table[f"{side}:{ids[name]}"].combine_chunks() for side in ("lo", "hi", "n")))

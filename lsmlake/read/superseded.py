@@ -1,8 +1,8 @@
-"""Which rows of a bucket are dead once its level 0 counts: the vectors that a compaction has yet to write.
+"""Finds the rows of a bucket that its level-0 rows supersede: the vectors that a compaction would write.
 
-Where the newest row of a key replaces the others as a whole, a fresh read needs nothing but these vectors: it scans the files of
-all levels as they are and leaves the dead rows out. Only keys are read for it. The vectors of a split stay in the cache of the
-table handle, so the next read of the same version is a raw read.
+If the newest row of a key replaces the others as a whole, a fresh read needs only these vectors: it scans the files of all levels
+unmerged and skips the dead rows. Only keys are read to find them. The vectors of a split stay in the cache of the table handle,
+so the next read of the same version is a raw read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lsmlake.read.plan import Split
 from lsmlake.schema.rowkind import is_retract
 from lsmlake.schema.schema import ROW_KIND
 
-_POSITION_BYTES = 4  # of a dead row; fewer where many are near each other
+_POSITION_BYTES = 4  # of a dead row; fewer if many dead rows are near each other
 
 Dead = Mapping[str, DeletionVector]
 """File -> its dead rows, for each file of a split at any level."""
@@ -41,14 +41,14 @@ def dead_rows(files: BucketFiles, split: Split, rule: MergeRule) -> Dead:
     older = tuple(file.name for file in (*split.files, *split.lookup_files))
     level0 = tuple(file.name for file in split.level0)
     key = files.meta.paths.root, "dead", files.schema.id, older, level0, tuple(split.vectors.items())
-    return files.meta.files.cache.get(key, partial(_found, files, split, rule), _bytes)
+    return files.meta.files.cache.get(key, partial(_dead_rows, files, split, rule), _bytes)
 
 
 def _bytes(dead: Dead) -> int:
     return sum(512 + _POSITION_BYTES * len(vector) for vector in dead.values())
 
 
-def _found(files: BucketFiles, split: Split, rule: MergeRule) -> Dead:
+def _dead_rows(files: BucketFiles, split: Split, rule: MergeRule) -> Dead:
     key = files.schema.key
     oldest_first = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
     ordered = [file for _, run in groupby(oldest_first, key=recency) for file in sorted(run, key=lambda file: file.min_key)]
@@ -57,20 +57,20 @@ def _found(files: BucketFiles, split: Split, rule: MergeRule) -> Dead:
     groups = group(np.concatenate(comparable(keys)))
     newest = np.zeros(sum(table.num_rows for table in tables), bool)
     newest[groups.last] = True
-    found, start = {}, 0
+    dead, start = {}, 0
     for file, table in zip(ordered, tables, strict=True):
         live = newest[start : start + table.num_rows]
         if ROW_KIND in table.column_names:
             live = live & ~np.asarray(is_retract(table[ROW_KIND]))
-        found[file.name] = EMPTY if live.all() else DeletionVector.of(np.flatnonzero(~live))
+        dead[file.name] = EMPTY if live.all() else DeletionVector.of(np.flatnonzero(~live))
         start += table.num_rows
     older = {file.name: file for file in sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))}
     stored = files.meta.vectors.read(split.vectors, tuple(older.values()))
-    found |= {name: stored.get(name, EMPTY) for name in older}
+    dead |= {name: stored.get(name, EMPTY) for name in older}
     wanted = pa.concat_tables(keys).take(pa.array(groups.first))
     for name, hits in files.find(wanted, tuple(older.values()), repeats=rule.repeats_keys).items():
-        found[name] |= DeletionVector.of(hits.positions)
-    return found
+        dead[name] |= DeletionVector.of(hits.positions)
+    return dead
 
 
 def _keys(files: BucketFiles, file: DataFile) -> pa.Table:

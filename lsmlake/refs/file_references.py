@@ -59,13 +59,13 @@ class Held:
         """
 
         def unneeded(holders: Sequence[Holder]) -> list[str]:
-            returns, found = Returns.of(self.meta, first), []
+            returns, unneeded = Returns.of(self.meta, first), []
             owned = self.meta.branches.owned([snapshot for snapshot, _ in removed])
             with self.meta.snapshots.unless_expired(*returns.snapshots):
                 for snapshot, paths in [one for one in removed if one[0] in owned]:
                     needed = set().union(*map(self.by, returns.near(holders, snapshot.id)))
-                    found += [path for path in paths if path not in needed]
-            return found
+                    unneeded += [path for path in paths if path not in needed]
+            return unneeded
 
         return self.among_holders(unneeded)
 

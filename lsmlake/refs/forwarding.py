@@ -173,19 +173,19 @@ def _last_common(meta: Metadata, on: Metadata, state: BranchState) -> Snapshot |
 def _diverged(meta: Metadata, on: Metadata, base: Snapshot | None, first: int) -> CommitConflict:
     begins = "before its first snapshot" if base is None else f"at snapshot {base.id}"
     numbers = [number for number in meta.snapshots.ids() if number >= first]
-    found = []
+    commits = []
     for number in numbers[:5]:
         try:
             came = meta.snapshots.get(number)
-            found.append(f"snapshot {number} ({came.kind} by {came.writer_id})")
+            commits.append(f"snapshot {number} ({came.kind} by {came.writer_id})")
         except SnapshotNotFound:
             continue
-    more = f" and {len(numbers) - len(found)} more" if len(numbers) > len(found) else ""
+    more = f" and {len(numbers) - len(commits)} more" if len(numbers) > len(commits) else ""
     return CommitConflict(
         f"the table has commits that the branch {on.paths.branch.name!r}, which begins {begins}, does not have",
         where=meta.paths.root,
         expected="no commit on the table since the branch was created",
-        found=f"{', '.join(found)}{more}" or "a commit under way",
+        found=f"{', '.join(commits)}{more}" or "a commit under way",
         cure=_AFRESH,
     )
 

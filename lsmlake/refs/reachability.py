@@ -61,17 +61,17 @@ class Reachable:
             UnsupportedFormat: a newer version of lsmlake has written metadata.
             TableNotFound: the table was dropped or renamed.
         """
-        found = 0
+        count = 0
         while True:
             new = self._look_at_snapshots() + self._look_at_changelogs() + self._look_at_branches()
             new_holders = self._held.among_holders(lambda holders: sum(map(self._add_holder, holders)))
             later = self._look_at_snapshots()  # what was published in the place of a pin, such as a rollback
-            found += new + new_holders + later
+            count += new + new_holders + later
             if not new + later:
                 for new_paths in self._references:
                     self._add(new_paths())
                 self._settle()
-                return found
+                return count
 
     def names(self, paths: pa.Array) -> pa.Array:
         """Flags the paths that are referenced."""
@@ -128,17 +128,17 @@ class Reachable:
 
     def _look_at_branches(self) -> int:
         """Adds the files that the branches of the table reference."""
-        found = 0
+        count = 0
         for name, info in self.meta.branches.all().items() if self.meta.paths.branch is None else ():
             branch = info.named(name)
             looker = self._branches.get(branch) or Reachable(self.meta.on(branch), self.progress)
             try:
-                found += looker.look()
+                count += looker.look()
             except TableNotFound:  # deleted or renamed meanwhile
                 self.meta.files.first_schema()
                 continue
             self._branches[branch] = looker
-        return found
+        return count
 
     def _add_holder(self, holder: Holder) -> int:
         key = holder.snapshot.delta_manifest_list.name

@@ -40,12 +40,12 @@ class Returns(NamedTuple):
     def near(self, holders: Sequence[Holder], number: int) -> list[Holder]:
         """Returns the holders and retained snapshots that may need files which ceased to be live after snapshot `number`."""
         older = newest_until(holders, number)
-        found = [] if older is None else [older]
+        near = [] if older is None else [older]
         if self.newest is not None:
             newer = [holder for holder in holders if holder.snapshot.id > self.newest]
-            found += [holder for holder in holders if holder.snapshot.id <= self.newest]
-            found += [*([min(newer, key=number_of)] if newer else []), *self.retained]
-        return list({holder.snapshot.delta_manifest_list.name: holder for holder in found}.values())
+            near += [holder for holder in holders if holder.snapshot.id <= self.newest]
+            near += [*([min(newer, key=number_of)] if newer else []), *self.retained]
+        return list({holder.snapshot.delta_manifest_list.name: holder for holder in near}.values())
 
     @staticmethod
     def of(meta: Metadata, first: int) -> Returns:

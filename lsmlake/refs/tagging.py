@@ -174,16 +174,16 @@ def _readable(meta: Metadata, name: str) -> Tag | None:
 def _milliseconds(retain: str | datetime.timedelta) -> int:
     try:
         if isinstance(retain, datetime.timedelta):
-            found = retain // datetime.timedelta(milliseconds=1)
+            milliseconds = retain // datetime.timedelta(milliseconds=1)
         else:
-            found = duration.parse("retain", retain, "retain")
+            milliseconds = duration.parse("retain", retain, "retain")
     except (InvalidOption, OverflowError):
-        found = 0
-    if not 0 < found <= _RETAIN_MAX_MS:
+        milliseconds = 0
+    if not 0 < milliseconds <= _RETAIN_MAX_MS:
         raise InvalidQuery(
             "not a duration for which a tag can be kept", expected="such as '7 d' or '12 h'", found=repr(retain), cure=_RETAIN
         )
-    return found
+    return milliseconds
 
 
 # -- the calendar of automatic tags -----------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ class TagCalendar:
     def start(self, name: str) -> int | None:
         """The start of the period of this name; None if no automatic tag has such a name."""
         try:
-            found = (datetime.datetime.strptime(name, self.form) - _EPOCH) // _MILLISECOND
+            start = (datetime.datetime.strptime(name, self.form) - _EPOCH) // _MILLISECOND
         except ValueError:
             return None
-        return found if self.name(found) == name else None
+        return start if self.name(start) == name else None
 
     def automatic(self, names: Iterable[str]) -> list[str]:
         """Returns the names of automatic tags among `names`, in order of time."""

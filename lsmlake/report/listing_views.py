@@ -24,8 +24,8 @@ class _Shown(NamedTuple):
 
 
 class _Page(NamedTuple):
-    """A listing. `noun`: the noun for a row. `none`: the caption without rows. `more`: what the caption adds to the number of
-    rows."""
+    """A listing. `noun`: the noun for a row. `none`: the caption without rows. `more`: text that the caption adds to the row
+    count."""
 
     noun: str
     none: str

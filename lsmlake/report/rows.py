@@ -15,10 +15,12 @@ from lsmlake.schema.values import is_number, texts
 
 
 class Rows:
-    """Args:
-    noun: the word for a row in the line after the table.
-    first: that line says so, if the table holds only the first rows: "first 100 rows". Default: the number of rows.
-    cure: how to get what is left out.
+    """Rows of a table with a line below that counts them.
+
+    Args:
+        noun: the word for a row in this line.
+        first: the text of this line if the table holds only the first rows: "first 100 rows". Default: the number of rows.
+        cure: how to see the columns that are left out.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ _LABEL = Style(dim=True)
 
 @dataclass(frozen=True)
 class Summary:
-    """`states`: all buckets of `snapshot`. `bucket`: the bucket to draw, None if there is none; `why`: why it was chosen."""
+    """The summary. `states`: all buckets of `snapshot`. `bucket`: the bucket to draw, or None; `why`: why it was chosen."""
 
     name: str
     path: str
@@ -40,7 +40,7 @@ class Summary:
     bucket: Bucket | None
     why: str = ""
 
-    # -- what is in it ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     @property
     def runs(self) -> list[TreeRow]:

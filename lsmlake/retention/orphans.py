@@ -98,8 +98,8 @@ def remove_orphan_files(
         _remove_old_pins(meta)
     reachable = Reachable(meta, progress)
     _read_all(reachable)
-    found = chain(_orphans(meta, reachable, before_ms, progress), _leftovers(meta, before_ms))
-    orphans = list(found if limit is None else islice(found, min(limit, sys.maxsize)))
+    paths = chain(_orphans(meta, reachable, before_ms, progress), _leftovers(meta, before_ms))
+    orphans = list(paths if limit is None else islice(paths, min(limit, sys.maxsize)))
     if dry_run:
         return _report(orphans, dry_run=True)
     removed: list[_Orphan] = []

@@ -141,10 +141,10 @@ def time_of_partition(fields: Sequence[PartitionColumn], partition: tuple, optio
     if text is None:
         return None
     try:
-        found = _parsed(text, options.formatter)
+        time = _parsed(text, options.formatter)
     except ValueError:
         return None
-    return int(found.replace(tzinfo=dt.timezone.utc).timestamp() * 1000)
+    return int(time.replace(tzinfo=dt.timezone.utc).timestamp() * 1000)
 
 
 def _text(value: object) -> str | None:

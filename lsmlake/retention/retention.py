@@ -97,12 +97,12 @@ def held(
     stops = {f"at least {retention.least} snapshots are kept": _newest(numbers, retention.least), **protected}
     if retention.limit is not None:
         stops[f"at most {retention.limit} snapshots expire in one run"] = _limited(numbers, retention.limit)
-    found = {}
+    counts = {}
     by_stop = sorted(stops.items(), key=lambda item: item[1])
     for (reason, stop), (_, next_stop) in pairwise([*by_stop, ("", due)]):
         if (count := sum(stop <= number < min(next_stop, due) for number in numbers)) > 0:
-            found[reason] = count
-    return found
+            counts[reason] = count
+    return counts
 
 
 def plausible_times(numbers: Sequence[int], time_of: Callable[[int], int], now_ms: int) -> Callable[[int], int]:
@@ -111,10 +111,10 @@ def plausible_times(numbers: Sequence[int], time_of: Callable[[int], int], now_m
     after = dict(pairwise(numbers))
 
     def time(number: int) -> int:
-        while (found := time_of(number)) > now_ms:
+        while (time_ms := time_of(number)) > now_ms:
             if number not in after:
                 return now_ms
             number = after[number]
-        return found
+        return time_ms
 
     return time

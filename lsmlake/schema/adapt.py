@@ -1,10 +1,10 @@
-"""Stored columns as columns of another schema of the table: fields are matched by id, at all levels.
+"""Converts stored columns to columns of another schema of the table: fields are matched by id, at all levels.
 
-A field that the file lacks has its initial default, or null; one that the schema lacks is left out; a narrower type is widened.
-Vectorised; a column whose stored type is the wanted one is returned as it is.
+A field that the file lacks has its initial default, or null. A field that the schema lacks is left out. A narrower type is
+widened. Vectorised; a column that already has the wanted type is returned unchanged.
 
-Lsmlake writes ids into its files. Files of other writers, which a table has adopted, may lack them; then the names are those in
-the schema of the file, and fields get their ids by name: the name mapping of Iceberg.
+Lsmlake writes ids into its files. Adopted files of other writers may lack ids; then each field gets its id by its name, as in
+Iceberg's name mapping.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def with_constants(rows: pa.Table, fields: Iterable[pa.Field]) -> pa.Table:
 
 
 def is_evolved(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types of a column differ in their fields, by id, name or order, or in the type of one."""
+    """Whether two types of a column differ in the ids, names, order or types of their fields."""
     ours, theirs = inner_fields(stored), inner_fields(wanted)
     if not ours and not theirs:
         return stored != wanted
@@ -49,7 +49,7 @@ def is_evolved(stored: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def adapted(column: pa.ChunkedArray, stored: pa.Field, wanted: pa.Field, where: str) -> pa.ChunkedArray:
-    """Returns `column`, of the type of `stored`, with the plain type of `wanted`; both fields have ids at all levels."""
+    """Converts `column` from the type of `stored` to the plain type of `wanted`. Both fields have ids at all levels."""
     type_ = plain(wanted.type)
     made = pa.chunked_array([_adapted(chunk, stored.type, wanted.type) for chunk in column.chunks], nested.nullable(type_))
     return nested.required(made, type_, where) if nested.has_required(type_) else made
@@ -60,10 +60,10 @@ def _adapted(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Ar
     if not is_evolved(stored, wanted):
         return array.cast(type_)  # Arrow matches the fields of structs by name
     if t.is_struct(wanted):
-        there = {field_id(field): (place, field.type) for place, field in enumerate(stored)}
+        sources = {field_id(field): (place, field.type) for place, field in enumerate(stored)}
         fields = [
-            _adapted(array.field(there[number][0]), there[number][1], field.type)
-            if (number := field_id(field)) in there
+            _adapted(array.field(sources[number][0]), sources[number][1], field.type)
+            if (number := field_id(field)) in sources
             else constant(field, len(array))
             for field in wanted
         ]
@@ -83,8 +83,8 @@ def _adapted(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Ar
 
 
 class NamedFields(NamedTuple):
-    """The names of a field in files. `id`: None for a field that is no column. `inner`: the fields inside it; those of lists are
-    called `element`, those of maps `key` and `value`."""
+    """The names of a field in files. `id`: None if the table has no such field. `inner`: the fields inside it; the field of a
+    list is called `element`, the fields of a map `key` and `value`."""
 
     id: int | None
     names: tuple[str, ...]
@@ -105,16 +105,16 @@ def lacks_ids(stored: pa.Schema) -> bool:
 
 
 def with_ids(stored: pa.Schema, names: Sequence[NamedFields]) -> pa.Schema:
-    """The columns of a file, with the ids that `names` gives them; a column with another name gets no id."""
+    """The columns of a file, with the ids that `names` gives them. A column whose name is not in `names` gets no id."""
     return pa.schema([_identified(field, field.name, names) for field in stored])
 
 
-def has_ids(stored: Iterable[pa.Field], found: Iterable[pa.Field], ids: Collection[int]) -> bool:
-    """Whether the ids that fields have in a file are those that were found by name. `ids`: those of the table; a field that has
-    none of them is no column."""
+def has_ids(stored: Iterable[pa.Field], named: Iterable[pa.Field], ids: Collection[int]) -> bool:
+    """Whether the fields of a file have the same ids as the same fields in `named`, whose ids were found by name. `ids`: the ids
+    of the table; a field with another id counts as a field without one."""
     return all(
-        _own_id(here, ids) == _own_id(there, ids) and has_ids(_inner(here.type), _inner(there.type), ids)
-        for here, there in zip(stored, found, strict=True)
+        _own_id(field, ids) == _own_id(by_name, ids) and has_ids(_inner(field.type), _inner(by_name.type), ids)
+        for field, by_name in zip(stored, named, strict=True)
     )
 
 
@@ -123,9 +123,9 @@ def _own_id(field: pa.Field, ids: Collection[int]) -> int | None:
 
 
 def _identified(field: pa.Field, name: str, names: Sequence[NamedFields]) -> pa.Field:
-    found = next((one for one in names if name in one.names), _UNKNOWN)
-    metadata = {} if found.id is None else {FIELD_ID: str(found.id).encode()}
-    return pa.field(field.name, _type(field.type, found.inner), field.nullable, metadata)
+    known = next((one for one in names if name in one.names), _UNKNOWN)
+    metadata = {} if known.id is None else {FIELD_ID: str(known.id).encode()}
+    return pa.field(field.name, _type(field.type, known.inner), field.nullable, metadata)
 
 
 def _type(type_: pa.DataType, names: Sequence[NamedFields]) -> pa.DataType:

@@ -25,7 +25,7 @@ def _near(name: str, names: Sequence[str]) -> str:
 
 
 def check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where: str) -> None:
-    """Raises InvalidSchema unless these are columns whose values have an order. `role`: the role of the columns, for the
+    """Raises InvalidSchema unless `names` are columns whose values have an order. `role`: the role of the columns in the
     message."""
     for name in names:
         _check_known(name, columns, InvalidSchema, f"{role} column {name!r} is not in the schema", where)
@@ -33,7 +33,7 @@ def check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where
 
 
 PARTITION_BY_KEY = "add them to the primary key, or partition by columns of the key"
-"""The cure for a primary key that lacks partition columns, for those who choose the partitions."""
+"""The cure for a primary key that lacks partition columns, if the caller can choose the partitions."""
 
 
 def check_keys(
@@ -48,7 +48,7 @@ def check_keys(
 
     Args:
         key: see `Schema.key`.
-        cure: for a primary key that lacks partition columns.
+        cure: the cure in the error for a primary key that lacks partition columns.
     """
     if len(set(primary_key)) != len(primary_key):
         raise InvalidSchema("a primary key column is named twice", where=where, found=list(primary_key), cure="name it once")
@@ -181,7 +181,7 @@ def _check_is_column(option: str, name: str, columns: pa.Schema, where: str) -> 
 
 
 def _check_known(name: str, columns: pa.Schema, error: type[LakeError], what: str, where: str) -> None:
-    """Raises this error unless there is a column of the name."""
+    """Raises `error` unless `columns` has a column `name`."""
     if name not in columns.names:
         raise error(what, where=where, expected=f"one of {columns.names}", cure=_near(name, columns.names))
 

@@ -63,7 +63,7 @@ def conform(
         columns: The columns of the result. Default: all columns of the schema.
         cast: Allows further conversions.
         optional: Columns that the data lacks and may lack; they have their default or, under a rule that combines rows, are null.
-        first_row: The number of the first row in messages. None: messages name no row.
+        first_row: The number that messages give the first row of `data`. None: messages name no row.
 
     Raises:
         InvalidData: A column is missing or unknown, or a type or value does not fit.
@@ -85,8 +85,8 @@ def conform(
 def _completed(column: pa.ChunkedArray, field: pa.Field, missing: omitted.Omitted) -> pa.ChunkedArray:
     if not pa.types.is_nested(field.type):
         return column
-    made = [omitted.completed(chunk, field.type, missing) for chunk in column.chunks]
-    return pa.chunked_array(made, made[0].type if made else column.type)
+    chunks = [omitted.completed(chunk, field.type, missing) for chunk in column.chunks]
+    return pa.chunked_array(chunks, chunks[0].type if chunks else column.type)
 
 
 class _Place(NamedTuple):
@@ -97,29 +97,29 @@ class _Place(NamedTuple):
         return column if self.first_row is None else RowPlace(column, self.first_row + row)
 
 
-def check_names(found: Sequence[str], wanted: Sequence[str], schema: Schema) -> None:
-    """Raises InvalidData unless `found` has exactly the names `wanted`, in any order."""
-    if len(set(found)) != len(found):
-        twice = sorted({name for name in found if list(found).count(name) > 1})
+def check_names(names: Sequence[str], wanted: Sequence[str], schema: Schema) -> None:
+    """Raises InvalidData unless the `names` of the data are exactly the names `wanted`, in any order."""
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
         raise InvalidData("the data has a column twice", found=twice, cure="rename or drop one")
-    missing = [name for name in wanted if name not in found]
-    extra = [name for name in found if name not in wanted]
+    missing = [name for name in wanted if name not in names]
+    extra = [name for name in names if name not in wanted]
     if missing or extra:
         if respelled := _respelled(missing, extra):
             raise InvalidData(
                 "the data has columns whose names differ from those of the table in case or blanks",
                 expected=list(wanted),
-                found=list(found),
+                found=list(names),
                 cure="rename " + ", ".join(f"{name!r} to {wanted!r}" for name, wanted in respelled.items()),
             )
         faults = [missing and f"lacks the columns {few(missing)}", extra and f"has extra columns {few(extra)}"]
         cures = [missing and _cure_of_missing(wanted, schema), extra and "drop the extra ones"]
         what, cure = (" and ".join(filter(None, parts)) for parts in (faults, cures))
-        raise InvalidData(f"the data {what}", expected=list(wanted), found=list(found), cure=cure)
+        raise InvalidData(f"the data {what}", expected=list(wanted), found=list(names), cure=cure)
 
 
 def _respelled(missing: Sequence[str], extra: Sequence[str]) -> dict[str, str]:
-    """The names of `extra` that are those of `missing`, except for case and blanks around them."""
+    """Maps each name of `extra` to the name of `missing` from which it differs only in case or in blanks around it."""
     known = {name.strip().casefold(): name for name in missing}
     return {name: known[name.strip().casefold()] for name in extra if name.strip().casefold() in known}
 
@@ -132,61 +132,61 @@ def _cure_of_missing(wanted: Sequence[str], schema: Schema) -> str:
     return f"{cure}, or change only some columns of rows: with merge(), or in a table with 'merge-engine' = 'partial-update'"
 
 
-def check_types(found: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:
+def check_types(data: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:
     """Does the checks of `conform` that need no rows. Raises InvalidData."""
-    check_names(found.names, columns, schema)
+    check_names(data.names, columns, schema)
     for name in columns:
-        _check_type(found.field(name).type, schema.columns.field(name), cast)
+        _check_type(data.field(name).type, schema.columns.field(name), cast)
 
 
-def _check_type(found: pa.DataType, field: pa.Field, cast: Cast | None) -> None:
-    if _fits(found, field.type):
+def _check_type(given: pa.DataType, field: pa.Field, cast: Cast | None) -> None:
+    if _fits(given, field.type):
         return
-    castable = _castable(found, field.type)
+    castable = _castable(given, field.type)
     if castable and cast is not None:
         return
     raise InvalidData(
         "type does not fit",
         where=f"column {field.name!r}",
         expected=format_type_of(field),
-        found=found,
+        found=given,
         cure=_CAST_CURE if castable else "convert the column before writing",
     )
 
 
-def _castable(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
     try:
-        lossless.convert(pa.array([], found), wanted, "UTC")
+        lossless.convert(pa.array([], given), wanted, "UTC")
         return True
     except (lossless.Unfit, pa.ArrowNotImplementedError):
         return False
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool:
+def _fits(given: pa.DataType, wanted: pa.DataType, inside: bool = False) -> bool:
     t = pa.types
-    if found == wanted or t.is_null(found):
+    if given == wanted or t.is_null(given):
         return True
-    if t.is_dictionary(found):
-        return _fits(found.value_type, wanted, inside)
+    if t.is_dictionary(given):
+        return _fits(given.value_type, wanted, inside)
     if t.is_struct(wanted):
-        return t.is_struct(found) and _has_fields(found, wanted)
+        return t.is_struct(given) and _has_fields(given, wanted)
     if t.is_map(wanted):
-        return t.is_map(found) and _fits(found.key_type, wanted.key_type, True) and _fits(found.item_type, wanted.item_type, True)
+        return t.is_map(given) and _fits(given.key_type, wanted.key_type, True) and _fits(given.item_type, wanted.item_type, True)
     if t.is_list(wanted):
-        lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
-        return lists and _fits(found.value_type, wanted.value_type, True)
-    narrower = t.is_floating(wanted) and t.is_floating(found) and found.bit_width > wanted.bit_width
-    return lossless.is_free(found, wanted) and not (inside and narrower)
+        lists = t.is_list(given) or t.is_large_list(given) or t.is_fixed_size_list(given)
+        return lists and _fits(given.value_type, wanted.value_type, True)
+    narrower = t.is_floating(wanted) and t.is_floating(given) and given.bit_width > wanted.bit_width
+    return lossless.is_free(given, wanted) and not (inside and narrower)
 
 
-def _has_fields(found: pa.StructType, wanted: pa.StructType) -> bool:
-    """Whether a struct has the fields of `wanted`, each once, except those that may be omitted."""
-    names = [field.name for field in found]
+def _has_fields(given: pa.StructType, wanted: pa.StructType) -> bool:
+    """Whether the struct `given` has each field of `wanted` once and no other; it may lack fields that may be omitted."""
+    names = [field.name for field in given]
     known = {field.name: field for field in wanted}
     if len(set(names)) != len(names) or not set(names) <= known.keys():
         return False
     return all(
-        _fits(found.field(name).type, field.type, True) if name in names else omitted.may_be_omitted(field)
+        _fits(given.field(name).type, field.type, True) if name in names else omitted.may_be_omitted(field)
         for name, field in known.items()
     )
 
@@ -202,11 +202,11 @@ def _convert(column: pa.ChunkedArray, field: pa.Field, cast: Cast | None, place:
             found=f"{column.null_count} nulls",
             cure="fill or drop those rows",
         )
-    made = _all_chunks(column, field, cast, place)
+    converted_column = _all_chunks(column, field, cast, place)
     if has_times(field.type):
-        check_years(made, where)
+        check_years(converted_column, where)
     required = pa.types.is_nested(field.type) and nested.has_required(field.type)
-    return nested.required(made, field.type, where) if required else made
+    return nested.required(converted_column, field.type, where) if required else converted_column
 
 
 def converted(column: pa.ChunkedArray, field: pa.Field, cast: Cast, first_row: int | None = None) -> pa.ChunkedArray:
@@ -253,7 +253,7 @@ def shown(array: pa.Array | pa.ChunkedArray, row: int) -> str:
 
 
 class _Rounded(pa.ArrowInvalid):
-    """A DOUBLE is not exactly a FLOAT."""
+    """A DOUBLE has no exactly equal FLOAT."""
 
 
 _CURES = {
@@ -267,7 +267,7 @@ _CURES = {
 
 
 def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """`lossless.convert`, except that a DOUBLE must be exactly a FLOAT: without `Cast` it does not mean its shortest text."""
+    """As `lossless.convert`, but a DOUBLE must be exactly equal to a FLOAT: the rule of the shortest text needs `Cast`."""
     if pa.types.is_dictionary(array.type):
         array = lossless.decoded(array)
     if pa.types.is_floating(array.type) and pa.types.is_floating(wanted) and wanted.bit_width < array.type.bit_width:
@@ -278,17 +278,17 @@ def _strict(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def clean_keys(table: pa.Table, schema: Schema) -> pa.Table:
-    """With 0.0 instead of -0.0 in key and partition columns. Raises InvalidData if one has a NaN."""
+    """Replaces -0.0 by 0.0 in key and partition columns. Raises InvalidData if such a column has a NaN."""
     for name in dict.fromkeys((*schema.primary_key, *schema.identity_columns)):
         column = table[name] if name in table.column_names else None
         if column is None or not pa.types.is_floating(column.type):
             continue
         if pc.any(pc.is_nan(column)).as_py():
-            what = ("key", "row") if name in schema.primary_key else ("partition", "partition")
+            roles = ("key", "row") if name in schema.primary_key else ("partition", "partition")
             raise InvalidData(
-                f"NaN in a {what[0]} column",
+                f"NaN in a {roles[0]} column",
                 where=f"column {name!r}",
-                expected=f"a number: NaN cannot identify a {what[1]}",
+                expected=f"a number: NaN cannot identify a {roles[1]}",
                 found="NaN",
                 cure="drop these rows or replace NaN by a number",
             )

@@ -1,8 +1,8 @@
-"""Defaults of columns, in the metadata of their fields: the two of Iceberg's specification.
+"""Defaults of columns, in the metadata of their fields: the two defaults of Iceberg's specification.
 
 `initial`: the value of a row in a file that was written before the column existed. `write`: the value of a row that is written
-without the column; a column that has it, even as null, may be omitted. In a schema file a default is a JSON value; dates are days
-and timestamps microseconds since 1970, decimals and floats text, bytes hexadecimal text.
+without the column; a write may omit a column with a write default, even if it is null. In a schema file a default is a JSON
+value; dates are days and timestamps microseconds since 1970, decimals and floats text, bytes hexadecimal text.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ def decoded(content: object, type_: pa.DataType) -> pa.Scalar:
 
 
 def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
-    """Returns a default that a user gives as a scalar of the field's type. Raises InvalidSchema."""
+    """Converts a default that a user gives to a scalar of the field's type. Raises InvalidSchema."""
     if value is None:
         return pa.scalar(None, column_types.plain(of.type))
     _no_default_of_nested(of.type, of.name)
     try:
-        made = lossless.convert(pa.array([value]), of.type, "UTC")
-        if has_outside(made):
+        values = lossless.convert(pa.array([value]), of.type, "UTC")
+        if has_outside(values):
             raise ValueError("a date or time outside the years 1 to 9999")
-        return fitted(made, of)[0]
+        return fitted(values, of)[0]
     except (lossless.Unfit, LakeError, pa.ArrowException, ValueError, OverflowError, TypeError) as unfit:
         raise InvalidSchema(
             "the default does not fit the type",
@@ -90,7 +90,7 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
 
 
 def check_defaults(fields: Iterable[pa.Field], where: str) -> None:
-    """Raises InvalidSchema if a default, at any level, is no value of its field."""
+    """Raises InvalidSchema if a default, at any level, is not a valid value of its field."""
     for field in fields:
         for which in DEFAULTS:
             try:

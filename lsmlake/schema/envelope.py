@@ -22,7 +22,7 @@ from lsmlake.types.type_table import TABLE, column_type, named
 
 VERSION = 1
 _NEWEST = {"schema": max(row.version for row in TABLE)}
-"""The newest version of a kind of file, if it is another one: a file has the oldest version that has all it says."""
+"""The newest version of a kind of file, if it is not 1. A file states the oldest version that has all features of the file."""
 _MAGIC = b"LSMK"
 _HEAD = struct.Struct(">4s4sH")
 _TAIL = struct.Struct(">I")
@@ -49,10 +49,12 @@ def unwrap(kind: str, data: bytes, where: str) -> bytes:
             found=magic + found_kind,
             cure=_RESTORE,
         )
-    checksum, found = _TAIL.unpack_from(data, len(data) - _TAIL.size)[0], zlib.crc32(memoryview(data)[: -_TAIL.size])
+    checksum, actual = _TAIL.unpack_from(data, len(data) - _TAIL.size)[0], zlib.crc32(memoryview(data)[: -_TAIL.size])
     _check_version(version, where, VERSION)
-    if checksum != found:
-        raise Corrupt("checksum does not match", where=where, expected=f"{checksum:#010x}", found=f"{found:#010x}", cure=_RESTORE)
+    if checksum != actual:
+        raise Corrupt(
+            "checksum does not match", where=where, expected=f"{checksum:#010x}", found=f"{actual:#010x}", cure=_RESTORE
+        )
     return data[_HEAD.size : -_TAIL.size]
 
 
@@ -78,11 +80,11 @@ def unwrap_json(kind: str, data: bytes, where: str) -> dict:
     _check_version(content.get("version"), where, _NEWEST.get(kind, VERSION))
     checksum = content.pop("checksum", None)
     try:
-        found = _json_checksum(content)
+        actual = _json_checksum(content)
     except RecursionError:
         raise Corrupt("file is nested too deeply", where=where, expected=f"lsmlake-{kind}", cure=_RESTORE) from None
-    if checksum != found:
-        raise Corrupt("checksum does not match", where=where, expected=checksum, found=found, cure=_RESTORE)
+    if checksum != actual:
+        raise Corrupt("checksum does not match", where=where, expected=checksum, found=actual, cure=_RESTORE)
     del content["format"], content["version"]
     return content
 
@@ -120,8 +122,8 @@ def pack(kind: str, content: dict) -> bytes:
 
 
 def unpack(kind: str, data: bytes, where: str, ratio_max: int = _CONTENT_RATIO_MAX) -> dict:
-    """Returns the object in a file. `ratio_max`: of its size to that of the payload, aside from a constant. Raises Corrupt or
-    UnsupportedFormat naming `where`."""
+    """Returns the object in a file. `ratio_max`: the greatest ratio of its size to the size of the payload, aside from a
+    constant. Raises Corrupt or UnsupportedFormat naming `where`."""
     payload = unwrap(kind, data, where)
     size, most = int.from_bytes(payload[:8], "big"), min(_CONTENT_BYTES_MAX, ratio_max * len(payload) + _CONTENT_SLACK)
     if size > most:

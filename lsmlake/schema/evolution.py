@@ -22,7 +22,7 @@ def through(schema: Schema, other: Schema) -> Schema:
     """Returns `schema` with the columns of `other`, matched by id: its options and keys name the columns as `other` does.
 
     So the rows of a version are merged as its own options say and have the columns of another version. A column that the options
-    need and `other` lacks is kept, after the others, under a name that no column has. No file was written under the result.
+    need and `other` lacks is kept, after the others, under a new name. No file was written under the returned schema.
 
     A field that `schema` lacks has an id that no file has: a file may still hold values of a field that was dropped before.
 
@@ -44,15 +44,17 @@ def through(schema: Schema, other: Schema) -> Schema:
     }
 
     def name_of(name: str) -> str:
-        if name not in mine:  # of a partition field
+        if name not in mine:  # the name of a partition field
             return name
         number = field_id(mine[name])
         return theirs[number].name if number in theirs else kept[name].name
 
     def inner_name_of(column: str, name: str) -> str:
         before = {field.name: field_id(field) for field in inner_fields(_innermost(mine[column].type))}
-        there = theirs.get(field_id(mine[column]))
-        after = {} if there is None else {field_id(field): field.name for field in inner_fields(_innermost(there.type))}
+        counterpart = theirs.get(field_id(mine[column]))
+        after = (
+            {} if counterpart is None else {field_id(field): field.name for field in inner_fields(_innermost(counterpart.type))}
+        )
         return after.get(before.get(name, -1), name)
 
     partitioning = schema.partitioning
@@ -70,7 +72,7 @@ def through(schema: Schema, other: Schema) -> Schema:
 
 
 def _seen(field: pa.Field, known: Mapping[int, pa.Field]) -> pa.Field:
-    """Returns `field` with the ids of those fields negated, at all levels, that are not `known` by id."""
+    """Returns `field` with the ids negated, at all levels, of the fields whose ids are not in `known`."""
     old = known.get(field_id(field))
     if old is None:
         return field.with_metadata({**field.metadata, FIELD_ID: str(-field_id(field)).encode()})
@@ -98,7 +100,7 @@ def defaults_after_merge(schema: Schema, other: Schema) -> tuple[pa.Field, ...]:
 
 
 def _innermost(type_: pa.DataType) -> pa.DataType:
-    """Returns the struct in an ARRAY or in the values of a MAP, which options of the column name the fields of."""
+    """Returns the struct in an ARRAY or in the values of a MAP; options of the column name its fields."""
     while pa.types.is_list(type_) or pa.types.is_map(type_):
         type_ = inner_fields(type_)[-1].type
     return type_
@@ -132,11 +134,11 @@ def lost_column(followed: Schema, later: Schema) -> str | None:
     there is none."""
     after = {field_id(field): field for field in later.columns}
     for field in followed.columns:
-        found = after.get(field_id(field))
-        if found is None:
+        now = after.get(field_id(field))
+        if now is None:
             return f"column {field.name!r} was dropped"
-        if not _readable_as(found, field):
-            return f"column {field.name!r} changed from {format_type_of(field)} to {format_type_of(found)}"
+        if not _readable_as(now, field):
+            return f"column {field.name!r} changed from {format_type_of(field)} to {format_type_of(now)}"
     return None
 
 
@@ -151,12 +153,12 @@ def wider_column(earlier: Schema, now: Schema) -> str | None:
     return None
 
 
-def _readable_as(found: pa.Field, wanted: pa.Field) -> bool:
-    """Whether a reader of `wanted` can read every value of `found`, a later version of the field."""
-    theirs = {field_id(field): field for field in inner_fields(found.type)}
+def _readable_as(later: pa.Field, wanted: pa.Field) -> bool:
+    """Whether a reader of `wanted` can read every value of `later`, a later version of the field."""
+    theirs = {field_id(field): field for field in inner_fields(later.type)}
     ours = inner_fields(wanted.type)
     if not ours:
-        return widens(found.type, wanted.type)
+        return widens(later.type, wanted.type)
     return all(field_id(field) in theirs and _readable_as(theirs[field_id(field)], field) for field in ours)
 
 

@@ -19,7 +19,7 @@ Siblings = tuple[pa.Field, ...]
 
 
 def names_of(path: Path) -> tuple[str, ...]:
-    """Raises InvalidSchema if there is none."""
+    """The names of a path. Raises InvalidSchema if the path has no names."""
     names = (path,) if isinstance(path, str) else tuple(path)
     if not names:
         raise InvalidSchema("a path has no names", expected="the names from the column inwards", found=path, cure="name a column")
@@ -53,23 +53,23 @@ def resolve(columns: Sequence[pa.Field], path: Path, where: str) -> tuple[int, .
 
 
 def _positions(columns: Sequence[pa.Field], names: Sequence[str]) -> tuple[int, ...] | None:
-    found, siblings = [], tuple(columns)
+    positions, siblings = [], tuple(columns)
     for name in names:
         matching = [i for i, field in enumerate(siblings) if field.name.lower() == name.lower()]
         if not matching:
             return None
-        found.append(matching[0])
+        positions.append(matching[0])
         siblings = inner_fields(siblings[matching[0]].type)
-    return tuple(found)
+    return tuple(positions)
 
 
 def known_paths(columns: Sequence[pa.Field], prefix: str = "") -> list[str]:
     """Returns the paths of all fields, as text."""
-    found = []
+    paths = []
     for field in columns:
-        found.append(prefix + field.name)
-        found += known_paths(inner_fields(field.type), f"{prefix}{field.name}.")
-    return found
+        paths.append(prefix + field.name)
+        paths += known_paths(inner_fields(field.type), f"{prefix}{field.name}.")
+    return paths
 
 
 def field_at(columns: Sequence[pa.Field], positions: Sequence[int]) -> pa.Field:

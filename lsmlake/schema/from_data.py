@@ -18,13 +18,13 @@ _WIDER = {
 }
 
 
-def schema_from(found: pa.Schema) -> pa.Schema:
-    """Returns the columns of a table for data with schema `found`, all nullable. A VARCHAR(n) or CHAR(n) stays one.
+def schema_from(data: pa.Schema) -> pa.Schema:
+    """Returns the columns of a table for data with the schema `data`, all nullable. VARCHAR(n) and CHAR(n) keep their lengths.
 
     Nanoseconds become microseconds, dictionaries are decoded, unsigned integers become the next wider signed type. Raises
     InvalidSchema naming the column for an unsupported type.
     """
-    return pa.schema([with_sized_text(pa.field(field.name, _column_type(field)), sized_text(field)) for field in found])
+    return pa.schema([with_sized_text(pa.field(field.name, _column_type(field)), sized_text(field)) for field in data])
 
 
 def _column_type(field: pa.Field) -> pa.DataType:

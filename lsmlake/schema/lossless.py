@@ -4,12 +4,11 @@
 the first invalid value. `schema.conform` decides which conversions need `cast=True`. Rules for values without an exact
 counterpart:
 
-- A float means its shortest decimal text. So the double 0.1 is the DECIMAL(10,2) 0.10 and the FLOAT 0.1; 0.1 + 0.2, which prints
-as
-  0.30000000000000004, is not a DECIMAL(10,2). Likewise a decimal must be equal after conversion to a double and back.
+- The value of a float is its shortest decimal text. So the double 0.1 becomes the DECIMAL(10,2) 0.10 and the FLOAT 0.1, but
+  0.1 + 0.2 (0.30000000000000004) fits no DECIMAL(10,2). Likewise a decimal must be equal after conversion to a double and back.
 - Text is trimmed. Numbers may have an exponent and zeros after the point ("7.0" is an INT). Booleans are Spark's words.
 - Between floats and integers, including integers in text ("16777217", "7.0"), the value must be exactly equal. Other text becomes
-  the nearest float, but zero or infinity only if the number is zero or infinite.
+  the nearest float; text becomes zero or infinity only if its number is zero or infinite.
 - A timestamp without a zone, as text or as TIMESTAMP_NTZ, is local time in `zone`; one with a zone cannot become a TIMESTAMP_NTZ.
   Dates and timestamps convert into each other only at midnight.
 - Integers, booleans, decimals and dates convert to STRING; floats and timestamps do not, because they have no unique text.
@@ -47,18 +46,18 @@ class Unfit(Exception):
 def convert(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
     """Converts `array` to the canonical type `wanted`, inner fields nullable. Raises Unfit, pa.ArrowInvalid."""
     wanted = nested.nullable(wanted)
-    found = array.type
-    if found == wanted:
+    given = array.type
+    if given == wanted:
         return array
-    if pa.types.is_null(found):
+    if pa.types.is_null(given):
         return pa.nulls(len(array), wanted)
-    if isinstance(found, pa.UuidType):
+    if isinstance(given, pa.UuidType):
         return convert(array.storage, wanted, zone)
-    if pa.types.is_dictionary(found):
+    if pa.types.is_dictionary(given):
         return convert(decoded(array), wanted, zone)
     if pa.types.is_nested(wanted):
         return _nested(_without_views(array), wanted, zone)
-    return _rule(found, wanted)(array, wanted, zone)
+    return _rule(given, wanted)(array, wanted, zone)
 
 
 def decoded(array: pa.DictionaryArray) -> pa.Array:
@@ -86,15 +85,15 @@ Is = Callable[[pa.DataType], bool]
 Rule = Callable[[pa.Array, pa.DataType, str], pa.Array]
 
 
-def is_free(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of the type `found` are converted without `cast=True`. Both types are not nested."""
-    return found == wanted or any(source(found) for matches, free, _ in _RULES if matches(wanted) for source, _ in free)
+def is_free(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values of the type `given` are converted without `cast=True`. Neither type is nested."""
+    return given == wanted or any(source(given) for matches, free, _ in _RULES if matches(wanted) for source, _ in free)
 
 
-def _rule(found: pa.DataType, wanted: pa.DataType) -> Rule:
+def _rule(given: pa.DataType, wanted: pa.DataType) -> Rule:
     free, others = next((rules for matches, *rules in _RULES if matches(wanted)), ((), ()))
     for source, rule in (*free, *others):
-        if source(found):
+        if source(given):
             return rule
     raise Unfit
 
@@ -233,8 +232,8 @@ def _local_to_zoned(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array
 
 
 def _in_zone(local: pa.Array, zone: str) -> pa.Array:
-    """Converts local time to instants. Of two instants with one local time takes the earlier, as Spark does; raises for a local
-    time that does not exist."""
+    """Converts local times to instants. If two instants have the local time, takes the earlier one, as Spark does. Raises for a
+    local time that does not exist."""
     return pc.assume_timezone(local, zone, ambiguous="earliest").cast(_UTC)
 
 
@@ -277,19 +276,19 @@ def _type_without_views(type_: pa.DataType) -> pa.DataType:
 
 
 def _nested(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
-    found, t = array.type, pa.types
-    if t.is_struct(wanted) and t.is_struct(found):
+    given, t = array.type, pa.types
+    if t.is_struct(wanted) and t.is_struct(given):
         names = [field.name for field in wanted]
-        if set(names) != {field.name for field in found} or len(names) != found.num_fields:
+        if set(names) != {field.name for field in given} or len(names) != given.num_fields:
             raise Unfit
-        fields = dict(zip([field.name for field in found], array.flatten(), strict=True))
+        fields = dict(zip([field.name for field in given], array.flatten(), strict=True))
         made = [convert(fields[field.name], field.type, zone) for field in wanted]
         return pa.StructArray.from_arrays(made, fields=list(wanted), mask=array.is_null())
-    if t.is_map(wanted) and t.is_map(found):
+    if t.is_map(wanted) and t.is_map(given):
         lengths, keys, items = nested.map_parts(array)
         keys, items = convert(keys, wanted.key_type, zone), convert(items, wanted.item_type, zone)
         return pa.MapArray.from_arrays(nested.offsets(lengths), keys, items, type=wanted, mask=array.is_null())
-    if t.is_list(wanted) and (t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)):
+    if t.is_list(wanted) and (t.is_list(given) or t.is_large_list(given) or t.is_fixed_size_list(given)):
         lengths, values = nested.list_parts(array)
         return pa.ListArray.from_arrays(
             nested.offsets(lengths), convert(values, wanted.value_type, zone), type=wanted, mask=array.is_null()
@@ -321,4 +320,5 @@ _RULES: tuple[tuple[Is, tuple[tuple[Is, Rule], ...], tuple[tuple[Is, Rule], ...]
     (pa.types.is_string, ((_TEXT, _plain),), tuple((one, _plain) for one in (_INT, _BOOL, _DECIMAL, _DATE))),
     (pa.types.is_binary, ((_BYTES, _plain),), ((_TEXT, _plain),)),
 )
-"""Wanted type -> (found type, rule): those that `conform` allows, and those that need `cast=True`."""
+"""For each wanted type, two lists of (given type, rule): conversions that `conform` always allows; those that need
+`cast=True`."""

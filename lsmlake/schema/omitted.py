@@ -1,4 +1,4 @@
-"""Columns that written data may omit: those with a default, which every column has that was added to the table later.
+"""Columns that written data may omit: columns with a default. Every column that was added to the table later has a default.
 
 An omitted column has its write default. Under a merge rule that combines rows it is null, which leaves the value of the key as it
 is. The same holds for the fields of a struct.
@@ -19,7 +19,7 @@ Omitted = Callable[[pa.Field, int], pa.Array]
 
 
 def may_be_omitted(field: pa.Field) -> bool:
-    """Whether the field has a write default. Null is none of a NOT NULL field."""
+    """Whether the field has a write default. The default null does not count for a NOT NULL field."""
     value = default_of(field, WRITE)
     return value is not None and (field.nullable or value.is_valid)
 
@@ -42,14 +42,14 @@ def completed(array: pa.Array, wanted: pa.DataType, omitted: Omitted) -> pa.Arra
         wanted: The type of the column, with the metadata of its fields.
         omitted: Makes the values of a field.
     """
-    found, t = array.type, pa.types
-    if not _lacks(found, wanted):
+    given, t = array.type, pa.types
+    if not _lacks(given, wanted):
         return array
     if t.is_struct(wanted):
-        places = {field.name: place for place, field in enumerate(found)}
+        places = {field.name: place for place, field in enumerate(given)}
         missing = [field for field in wanted if field.name not in places]
         types = {field.name: field.type for field in wanted}
-        inner = zip(found, array.flatten(), strict=True)
+        inner = zip(given, array.flatten(), strict=True)
         made = [completed(values, types[field.name], omitted) if field.name in types else values for field, values in inner]
         made += [omitted(field, len(array)) for field in missing]
         names = [*places, *(field.name for field in missing)]
@@ -65,13 +65,13 @@ def completed(array: pa.Array, wanted: pa.DataType, omitted: Omitted) -> pa.Arra
     return pa.ListArray.from_arrays(nested.offsets(lengths), values, mask=array.is_null())
 
 
-def _lacks(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a struct in `found` lacks a field that may be omitted."""
+def _lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a struct in the type `given` lacks a field that may be omitted."""
     t = pa.types
-    if t.is_struct(wanted) and t.is_struct(found):
-        inside = {field.name: field.type for field in found}
+    if t.is_struct(wanted) and t.is_struct(given):
+        inside = {field.name: field.type for field in given}
         return any(_lacks(inside[field.name], field.type) if field.name in inside else may_be_omitted(field) for field in wanted)
-    if t.is_map(wanted) and t.is_map(found):
-        return _lacks(found.item_type, wanted.item_type)
-    is_list = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
-    return t.is_list(wanted) and is_list and _lacks(found.value_type, wanted.value_type)
+    if t.is_map(wanted) and t.is_map(given):
+        return _lacks(given.item_type, wanted.item_type)
+    is_list = t.is_list(given) or t.is_large_list(given) or t.is_fixed_size_list(given)
+    return t.is_list(wanted) and is_list and _lacks(given.value_type, wanted.value_type)

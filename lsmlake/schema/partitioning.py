@@ -43,12 +43,13 @@ class Term(NamedTuple):
 
     @staticmethod
     def parse(text: object, columns: Sequence[str], where: str) -> Term:
-        """`columns`: the names of the columns; such a name is no call, whatever it looks like. Raises InvalidSchema."""
+        """Parses a term. `columns`: the names of the columns; text that equals a column name is that column, even if it looks
+        like a call. Raises InvalidSchema."""
         if isinstance(text, str) and text not in columns and (call := _CALL.fullmatch(text)):
             return _called(text, call[1].lower(), _arguments(call[2]), where)
         if isinstance(text, str) and text not in columns and len(named := _arguments(text)) == 1 and text.strip()[:1] == "`":
             return Term(Transform(IDENTITY), named[0])
-        return Term(Transform(IDENTITY), text)  # of another type: reported as a column that there is not
+        return Term(Transform(IDENTITY), text)  # not text: later reported as an unknown column
 
 
 def _called(text: str, name: str, arguments: list[str], where: str) -> Term:
@@ -57,21 +58,21 @@ def _called(text: str, name: str, arguments: list[str], where: str) -> Term:
     if name in (*_TIMES, IDENTITY) and len(arguments) == 1:
         return Term(Transform(_TIMES.get(name, IDENTITY)), arguments[0])
     if name in (BUCKET, TRUNCATE) and len(numbers) == len(columns) == 1:
-        made = Transform.parse(f"{name}[{int(numbers[0])}]")
-        if made is None:
+        transform = Transform.parse(f"{name}[{int(numbers[0])}]")
+        if transform is None:
             raise InvalidSchema(f"not a number for {name}", where=where, expected="1 to 2147483647", found=numbers[0])
-        return Term(made, columns[0])
+        return Term(transform, columns[0])
     raise InvalidSchema("not a partition transform", where=where, expected=_TERMS, found=text, cure="correct the text")
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a call, without quotes; empty if they cannot be told apart."""
-    found, end = [], 0
+    """The arguments of a call, without quotes; empty if the text is not a list of arguments."""
+    arguments, end = [], 0
     while match := _ARGUMENT.match(text, end):
-        found.append(match[1].replace("``", "`") if match[1] else match[2])
+        arguments.append(match[1].replace("``", "`") if match[1] else match[2])
         end = match.end()
         if not match[3]:
-            return found
+            return arguments
     return []
 
 
@@ -82,7 +83,7 @@ def split_terms(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PartitionField:
-    """`source`: the id of the column."""
+    """`source`: the id of the column that the transform reads."""
 
     id: int
     source: int
@@ -103,7 +104,8 @@ class PartitionSpec:
 class PartitionColumn:
     """A partition field together with its column, which is named `column` and of type `source_type`.
 
-    `number`: of the field, from 0; manifests keep its values in the column `p:<number>`. `type`: of its values.
+    `number`: the number of the field, from 0; manifests keep its values in the column `p:<number>`. `type`: the type of its
+    values.
     """
 
     number: int
@@ -131,8 +133,8 @@ def human_values(fields: Sequence[PartitionColumn], partition: tuple) -> tuple[o
 
 @dataclass(frozen=True)
 class Partitioning:
-    """The specs of a table. `current`: the id of the one that new files are written under. `highest_spec` and `highest_field`:
-    ids up to these have been used, by this schema or one that was rolled back."""
+    """The specs of a table. `current`: the id of the spec of new files. `highest_spec` and `highest_field`: the greatest ids used
+    so far, by this schema or by one that was rolled back."""
 
     specs: tuple[PartitionSpec, ...]
     current: int
@@ -142,8 +144,8 @@ class Partitioning:
     @staticmethod
     def first(fields: Iterable[tuple[int, str, Transform]]) -> Partitioning:
         """The partitioning of a new table, given the source, name and transform of each field."""
-        made = tuple(PartitionField(FIRST_ID + number, *field) for number, field in enumerate(fields))
-        return Partitioning((PartitionSpec(0, made),), 0, 0, FIRST_ID - 1 + len(made))
+        numbered = tuple(PartitionField(FIRST_ID + number, *field) for number, field in enumerate(fields))
+        return Partitioning((PartitionSpec(0, numbered),), 0, 0, FIRST_ID - 1 + len(numbered))
 
     @property
     def spec(self) -> PartitionSpec:
@@ -155,11 +157,11 @@ class Partitioning:
     @property
     def fields(self) -> tuple[PartitionField, ...]:
         """The fields of all specs, each once, by id."""
-        found = {field.id: field for spec in self.specs for field in spec.fields}
-        return tuple(found[id] for id in sorted(found))
+        by_id = {field.id: field for spec in self.specs for field in spec.fields}
+        return tuple(by_id[id] for id in sorted(by_id))
 
     def with_fields(self, fields: tuple[PartitionField, ...]) -> Partitioning:
-        """Makes a spec of these fields the current one: an older one that has them, or a new one."""
+        """Makes a spec with these fields the current one: an older spec that has the same fields, or a new spec."""
         known = next((spec for spec in self.specs if spec.fields == fields), None)
         if known is not None:
             return replace(self, current=known.id)
@@ -168,12 +170,12 @@ class Partitioning:
         return Partitioning((*self.specs, PartitionSpec(id, fields)), id, id, highest)
 
     def after(self, other: Partitioning) -> Partitioning:
-        """The same, as a successor of `other`, whose ids are used up."""
+        """Returns the same partitioning as a successor of `other`: ids that `other` has used are not used again."""
         spec, field = max(self.highest_spec, other.highest_spec), max(self.highest_field, other.highest_field)
         return replace(self, highest_spec=spec, highest_field=field)
 
     def renamed(self, source: int, old: str, new: str) -> Partitioning:
-        """After the renaming of a column: a field that is the column has its name."""
+        """Returns the partitioning after a column was renamed: identity fields of the column get its new name."""
 
         def swap(field: PartitionField) -> PartitionField:
             is_column = field.source == source and field.transform.is_identity and field.name == old
@@ -183,7 +185,7 @@ class Partitioning:
 
 
 def check_fields(fields: Sequence[PartitionColumn], columns: Sequence[str], where: str) -> None:
-    """Raises InvalidSchema if two fields of a spec have one name or mean the same, or if one has the name of a column."""
+    """Raises InvalidSchema if two fields of a spec have the same name or meaning, or if a field has the name of a column."""
     by_name: dict[str, PartitionColumn] = {}
     by_meaning: dict[tuple[str, str], PartitionColumn] = {}
     lower = {name.lower() for name in columns}
@@ -228,17 +230,17 @@ def to_json(partitioning: Partitioning) -> dict:
 
 
 def from_json(content: object, where: str) -> Partitioning:
-    """Raises Corrupt naming `where`."""
+    """Parses the partitioning in a schema file. Raises Corrupt naming `where`."""
     check("partitioning", content, _PARTITIONING, where)
     specs = tuple(_spec_of(one, where) for one in content["specs"])
-    found = Partitioning(specs, content["current"], content["highest_spec"], content["highest_field"])
+    partitioning = Partitioning(specs, content["current"], content["highest_spec"], content["highest_field"])
     ids, fields = [spec.id for spec in specs], [field for spec in specs for field in spec.fields]
     meanings = {(field.id, field.source, field.transform) for field in fields}
-    if len(set(ids)) < len(ids) or found.current not in ids or len({id for id, *_ in meanings}) < len(meanings):
+    if len(set(ids)) < len(ids) or partitioning.current not in ids or len({id for id, *_ in meanings}) < len(meanings):
         raise Corrupt("partitioning has an id twice, or lacks the current spec", where=where, found=shown(content), cure=RESTORE)
-    if max(ids) > found.highest_spec or max((field.id for field in fields), default=0) > found.highest_field:
+    if max(ids) > partitioning.highest_spec or max((field.id for field in fields), default=0) > partitioning.highest_field:
         raise Corrupt("partitioning has an id above the highest", where=where, found=shown(content), cure=RESTORE)
-    return found
+    return partitioning
 
 
 def _spec_of(content: dict, where: str) -> PartitionSpec:

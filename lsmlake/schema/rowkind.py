@@ -3,9 +3,8 @@
 Two further bits are internal to erasing deletes (`lsmlake.lsm.merge.rule`): `ERASES` on a row of any kind erases all earlier
 rows of its key, whatever their sequence; a row of kind `ERASE` only erases. Users see `plain` kinds.
 
-The `_row_kind` column of sorted runs. A run without it holds only +I rows.
-
-The names of the columns that tell the commit of a change and its place in it.
+Sorted runs keep the kinds in the column `_row_kind`; a run without this column holds only +I rows. This file also names the
+columns that tell the commit of a change and its position in the commit.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.Chunke
 
 
 def _code_type(type_: pa.DataType) -> pa.DataType:
-    """Returns the type for comparing codes: Arrow looks up text and bytes in their plain layout only."""
+    """Returns the type in which codes are compared: Arrow looks up text and bytes in their plain layout only."""
     if is_text(type_):
         return pa.string()
     return pa.binary() if is_bytes(type_) else type_
@@ -156,7 +155,7 @@ _KIND = ROW_KIND_FIELD.remove_metadata()
 
 
 def kinds_of(table: pa.Table) -> np.ndarray | None:
-    """Returns the `_row_kind` column; None if there is none: all rows are +I."""
+    """Returns the `_row_kind` column; None if the table has none, so that all rows are +I."""
     return np.asarray(table[ROW_KIND]) if ROW_KIND in table.column_names else None
 
 

@@ -43,7 +43,7 @@ UNPARTITIONED = Wording(
     "pass partition_by=[]: the table then has no partitions",
     command="add --unpartitioned: the table then has no partitions",
 )
-"""The cure where an import cannot keep the partitions."""
+"""The cure for an import that cannot keep the partitions."""
 _KEY_OR_UNPARTITIONED = Wording(
     f"add them to the primary key, or {UNPARTITIONED}", command=f"add them to the primary key, or {UNPARTITIONED.command}"
 )
@@ -71,8 +71,9 @@ _KINDS = {
 class Schema:
     """`columns`: canonical Arrow fields with `PARQUET:field_id` at all levels, key columns not nullable.
 
-    `table_uuid` identifies the table; a dropped table of the same name has another one. `primary_key`: column names; `options`:
-    as set, as text. `by_name`: files of this schema may lack field ids, as the table has adopted them; columns are found by name.
+    `table_uuid` identifies the table; a dropped table of the same name had another one. `primary_key`: column names. `options`:
+    the options that were set, as text. `by_name`: adopted files of this schema may lack field ids; their columns are found by
+    name.
     """
 
     id: int
@@ -171,7 +172,7 @@ class Schema:
         """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
         _check_new_names(columns, where)
-        made = replace(
+        schema = replace(
             self,
             id=id,
             columns=columns,
@@ -182,8 +183,8 @@ class Schema:
             time_ms=time_ms,
             by_name=False,
         )
-        made.check(parsed, where)
-        return made
+        schema.check(parsed, where)
+        return schema
 
     def check(self, options: Options, where: str, cure: str = PARTITION_BY_KEY) -> None:
         """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns. `cure`: see `check_keys`."""
@@ -211,8 +212,8 @@ class Schema:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """The sort columns inside a bucket: the primary key without the columns that all rows of a partition have the same value
-        of. Empty for an append-only table."""
+        """The sort columns inside a bucket: the primary key without columns that are constant within a partition. Empty for an
+        append-only table."""
         return tuple(name for name in self.primary_key if name not in self.identity_columns)
 
     @property
@@ -249,7 +250,7 @@ class Schema:
         return spec in self._partition_columns_by_spec
 
     def partition_places(self, field: PartitionColumn) -> dict[int, int]:
-        """Where the values of a partition field are in the partitions of each spec that has it."""
+        """Maps each spec that has a partition field to the position of the field in the partition values."""
         specs = ((spec.id, self.partition_columns_of(spec.id)) for spec in self.partitioning.specs)
         return {spec: fields.index(field) for spec, fields in specs if field in fields}
 
@@ -268,7 +269,7 @@ class Schema:
 
     @cached_property
     def identity_columns(self) -> tuple[str, ...]:
-        """The columns that are partition fields themselves."""
+        """The columns that are partition fields without a transform."""
         return tuple(field.column for field in self.partition_columns if field.transform.is_identity)
 
     @property
@@ -341,14 +342,14 @@ class Schema:
 
     @staticmethod
     def decode(data: bytes, where: str) -> Schema:
-        """Raises Corrupt or UnsupportedFormat naming `where`."""
+        """Parses a schema file. Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)
         check("schema", content, _KINDS, where, may_lack=("partitioning", "by_name"))
         columns = pa.schema([column_types.from_json(field, where) for field in content["fields"]])
         try:
             if "partitioning" in content:
                 partitioning = from_json(content["partitioning"], where)
-            else:  # older files have partitions that are columns
+            else:  # older schema files list partition columns instead of specs
                 check_are_columns("partition", content["partition_by"], columns, where)
                 partitioning = Partitioning.first(
                     (_id_of(name, columns), name, Transform(IDENTITY)) for name in content["partition_by"]
@@ -390,8 +391,8 @@ def _id_of(name: str, columns: pa.Schema) -> int:
 def _resolved(field: PartitionField, columns: pa.Schema) -> PartitionColumn:
     column = next(one for one in columns if column_types.field_id(one) == field.source)
     type_ = column_types.plain(column.type)
-    made = field.transform.result(type_)
-    return PartitionColumn(field.id - FIRST_ID, field.name, field.transform, column.name, type_, made)
+    result_type = field.transform.result(type_)
+    return PartitionColumn(field.id - FIRST_ID, field.name, field.transform, column.name, type_, result_type)
 
 
 def _as_text(value: object) -> str:
@@ -401,7 +402,7 @@ def _as_text(value: object) -> str:
 
 
 def _with_write_defaults(columns: pa.Schema, given: pa.Schema, keys: Sequence[str], where: str) -> pa.Schema:
-    """The columns of a new table with the write defaults that the metadata of the given fields have."""
+    """The columns of a new table with the write defaults from the metadata of the given fields."""
     fields = []
     for field, old in zip(columns, given, strict=True):
         if (text := (old.metadata or {}).get(WRITE)) is not None:
@@ -416,7 +417,7 @@ def _with_write_defaults(columns: pa.Schema, given: pa.Schema, keys: Sequence[st
 
 
 def _check_new_names(columns: pa.Schema, where: str) -> None:
-    """The checks of a new schema only; older tables may have names that this refuses."""
+    """Checks names of a new schema only: older tables may have names that are refused here."""
     _check_names(columns, where)
     if (name := next((name for name in columns.names if "\0" in name), None)) is not None:  # DuckDB ends a name there
         raise InvalidSchema("a column name has a NUL character", where=where, found=repr(name), cure="rename the column")

@@ -24,18 +24,18 @@ _WIDTH_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Transform:
-    """`width`: N of a bucket, W of a truncation; None for the others."""
+    """`width`: the N of bucket[N], the W of truncate[W]; None for other transforms."""
 
     name: str
     width: int | None = None
 
     @staticmethod
     def parse(text: str) -> Transform | None:
-        """The transform that `str` gives this text; None: there is none."""
-        found = _STORED.fullmatch(text)
-        if found is None or (found[3] and int(found[3]) > _WIDTH_MAX):
+        """Parses the text that `str` gives a transform; None if it is no such text."""
+        match = _STORED.fullmatch(text)
+        if match is None or (match[3] and int(match[3]) > _WIDTH_MAX):
             return None
-        return Transform(found[1]) if found[1] else Transform(found[2], int(found[3]))
+        return Transform(match[1]) if match[1] else Transform(match[2], int(match[3]))
 
     def __str__(self) -> str:
         return self.name if self.width is None else f"{self.name}[{self.width}]"
@@ -54,11 +54,11 @@ class Transform:
         return self.name != BUCKET
 
     def field_name(self, column: str) -> str:
-        """The name of a field as Iceberg gives it when a table is created."""
+        """The name that Iceberg gives a field when a table is created."""
         return column if self.is_identity else f"{column}_{_SUFFIX.get(self.name, self.name)}"
 
     def added_name(self, column: str) -> str:
-        """The name as Iceberg gives it when a field is added to a table that there is."""
+        """The name that Iceberg gives a field that is added to an existing table."""
         return self.field_name(column) if self.width is None else f"{self.field_name(column)}_{self.width}"
 
     def sql(self, column: str) -> str:
@@ -92,7 +92,7 @@ class Transform:
         return type_
 
     def apply(self, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """The results, of type `result`; null of null."""
+        """The results, of type `result`. The result of null is null."""
         if self.is_identity:
             return values
         if self.is_time:
@@ -102,7 +102,7 @@ class Transform:
         return kernel.truncated(values, self.width, self.result(values.type))
 
     def sources(self, results: pa.Array, type_: pa.DataType) -> tuple[pa.Array, pa.Array]:
-        """The least and the greatest source value of each result, inclusive and of type `type_`; null: not known, and of null."""
+        """The least and the greatest source value of each result, inclusive, of type `type_`; null for null and if not known."""
         if self.is_identity:
             return results, results
         if self.is_time:

@@ -1,9 +1,9 @@
-"""Values and rows as texts: as JSON and as plain text, and as messages show the rows of a key.
+"""Values and rows as text: as JSON, as plain text, and in the form in which messages show a row.
 
 In JSON, integers, floats and booleans are JSON values; a DECIMAL is text, so that no digit is lost; DATE and TIMESTAMP are text
 in ISO 8601 ("2026-01-31T12:00:00.500", with a Z if the type has a time zone); BINARY is hexadecimal text; NaN and infinities are
 text; a STRUCT or a MAP is an object and an ARRAY an array. As plain text, a single value has no quotes, and a blank instead of
-the T. Of a row, messages and listings have short text: `(k=1, day=2026-01-31, note='late')`.
+the T. Messages and listings show a row in short: `(k=1, day=2026-01-31, note='late')`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _json(value: object, kind: pa.DataType) -> object:
 
 
 def _json_float(value: float | np.float32) -> float | str:
-    """A FLOAT has the digits that tell it from other FLOATs: 0.1, not 0.10000000149011612."""
+    """Rounds a FLOAT to the fewest digits that distinguish it from other FLOATs: 0.1, not 0.10000000149011612."""
     if math.isfinite(value):
         return float(str(value))
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,6 +1,6 @@
-"""The years of dates and times: 1 to 9999 in UTC, as in Python and Spark. Arrow and Parquet hold more; no table takes them.
+"""The years of dates and times: 1 to 9999 in UTC, as in Python and Spark. Arrow and Parquet hold more years; tables refuse them.
 
-`schema.conform` checks rows before they are written, `imports` the files that a table adopts. Types are canonical.
+`schema.conform` checks rows before they are written, `imports` checks the files that a table adopts. Types are canonical.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Values = pa.Array | pa.ChunkedArray
 
 def check_years(column: Values, where: str, cure: str = "replace those values") -> None:
     """Raises InvalidData naming `where` if the column has, at any level, a date or time outside the years."""
-    if found := next(_outside(column), None):
-        type_, shown = found
+    if outside := next(_outside(column), None):
+        type_, shown = outside
         what, expected = "a time outside the supported years", "years 0001 to 9999"
         if not is_dated(type_):
             first, last = (iso_text(of_integers(pa.scalar(limit, pa.int64()), type_)) for limit in column_type(type_).limits)
@@ -35,13 +35,13 @@ def has_outside(column: Values) -> bool:
 
 
 def are_outside(type_: pa.DataType, low: int, high: int) -> bool:
-    """Whether the least or the greatest value of dates or times of this type is outside the years. Both as they are stored."""
+    """Whether `low`, the least, or `high`, the greatest of dates or times is outside the years. Both are stored integers."""
     first, last = column_type(type_).limits
     return low < first or high > last
 
 
 def _outside(column: Values) -> Iterator[tuple[pa.DataType, str]]:
-    """The type, and the least and the greatest as text, of dates or times of which some are outside the years."""
+    """Yields the type, and the least and the greatest value as text, of each array with dates or times outside the years."""
     for values in _times(column):
         ends = pc.min_max(as_integers(values)).as_py()
         if ends["min"] is not None and are_outside(values.type, ends["min"], ends["max"]):

@@ -1,8 +1,8 @@
-"""The bucket of a row as an expression of Spark: generated code, without Python workers. It gives each row the bucket that
-`lsm.cover` gives it.
+"""The bucket of a row as a Spark expression: generated code, without Python workers. The result is the bucket that `lsm.cover`
+computes.
 
-One cover is one expression: the hash, and where totals differ an array that has the bucket number of each slot. If partitions
-have several covers, a broadcast join brings each row the array of its partition.
+A cover is one expression: the hash and, if the totals of its buckets differ, an array with the bucket number of each slot. If
+partitions have different covers, a broadcast join adds the array of its partition to each row.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SLOTS, _NUMBERS, _PARTITION = "cover_slots", "cover_numbers", "cover_partition"
 
 
 def with_buckets(rows, schema: Schema, covers: Covers, key: str, partition: Sequence, name: str):
-    """The rows with the column `name`, their bucket numbers, as the last one.
+    """Appends the column `name` with the bucket number of each row.
 
     Args:
         rows: a DataFrame.
-        covers: of the partitions of the table. An append-only table needs none: its tasks find the buckets themselves.
-        key: the bucket key as a list of SQL expressions; empty: there is none.
+        covers: the covers of the partitions. Unused in an append-only table, whose tasks find the buckets themselves.
+        key: the bucket key as a list of SQL expressions; empty: the table has no bucket key.
         partition: the values of the partition fields as columns.
     """
     if not key:
@@ -52,7 +52,7 @@ def _number(cover: Cover, key: str) -> str:
 
 
 def _table(schema: Schema, covers: Covers) -> pa.Table:
-    """The partitions that have covers of their own, with these."""
+    """The partitions that have their own covers, and these covers."""
     own = {partition: cover for (spec, partition), cover in covers.by_partition.items() if spec == schema.spec_id}
     values = {
         f"known_{_PARTITION}{i}": pa.array([partition[i] for partition in own], field.type)

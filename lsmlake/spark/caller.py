@@ -34,7 +34,7 @@ class Caller(NamedTuple):
 @dataclass(frozen=True)
 class SinkArrival:
     """The state of the session when a sink arrived in a process beside a Connect server: the client's session, and the queries
-    that were active before. None of these calls the sink."""
+    that were active before. None of these queries calls the sink."""
 
     session: object
     active: frozenset[str]

@@ -10,7 +10,7 @@ driver. So:
    with evenly distributed rows fit; of other batches at most a few times the limit is transferred.
 3. A batch that does not fit, or fails, is computed again and written by tasks.
 
-The changes of an UPDATE or DELETE are such a batch, too.
+The changes of an UPDATE or DELETE are written like a batch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PARTITION_BITS = 33  # of monotonically_increasing_id; the lower bits number th
 
 def row_limit(version: Version, pick: Picker | None, df, uneven: Collection[str]) -> int:
     """Returns how many rows of `df` the driver may collect and write; 0: write in tasks. `uneven`: tables whose small batches
-    have turned out not to fit."""
+    did not fit the driver before."""
     if is_connect(df) or version.meta.paths.root in uneven:
         return 0
     limit, latest = version.options.write.collect_rows, version.snapshot
@@ -90,22 +90,22 @@ def _bytes(picked: Compaction | None) -> int:
 
 
 def modest(pick: Picker | None, merge_bytes: int) -> Picker | None:
-    """Restricts `pick`: large rewrites to reclaim deleted rows are left to batches that tasks write. (A compaction of level 0
-    must run, or the batch would stay at level 0.)"""
+    """Restricts `pick`: it leaves large rewrites that only reclaim deleted rows to batches written by tasks. (A compaction of
+    level 0 must run, or the batch would stay at level 0.)"""
     if pick is None:
         return None
 
     def picked(levels: Levels) -> Compaction | None:
-        found = pick(levels)
-        return found if levels.level0 or _bytes(found) <= merge_bytes else None
+        compaction = pick(levels)
+        return compaction if levels.level0 or _bytes(compaction) <= merge_bytes else None
 
     return picked
 
 
 def rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
     """Returns all rows of a DataFrame, its `columns`, in Spark's order; None if there are too many, or if the job failed."""
-    found = placed_rows(df, columns, limit)
-    return None if found is None else found.drop_columns([_ORDER])
+    numbered = placed_rows(df, columns, limit)
+    return None if numbered is None else numbered.drop_columns([_ORDER])
 
 
 def placed_rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
@@ -113,12 +113,12 @@ def placed_rows(df, columns: Sequence[str], limit: int) -> pa.Table | None:
     partition, row = f"shiftright({_ORDER}, {_PARTITION_BITS})", f"({_ORDER} & {(1 << _PARTITION_BITS) - 1})"
     numbered = df.selectExpr(*columns, f"monotonically_increasing_id() as {_ORDER}")
     try:  # one row beyond the limit shows that there are more
-        found = numbered.where(f"({row} - 1) * ({partition} + 1) < {limit}").toArrow()
+        result = numbered.where(f"({row} - 1) * ({partition} + 1) < {limit}").toArrow()
     except Exception as error:  # over spark.driver.maxResultSize, or an error of the batch, which the tasks will report
         pass_interruption(error)
         return None
-    order = found[_ORDER]
+    order = result[_ORDER]
     place = pc.bit_wise_and(order, (1 << _PARTITION_BITS) - 1)
     share = pc.multiply(place, pc.add(pc.shift_right(order, _PARTITION_BITS), 1))
     too_many = pc.any(pc.greater_equal(share, limit)).as_py()
-    return None if too_many else found
+    return None if too_many else result

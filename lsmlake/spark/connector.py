@@ -1,10 +1,10 @@
-"""Whether Catalyst reaches the data files of a table itself.
+"""Finds out whether Catalyst itself can read the data files of a table.
 
-Those of a directory it does. Those of an object store it does if the session has a Hadoop connector for the store, such as s3a,
-and the connector's own settings (`spark.hadoop.fs.s3a.*`) lead to the same objects. No setting tells. So Catalyst reads the
-smallest file of the first plan, once for each session and connection to a lake.
+It can read files in a directory. It can read files in an object store if the session has a Hadoop connector for the store, such
+as s3a, and the connector's own settings (`spark.hadoop.fs.s3a.*`) lead to the same objects. No setting tells this. So Catalyst
+reads the smallest file of the first plan, once for each session and connection to a lake.
 
-The result holds no text of an error of Spark: the texts of connectors can hold addresses with tokens.
+The result does not contain Spark's error text: the errors of connectors can contain addresses with tokens.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _IMPATIENT = {
     "gs": {"fs.gs.http.max.retry": "1"},
     "abfss": {"fs.azure.io.retry.max.retries": "1"},
 }
-"""Settings of connectors for the trial: by default they repeat requests for minutes where no server answers."""
+"""Settings of connectors for the trial read: by default connectors retry for minutes if no server answers."""
 
 _reached: set[tuple[str, bytes]] = set()
 """Sessions, and pickles of storages that Catalyst reaches in them."""
 _refused: WeakKeyDictionary[Storage, dict[str, str]] = WeakKeyDictionary()
-"""For each storage, by session: why Catalyst does not reach it. A new connection tries again."""
+"""Storage -> session -> why Catalyst does not reach the storage. A new connection tries again."""
 
 
 def refuses(spark, plan: Plan) -> str | None:
@@ -81,7 +81,7 @@ def _name(spark) -> str:
 
 
 def _tries(spark, plan: Plan, scheme: str) -> str | None:
-    """Reads the footer of a file in a task: the driver and an executor need the connector."""
+    """Reads the footer of a file in a task: both the driver and an executor need the connector. Returns why it failed."""
     meta = plan.version.meta
     files = (file for split in plan.splits for file in (*split.files, *split.level0, *split.merged))
     own = {f"fs.{scheme}.impl.disable.cache": "true"}  # Hadoop keeps a file system with the settings that it was made with
@@ -97,6 +97,6 @@ def _tries(spark, plan: Plan, scheme: str) -> str | None:
 
 def _reason(error: Exception, scheme: str) -> str:
     text = str(error)
-    found = _EXCEPTION.search(text)
+    match = _EXCEPTION.search(text)
     reason = next((reason for pattern, reason in _CASES if pattern.search(text)), _OTHERWISE)
-    return reason.format(scheme=scheme, found=found[1] if found else type(error).__name__)
+    return reason.format(scheme=scheme, found=match[1] if match else type(error).__name__)

@@ -34,9 +34,9 @@ def raise_error(table: pa.Table) -> pa.Table:
     """Returns `table` without the column `ERROR`. Raises InvalidData if it contains an error."""
     if ERROR not in table.column_names:
         return table
-    found = table[ERROR].drop_null()
-    if len(found):
-        raise pickle.loads(found[0].as_py())
+    errors = table[ERROR].drop_null()
+    if len(errors):
+        raise pickle.loads(errors[0].as_py())
     return table.drop_columns([ERROR])
 
 

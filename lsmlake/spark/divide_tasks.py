@@ -1,4 +1,4 @@
-"""Divides the files of buckets in Spark tasks; little on the driver."""
+"""Divides the files of buckets in Spark tasks, or on the driver if they are small."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The first rows of a table with `bucket = auto` that Spark writes: several tasks write them to several buckets. If they turn out
-to be few, the buckets are merged before the commit, so that a small table has one.
+"""Spark writes the first rows of a table with `bucket = auto` in several tasks, to several buckets. If there are few rows, the
+buckets are merged before the commit, so that a small table has one bucket.
 
-A task divides its bucket further if it is large (`write.write`). A partition of a table with partitions begins with one bucket.
+A task divides a large bucket further (`write.write`). In a table with partitions each partition begins with one bucket.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lsmlake.options.option_types import AUTO
 from lsmlake.tables.version import Version
 
 PARALLEL = 32
-"""So many buckets at most."""
+"""The maximum number of buckets."""
 _SMALL_BYTES = 4 << 20  # of a bucket: smaller ones are merged
 
 
 def in_parallel(version: Version, covers: Covers, parallelism: int, *, replaces: bool) -> Covers:
-    """The covers that a write of Spark gives rows to: several buckets for the first rows. `replaces`: the write replaces all that
-    the table has."""
+    """The covers to which a Spark write routes rows: several buckets for the first rows. `replaces`: the write replaces all
+    rows of the table."""
     schema = version.schema
     if version.options.layout.buckets != AUTO or not schema.bucket_key or schema.partition_columns:
         return covers

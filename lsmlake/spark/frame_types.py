@@ -24,8 +24,8 @@ from lsmlake.types.type_table import TABLE, column_type
 from lsmlake.types.type_text import format_type_of
 
 LENGTHS = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata of a column whose type has a VARCHAR(n) or CHAR(n): the type in DDL. To Spark the values are strings, of which it pads
-those of CHAR(n) for comparisons."""
+"""Metadata key of a column whose type contains VARCHAR(n) or CHAR(n): the type in DDL. Spark holds the values as strings and
+pads values of CHAR(n) in comparisons."""
 _TO_ARROW = {**{getattr(st, row.spark): row.arrow for row in TABLE if hasattr(st, row.spark)}, st.NullType: pa.null()}
 
 
@@ -35,7 +35,7 @@ def to_arrow(schema: st.StructType) -> pa.Schema:
 
 
 def to_spark(schema: pa.Schema) -> st.StructType:
-    """Converts an Arrow schema with canonical types, with the lengths of its texts."""
+    """Converts an Arrow schema with canonical types. Keeps the lengths of texts."""
     return st.StructType([st.StructField(one.name, _spark(one.type), one.nullable, lengths(one) or None) for one in schema])
 
 
@@ -71,15 +71,15 @@ def _arrow_field(field: st.StructField, column: str) -> pa.Field:
 
 
 def _declared(words: str, field: st.StructField, column: str) -> pa.Field | None:
-    """A field with the lengths of texts that its metadata say; None if these do not say its type."""
+    """A field with the text lengths that `words`, its metadata, declare; None if they declare another type."""
     from lsmlake.types.ddl import parse_columns  # loads sqlglot
 
     try:
-        found = parse_columns(f"c {words}").field(0)
+        declared = parse_columns(f"c {words}").field(0)
     except InvalidSchema:  # Spark writes names without quotes
         return None
     made = _field(field.name, field.dataType, field.nullable, column)
-    return with_lengths_of(made, found) if plain(nested.nullable(found.type)) == plain(nested.nullable(made.type)) else None
+    return with_lengths_of(made, declared) if plain(nested.nullable(declared.type)) == plain(nested.nullable(made.type)) else None
 
 
 def _field(name: str, type_: st.DataType, nullable: bool, column: str) -> pa.Field:

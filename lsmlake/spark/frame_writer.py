@@ -68,20 +68,20 @@ class _Write:
 
 
 def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Snapshot | None:
-    """As `Table.upsert` and `Table.delete_keys`, for a DataFrame. `uneven`: tables whose small batches have turned out not to fit
-    the driver; kept up to date."""
+    """`Table.upsert` and `Table.delete_keys` for a DataFrame. `uneven`: tables whose small batches did not fit the driver; this
+    function adds to it."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     if done := replayed(version, request.identity):  # before the columns are checked: the table may have been altered since
         return done
-    schema, found = version.schema, _columns_of(df)
+    schema, frame_columns = version.schema, _columns_of(df)
     settings.check_types(df.sparkSession.conf.get, schema.columns)
-    order = FrameOrder.of(found, schema, request)
-    columns = columns_for(schema, found, request, order.own)
+    order = FrameOrder.of(frame_columns, schema, request)
+    columns = columns_for(schema, frame_columns, request, order.own)
     pick = None if schema.append_only else picker(version, request.compact)
     limit = collected.row_limit(version, pick, df, uneven)
     write = _Write(version, covers_for(version, request), columns, request, pick is not None, order, _ordered(df, schema, order))
-    collects = limit and not (order.expressions and request.cast is not None)  # the order is that of the converted values
+    collects = limit and not (order.expressions and request.cast is not None)  # the rows are ordered by converted values
     rows = collected.placed_rows(df, [*_values(columns), *_order_values(df, write)], limit) if collects else None
     if rows is not None:
         given, arrival = _arrived(rows, write)
@@ -103,7 +103,7 @@ def _ordered(df, schema: Schema, order: FrameOrder) -> Ordered:
 def upsert_collected(
     version: Version, rows: pa.Table, request: WriteRequest, pick: Picker | None, arrival: Arrival | None = None
 ) -> Snapshot | None:
-    """Writes rows that are in the driver, in process. `arrival`: their order; None: that of the table."""
+    """Writes rows in the driver process. `arrival`: the order of the rows; None: the order of the table `rows`."""
     prepared, kept = prepare(rows, version.schema, request, None)
     if arrival is not None and kept is not None:
         arrival = arrival.take(kept)
@@ -128,26 +128,26 @@ def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
 
 
 def _one_per_bucket(base: Version, messages: list[CommitMessage]) -> list[CommitMessage]:
-    """The messages of all tasks. Several tasks may append to a bucket."""
+    """The messages of all tasks, one per bucket. Several tasks may append to one bucket."""
     return joined(messages) if base.schema.append_only else messages
 
 
-def columns_for(schema: Schema, found: pa.Schema, request: WriteRequest, own: Collection[str] = ()) -> list[str]:
-    """The columns that a write takes from data with the columns `found`. `own`: the columns that only the order of the rows
-    reads. Raises InvalidData."""
+def columns_for(schema: Schema, columns: pa.Schema, request: WriteRequest, own: Collection[str] = ()) -> list[str]:
+    """The columns that a write takes from data with these columns. `own`: columns that only the order of the rows reads.
+    Raises InvalidData."""
     row_kind = request.row_kind and request.row_kind.column
     if request.deletes:
         names = list(delete_columns(schema, request))
-        check_sequence(found.names, schema, request)
+        check_sequence(columns.names, schema, request)
     else:
-        optional = optional_columns(found.names, schema)
+        optional = optional_columns(columns.names, schema)
         names = [name for name in schema.columns.names if name not in optional]
     extra = [row_kind] if row_kind and row_kind not in names else []
-    if extra and found.names.count(row_kind) != 1:
+    if extra and columns.names.count(row_kind) != 1:
         raise InvalidData(
-            "the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=found.names
+            "the row-kind column is not in the data, or twice", where=f"column {row_kind!r}", expected="once", found=columns.names
         )
-    given = pa.schema([field for field in found if field.name not in extra and field.name not in own])
+    given = pa.schema([field for field in columns if field.name not in extra and field.name not in own])
     check_types(given, schema, names, request.cast)
     return names + extra
 
@@ -183,13 +183,13 @@ def _placed(df, write: _Write, parallelism: int):
 
 
 def _order_values(df, write: _Write) -> list[str]:
-    """The values of `order_by` as columns of Spark, by number."""
+    """The expressions of `order_by` as SQL for numbered columns."""
     write.order.check(df)
     return [f"{text} as {_BY}{i}" for i, text in enumerate(write.order.expressions)]
 
 
 def _converted(df, write: _Write):
-    """The columns by number, converted, and the values of `order_by` over the converted columns."""
+    """The numbered columns, converted, and the values of `order_by` over the converted columns."""
     schema, columns = write.base.schema, write.columns
     own = sorted(name for name in write.order.own if name not in columns)
     taken = [*columns, *own] if write.order.expressions else columns
@@ -203,7 +203,7 @@ def _converted(df, write: _Write):
 
 
 def _as_stored(rows, schema: Schema, columns: Sequence[str]):
-    """Gives the texts that decide the place of a row the form of their VARCHAR(n) or CHAR(n). The writer refuses longer ones."""
+    """Pads or trims the texts of key and partition columns to their VARCHAR(n) or CHAR(n). The writer refuses longer texts."""
     placing = {*schema.bucket_key, *(field.column for field in schema.partition_columns)}
     sized = {name: text for name in placing if name in columns and (text := sized_text(schema.columns.field(name)))}
     made = {_numbered(columns.index(name)): text for name, text in sized.items()}
@@ -226,11 +226,11 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         outcome: object = _messages(write, _unplaced(write, batches))
     except LakeError as error:
         outcome = error
-    yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the messages
+    yield tasks.result(outcome)  # even if the task fails after this point, the driver may commit the messages
 
 
 def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Placed]:
-    """The inverse of `_placed`: the rows, their places and their order."""
+    """The inverse of `_placed`: the rows, their buckets and their order."""
     for batch in batches:
         table = pa.Table.from_batches([batch])
         rows, arrival = _arrived(raise_error(table.drop_columns([_BUCKET])), write)
@@ -245,8 +245,8 @@ def _arrived(rows: pa.Table, write: _Write) -> tuple[pa.Table, Arrival]:
 
 
 def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], request: WriteRequest) -> Snapshot | None:
-    """Writes rows in this process, without a session, and commits once. If `request.identity` has committed before, `placed` is
-    not read."""
+    """Writes rows in this process, without a Spark session, and commits once. Does not read `placed` if `request.identity`
+    has committed before."""
     if done := replayed(base, request.identity):
         return done
     write = _Write(base, covers_for(base, request), columns, request, picker(base, None) is not None, FrameOrder(), Ordered.ALL)

@@ -42,7 +42,7 @@ _ENTRY_BYTES = 48  # of a chunk in the broadcast, whether or not it has a bitmap
 
 
 class FileNumbers(NamedTuple):
-    """Numbers that identify files. `sql`: the number of a row's file, `{place}` is its metadata column. `of`: of each file."""
+    """Numbers that identify files. `sql`: the number of a row's file, `{place}` is its metadata column. `of`: one per file."""
 
     sql: str
     of: np.ndarray
@@ -86,12 +86,12 @@ class Masked(NamedTuple):
     numbers: np.ndarray
 
 
-def live_rows(spark, rows, masked: Masked, found: Marks, limits: Limits):
+def live_rows(spark, rows, masked: Masked, marks: Marks, limits: Limits):
     """Returns the rows of the masked files that are not deleted, and the names of the columns added to `rows`."""
     table = _words(masked) if _words_bytes(masked.files) <= limits.mask_bytes else None
     if table is not None:
-        return _by_words(spark, rows, table, found, limits), ()
-    return _by_chunks(spark, rows, masked, found, limits), (_CHUNK, _KNOWN, _BITS)
+        return _by_words(spark, rows, table, marks, limits), ()
+    return _by_chunks(spark, rows, masked, marks, limits), (_CHUNK, _KNOWN, _BITS)
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -115,15 +115,15 @@ def _words(masked: Masked) -> _MaskWords | None:
     """Builds the words; None if no hash is free of collisions."""
     files, vectors, numbers = masked
     hashes = ((bits, factor, _slots(numbers, factor, bits)) for bits in _SLOT_BITS for factor in _FACTORS)
-    found = next((one for one in hashes if len(np.unique(one[2])) == len(numbers)), None)
-    if found is None:
+    chosen = next((one for one in hashes if len(np.unique(one[2])) == len(numbers)), None)
+    if chosen is None:
         return None
-    bits, factor, places = found
+    bits, factor, places = chosen
     slots = 1 << bits
     counts = np.array([-(-file.rows >> 6) for file in files])
     starts = 2 * slots + np.cumsum(counts) - counts
     values = np.zeros(2 * slots + counts.sum(), np.int64)
-    values[:slots] = -(1 << 62)  # the number of no file
+    values[:slots] = -(1 << 62)  # no file has this number
     values[places], values[slots + places] = numbers, starts
     for file, start in zip(files, starts.tolist(), strict=True):
         if file.name in vectors:
@@ -136,22 +136,22 @@ def _slots(numbers: np.ndarray, factor: int, bits: int) -> np.ndarray:
     return (numbers * factor >> _HASH_SHIFT) & ((1 << bits) - 1)
 
 
-def _by_words(spark, rows, words: _MaskWords, found: Marks, limits: Limits):
+def _by_words(spark, rows, words: _MaskWords, marks: Marks, limits: Limits):
     values = pa.ListArray.from_arrays(pa.array([0, len(words.values)], pa.int32()), words.values, type=_WORDS.field(0).type)
     array = spark.createDataFrame(pa.table([values], schema=_WORDS)).scalar()
-    index = F.expr(f"int(shiftright({found.row}, 6))")
-    word = F.get(array, _start(array, words, found, limits) + index)
-    return rows.where(F.getbit(word, F.expr(f"int({found.row} & 63)")) == 0)
+    index = F.expr(f"int(shiftright({marks.row}, 6))")
+    word = F.get(array, _start(array, words, marks, limits) + index)
+    return rows.where(F.getbit(word, F.expr(f"int({marks.row} & 63)")) == 0)
 
 
-def _start(array, words: _MaskWords, found: Marks, limits: Limits):
+def _start(array, words: _MaskWords, marks: Marks, limits: Limits):
     """Returns the index of the first word of a row's file, as a Column."""
     if len(words.starts) <= limits.mask_listed_files:
         cases = " ".join(f"when {number}L then {start}" for number, start in words.starts.items())
-        return F.expr(f"case {found.file} {cases} else int({found.unknown}) end")
-    slot = F.expr(f"int(shiftright({found.file} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
-    known = F.get(array, slot) == F.expr(found.file)
-    return F.when(known, F.get(array, slot + words.slots)).otherwise(F.expr(found.unknown)).cast("int")
+        return F.expr(f"case {marks.file} {cases} else int({marks.unknown}) end")
+    slot = F.expr(f"int(shiftright({marks.file} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
+    known = F.get(array, slot) == F.expr(marks.file)
+    return F.when(known, F.get(array, slot + words.slots)).otherwise(F.expr(marks.unknown)).cast("int")
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -171,14 +171,14 @@ def _chunk_bytes(rows: np.ndarray, dead: np.ndarray, bits: int) -> np.ndarray:
     return chunks * _ENTRY_BYTES + np.minimum(chunks, dead) * (1 << bits - 3)
 
 
-def _by_chunks(spark, rows, masked: Masked, found: Marks, limits: Limits):
+def _by_chunks(spark, rows, masked: Masked, marks: Marks, limits: Limits):
     dead = [len(masked.vectors[file.name]) if file.name in masked.vectors else 0 for file in masked.files]
     bits, _ = chunk_bytes([file.rows for file in masked.files], dead, limits)
     bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(masked, bits)))
-    chunk = f"shiftleft({found.file}, {_CHUNK_NUMBERS}) + shiftright({found.row}, {bits})"
+    chunk = f"shiftleft({marks.file}, {_CHUNK_NUMBERS}) + shiftright({marks.row}, {bits})"
     joined = rows.selectExpr("*", f"{chunk} as {_CHUNK}").join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
-    bit = f"getbit({_BITS}[int(({found.row} & {(1 << bits) - 1}) >> 6)], int({found.row} & 63))"
-    return joined.filter(f"if({_KNOWN} is null, boolean({found.unknown}), {_BITS} is null or {bit} = 0)")
+    bit = f"getbit({_BITS}[int(({marks.row} & {(1 << bits) - 1}) >> 6)], int({marks.row} & 63))"
+    return joined.filter(f"if({_KNOWN} is null, boolean({marks.unknown}), {_BITS} is null or {bit} = 0)")
 
 
 def _bitmaps(masked: Masked, bits: int) -> pa.Table:
@@ -187,12 +187,14 @@ def _bitmaps(masked: Masked, bits: int) -> pa.Table:
     counts = np.array([-(-file.rows >> bits) for file in files])
     starts = np.cumsum(counts) - counts
     chunks = np.repeat((numbers << _CHUNK_NUMBERS) - starts, counts) + np.arange(counts.sum())
-    per_chunk, found = 1 << bits - 6, []
+    per_chunk, vector_words = 1 << bits - 6, []
     for file, start in zip(files, starts.tolist(), strict=True):
         if file.name in vectors:
             words, dead = vectors[file.name].words()
-            found.append((start * per_chunk + words, dead))
-    words, dead = (np.concatenate(parts) for parts in zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 2
+            vector_words.append((start * per_chunk + words, dead))
+    words, dead = (
+        (np.concatenate(parts) for parts in zip(*vector_words, strict=True)) if vector_words else (np.zeros(0, np.int64),) * 2
+    )
     dirty = np.zeros(len(chunks), bool)
     dirty[words // per_chunk] = True
     values = np.zeros(dirty.sum() * per_chunk, np.int64)

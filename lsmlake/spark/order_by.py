@@ -1,8 +1,8 @@
-"""The order of the rows of a DataFrame: `order_by` as expressions of Spark.
+"""The order of the rows of a DataFrame: `order_by` as Spark expressions.
 
-`shuffled` tells whether the rows of a DataFrame have passed a shuffle, after which their order in a task means nothing. This is
-the one module that asks the JVM of a classic session: PySpark tells the plan of a DataFrame to nobody else. Of a Connect
-session the client's own plan is read; what foreachBatch passes there has no plan.
+`shuffled` says whether the rows of a DataFrame passed a shuffle, after which their order in a task means nothing. Only this
+module calls the JVM of a classic session: PySpark has no other way to the plan of a DataFrame. In a Connect session it reads the
+client's plan; a DataFrame passed to foreachBatch has no plan there.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class FrameOrder:
     """The order of the rows of a DataFrame.
 
     Attributes:
-        expressions: of Spark, the most significant first.
+        expressions: Spark expressions, the most significant first.
         own: the columns of the data that only the order reads.
-        any: any order of the rows of a key will do.
+        any: whether the order of the rows of a key does not matter.
     """
 
     expressions: tuple[str, ...] = ()
@@ -37,24 +37,24 @@ class FrameOrder:
     any: bool = False
 
     @staticmethod
-    def of(found: pa.Schema, schema: Schema, request: WriteRequest) -> FrameOrder:
-        """The order of the rows of a write from a DataFrame with the columns `found`. Raises InvalidQuery, InvalidData."""
+    def of(columns: pa.Schema, schema: Schema, request: WriteRequest) -> FrameOrder:
+        """The order of the rows of a write from a DataFrame with these columns. Raises InvalidQuery, InvalidData."""
         if request.deletes:
             return FrameOrder(any=True)  # the deletes of a key are equal
-        commit, order_by = commit_columns_in(found, schema), order_in(request.order_by, found, schema)
+        commit, order_by = commit_columns_in(columns, schema), order_in(request.order_by, columns, schema)
         if order_by is None or order_by.any:
             return FrameOrder((), frozenset(commit), order_by is not None)
         source = row_kind_source(schema, request)
         kept = {name.lower() for name in (*schema.columns.names, *([source.column] if source else []))}
         read = _read(order_by)
-        own = {name for name in found.names if name.lower() in read and name.lower() not in kept}
+        own = {name for name in columns.names if name.lower() in read and name.lower() not in kept}
         if request.cast is not None and order_by.names:
-            check_typed([field for field in found if field.name in own])
+            check_typed([field for field in columns if field.name in own])
         texts = [backticked(text) if order_by.names else text for text in order_by.expressions]
         return FrameOrder(tuple(texts), frozenset({*own, *commit}))
 
     def check(self, named) -> None:
-        """Raises InvalidQuery if an expression over these rows is not SQL, or its values have no order."""
+        """Raises InvalidQuery if an expression is not valid SQL over these rows, or its values have no order."""
         if not self.expressions:
             return
         try:
@@ -93,7 +93,7 @@ _STAYING = {
     *("Relation", "RelationV2", "LocalRelation", "OneRowRelation", "Range", "LogicalRDD", "View", "SubqueryAlias"),
     *("Project", "Filter", "Union", "Generate", "Sample", "MapInArrow", "MapInPandas"),
 }
-"""The steps of an analyzed plan that leave rows in their tasks. A plan of these alone is not planned once more to look for an
+"""The steps of an analyzed plan that leave rows in their tasks. Other plans are also planned physically to look for an
 exchange, which takes as long as the write of a few thousand rows."""
 _ON_CONNECT = {
     *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
@@ -116,9 +116,9 @@ def shuffled(df) -> bool:
         if stays and "LogicalRDD" not in steps:
             return False
         leaves = analyzed.collectLeaves()
-        found = (leaves.apply(number) for number in range(leaves.size()))
-        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in found if leaf.nodeName() == "LogicalRDD")
-    except Exception as unknown:  # an error of the plan, which the write reports
+        nodes = (leaves.apply(number) for number in range(leaves.size()))
+        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in nodes if leaf.nodeName() == "LogicalRDD")
+    except Exception as unknown:  # the write will report an error of the plan
         pass_interruption(unknown)
         return False
 

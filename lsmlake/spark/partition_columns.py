@@ -1,7 +1,7 @@
-"""The partition of a row as expressions of Spark, to bring the rows of a partition to one task.
+"""The partition of a row as Spark expressions, to bring the rows of a partition to one task.
 
-A column that is a partition field is its own value. Other transforms are computed in Python workers by the function that tasks
-route rows with (`schema.transform`), so rows that come to one task are those that it writes to one partition.
+The value of an identity field is the column itself. Other transforms are computed in Python workers by `schema.transform`, the
+function with which tasks route rows, so all rows of a partition come to one task.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lsmlake.spark.frame_types import to_spark
 
 
 def partition_values(schema: Schema, named: Callable[[str], str | None]) -> list:
-    """Columns with the values of the partition fields, some to shuffle by.
+    """Spark columns with the values of the partition fields, to shuffle by.
 
     Args:
-        schema: of the table.
-        named: what the rows call a column of the table; None: they lack it, so all of them have its default.
+        schema: the schema of the table.
+        named: column of the table -> its name in the rows; None: the rows lack the column and have its default.
     """
     names = ((field, named(field.column)) for field in schema.partition_columns)
     return [_values(field, name) for field, name in names if name is not None]

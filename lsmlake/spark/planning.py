@@ -1,7 +1,7 @@
-"""Plans reads of very many files: tasks read the manifests, and the driver gets the entries that a read needs, as Arrow data.
+"""Plans reads of very many files: tasks read the manifests and return the entries that a read needs to the driver, as Arrow data.
 
-A task prunes by partition, bucket and key, which are the same in all entries of a file. The driver folds the entries that are
-left in the order of the manifests, as `tables.manifests` does.
+A task prunes by partition, bucket and key, which are the same in all entries of a file. The driver folds the remaining entries
+in the order of the manifests, as `tables.manifests` does.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lsmlake.tables import live as live_set
 from lsmlake.tables.live import Selection
 from lsmlake.tables.version import Version
 
-_SHARES = 2  # a task reads at least this part of what the driver would read itself
+_SHARES = 2  # a task reads at least 1/2 of the entries that the driver would read itself
 
 
 def live(spark, version: Version, selection: Selection | None, columns: Collection[str]) -> pa.Table:
     """Returns the live files that a selection needs, as `Version.entries`; in tasks if the manifests to open have more entries
-    than `Limits.driver_plan_entries` and are not in memory. `columns`: those whose statistics are needed."""
+    than `Limits.driver_plan_entries` and are not in memory. `columns`: the columns whose statistics are needed."""
     manifests = version.meta.manifests
     if version.snapshot is None or manifests.holds(version.snapshot, version.schema):
         return version.entries(selection)
@@ -31,15 +31,15 @@ def live(spark, version: Version, selection: Selection | None, columns: Collecti
     if sum(meta.added + meta.deleted for meta in metas) <= most:
         return version.entries(selection)
     work = _ManifestTask(version, selection, _names(version, columns))
-    found, errors = tasks.spread(spark, work, list(enumerate(in_groups(metas, most // _SHARES))))
+    results, errors = tasks.spread(spark, work, list(enumerate(in_groups(metas, most // _SHARES))))
     if errors:
         raise errors[0]
-    tables = (pa.ipc.open_stream(data).read_all() for _, data in sorted(found))
+    tables = (pa.ipc.open_stream(data).read_all() for _, data in sorted(results))
     return live_set.fold(tables, version.schema)
 
 
 def _names(version: Version, columns: Collection[str]) -> list[str]:
-    """The columns of the entries that the driver needs: all but the statistics of other columns."""
+    """The entry columns that the driver needs: all except the statistics of columns outside `columns`."""
     others = {number for name, number in version.schema.field_ids().items() if name not in columns}
     statistics = {f"{side}:{number}" for number in others for side in ("n", "lo", "hi")}
     return [name for name in manifest.entries_schema(version.schema).names if name not in statistics]
@@ -47,7 +47,7 @@ def _names(version: Version, columns: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _ManifestTask:
-    """Called in a task with some of the manifests, and their number among the parts."""
+    """Called in a task with a numbered part of the manifests."""
 
     version: Version
     selection: Selection | None

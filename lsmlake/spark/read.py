@@ -33,7 +33,7 @@ from lsmlake.types.type_text import backticked
 
 _POSITIONS = "_metadata"
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
-_FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that are scanned with the others: a second scan costs more
+_FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that join the masked scan: a second scan costs more
 _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
 _BROADCAST_ROWS = 4_000_000  # level-0 keys that fit a broadcast
 
@@ -124,7 +124,7 @@ def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
 
 
 def _united(plan: Plan, parts: Sequence):
-    """Unites the parts, with the columns of the plan. All columns of a table are not listed: each name costs up to 0.1 ms."""
+    """Unites the parts, with the columns of the plan. Does not list all columns of a table: each name costs up to 0.1 ms."""
     if plan.columns != tuple(plan.schema.columns.names):
         parts = [part.selectExpr(*map(backticked, plan.columns)) for part in parts]
     return reduce(lambda left, right: left.unionByName(right), parts)

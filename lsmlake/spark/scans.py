@@ -5,9 +5,8 @@ files whose directory name Spark reads as the value in the manifest. Other files
 reads differently) are scanned by path, and the partition columns are read from the files.
 
 Spark matches Parquet columns by name (by field id only if a setting of the session says so), and its reader widens types and
-fills columns that a file lacks with null. So most altered tables need one scan. Files whose columns have other names, or lack one
-with a default, are scanned by the names that they have: the columns to request from a file, and SQL that makes the table's
-columns of them.
+fills columns that a file lacks with null. So most altered tables need one scan. Files that have other column names, or lack a
+column with a default, are scanned by their own names; SQL then computes the table's columns.
 """
 
 from __future__ import annotations
@@ -71,13 +70,13 @@ class Scans:
     def groups(self, files: Sequence[Place]) -> list[Group]:
         """Splits files into those that one scan can read. Groups that Spark prunes by partition come first."""
         readings = {number: self._reading(number) for number in {file.schema_id for _, file in files}}
-        found: dict[tuple, Group] = {}
+        grouped: dict[tuple, Group] = {}
         for places, partitioned in zip(self.by_directory(files), (True, False), strict=True):
             for place in places:
                 reading = readings[place[1].schema_id]
-                group = found.setdefault((partitioned, reading.select, str(reading.columns)), Group([], partitioned, reading))
+                group = grouped.setdefault((partitioned, reading.select, str(reading.columns)), Group([], partitioned, reading))
                 group.places.append(place)
-        return list(found.values())
+        return list(grouped.values())
 
     def _reading(self, schema_id: int) -> EvolvedRead:
         if schema_id == self.schema.id:
@@ -111,7 +110,7 @@ class Scans:
         return [name for name in self.schema.identity_columns if has_sized_text(self.schema.typed_columns.field(name))]
 
     def _declared(self, reading: EvolvedRead) -> pa.Schema:
-        """The columns that Spark reads; those of the table with the lengths of their texts."""
+        """The columns that Spark reads. Columns of the table have the lengths of their texts."""
         if reading.select is not None:
             return reading.columns
         return pa.schema([self.schema.typed_columns.field(one.name).with_nullable(True) for one in reading.columns])
@@ -132,15 +131,15 @@ class Scans:
         """Whether Spark reads the partition of `bucket` from a directory name."""
         if bucket.spec != self.schema.spec_id:
             return False
-        found = [part.partition("=") for part in directory.split("/") if "=" in part]
+        parts = [part.partition("=") for part in directory.split("/") if "=" in part]
         expected = list(zip(self.schema.identity_columns, bucket.partition, strict=True))
-        return len(found) == len(expected) and all(
-            name == column and _same(value, text) for (name, _, text), (column, value) in zip(found, expected, strict=True)
+        return len(parts) == len(expected) and all(
+            name == column and _same(value, text) for (name, _, text), (column, value) in zip(parts, expected, strict=True)
         )
 
 
 def _named(sql: str, field: pa.Field):
-    """An expression as a column of the table."""
+    """An expression with the name and text length of a column of the table."""
     made = F.expr(sql)
     return made.alias(field.name, metadata=lengths(field)) if has_sized_text(field) else made
 
@@ -199,7 +198,7 @@ def _is_natural_type(old: pa.DataType, new: pa.DataType) -> bool:
     if not pa.types.is_struct(new):  # the fields of lists and maps have fixed names
         return all(_is_natural_type(a.type, b.type) for a, b in zip(inner_fields(old), inside, strict=True))
     ours = {field_id(field): field for field in inner_fields(old)}
-    some = any(field_id(field) in ours for field in inside)  # else Spark cannot tell a null struct from one of nulls
+    some = any(field_id(field) in ours for field in inside)  # else Spark cannot tell a null struct from a struct of nulls
     return some and all(_is_natural(ours.get(field_id(field)), field, inner_fields(old)) for field in inside)
 
 
@@ -211,11 +210,11 @@ def _converted(value: str, old: pa.DataType, new: pa.DataType, depth: int = 0) -
         ours = {field_id(field): field for field in inner_fields(old)}
         parts = []
         for field in inner_fields(new):
-            there = ours.get(field_id(field))
-            if there is None:
+            stored = ours.get(field_id(field))
+            if stored is None:
                 inner = _constant(field)
             else:
-                inner = _converted(f"{value}.{backticked(there.name)}", there.type, field.type, depth)
+                inner = _converted(f"{value}.{backticked(stored.name)}", stored.type, field.type, depth)
             parts.append(f"{inner} as {backticked(field.name)}")
         return f"if({value} is null, null, struct({', '.join(parts)}))"
     name = f"v{depth}"
@@ -244,5 +243,5 @@ def _constant(field: pa.Field) -> str:
 
 
 def _text(text: str) -> str:
-    """Returns a text literal that no session setting reads otherwise."""
+    """Returns a text literal that has the same value under all session settings."""
     return f"decode(X'{text.encode().hex()}', 'UTF-8')"

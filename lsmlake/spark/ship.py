@@ -35,7 +35,7 @@ Package = bytes
 
 
 def ship(spark) -> None:
-    """Sends the package to the executors of a session, and enables streams and `format("lsmlake")` there. Repeated calls do
+    """Sends the package to the executors of a session, which enables streams and `format("lsmlake")`. Repeated calls do
     nothing."""
     digest = sha256(_package()).hexdigest()[:12]
     if spark.conf.get(_SHIPPED, None) != digest:

@@ -1,11 +1,11 @@
 """Tables of a lake in Spark's own catalog: `spark.table("sales.orders")`, `INSERT INTO sales.orders`.
 
-Spark keeps no options of a table of a Python data source for later reads and writes. So each table has a data source of its own,
-lsmlake.<database>.<table>, registered with its path. Spark looks a name of the catalog up for each query, which then reads the
-latest snapshot; but it plans a DataFrame of `format("lsmlake")` once, also as a temporary view. So a view is SQL text with a name
-of the catalog.
+For a table of a Python data source Spark does not keep options for later reads and writes. So each table has its own data source,
+lsmlake.<database>.<table>, registered with its path. Spark resolves a catalog name anew for each query, which so reads the latest
+snapshot; but it plans a DataFrame of `format("lsmlake")` only once, also as a temporary view. So a view is SQL text with a
+catalog name.
 
-An entry of the catalog is only a name with columns: dropping it leaves the table of the lake as it is.
+A catalog entry is only a name with columns: dropping it does not change the table of the lake.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FOUND_MAX = 300
 
 
 def register_tables(spark, lake: Lake, database: str | None) -> list[str]:
-    """Puts tables into Spark's catalog; returns their names. Replaces entries that are not as their tables."""
+    """Creates catalog entries for tables; returns their names. Replaces entries that differ from their tables."""
     check_python(spark)
     names = lake.tables() if database is None else [f"{database}.{table}" for table in lake.tables(database)]
     _check_unique(names)
@@ -47,15 +47,15 @@ def register_tables(spark, lake: Lake, database: str | None) -> list[str]:
             spark.dataSource.register(portable_source(package, _source(name), given, table.meta.env))
             _put(spark, table, given)
         except PySparkException as error:
-            found = str(error).split("\n\nJVM stacktrace")[0][:_FOUND_MAX]
+            message = str(error).split("\n\nJVM stacktrace")[0][:_FOUND_MAX]
             raise InvalidQuery(
-                "Spark cannot take the table into its catalog", where=name, found=found, cure="use lake.sql or Table.df"
+                "Spark cannot take the table into its catalog", where=name, found=message, cure="use lake.sql or Table.df"
             ) from error
     return names
 
 
 def register_views(spark, lake: Lake, database: str | None) -> list[str]:
-    """Makes a temporary view of each table, named as the table; returns the names of the views."""
+    """Creates a temporary view of each table, with the table's name; returns the names of the views."""
     names = lake.tables() if database is None else [f"{database}.{table}" for table in lake.tables(database)]
     views = [name.partition(".")[2] for name in names]
     _check_unique(views, cure="name one database")
@@ -65,7 +65,7 @@ def register_views(spark, lake: Lake, database: str | None) -> list[str]:
 
 
 def _check_unique(names: Sequence[str], cure: str = "rename one of them") -> None:
-    """Raises InvalidQuery for names that are one name to Spark."""
+    """Raises InvalidQuery for names that are equal to Spark."""
     known: dict[str, str] = {}
     for name in names:
         if (other := known.setdefault(name.lower(), name)) is not name:
@@ -83,28 +83,28 @@ def _entry(name: str) -> str:
 
 
 def _put(spark, table: Table, given: dict[str, str]) -> None:
-    """Creates the entry of a table, unless it is there."""
+    """Creates the catalog entry of a table, unless an equal one exists."""
     database = table.name.partition(".")[0]
     entry, columns = _entry(table.name), to_spark(table.version.schema.typed_columns)
     _check_place(spark, database, table)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {backticked(_CATALOG)}.{backticked(database)}")
-    if (found := _columns(spark, entry)) is not None:
-        if (there := table_options(found)) is None:
+    if (existing := _columns(spark, entry)) is not None:
+        if (options := table_options(existing)) is None:
             raise InvalidQuery(
                 "Spark's catalog has another table of this name",
                 where=table.name,
-                found=found.simpleString(),
+                found=existing.simpleString(),
                 cure="drop it, or rename one of them",
             )
-        sized = any(map(has_sized_text, table.version.schema.columns))  # Spark does not show the lengths that it knows
-        if there == given and found.simpleString() == columns.simpleString() and not sized:
+        sized = any(map(has_sized_text, table.version.schema.columns))  # Spark does not show the lengths of texts
+        if options == given and existing.simpleString() == columns.simpleString() and not sized:
             return
         spark.sql(f"DROP TABLE {entry}")
     spark.sql(f"CREATE TABLE {entry} USING {'.'.join(map(backticked, _source(table.name).split('.')))}")
 
 
 def _columns(spark, entry: str):
-    """The columns of an entry; None if there is none."""
+    """The columns of a catalog entry; None if the entry does not exist."""
     try:
         return spark.table(entry).schema
     except AnalysisException as error:
@@ -114,7 +114,7 @@ def _columns(spark, entry: str):
 
 
 def _check_place(spark, database: str, table: Table) -> None:
-    """Raises InvalidQuery if Spark keeps its own tables where the lake's database is: DROP DATABASE would remove both."""
+    """Raises InvalidQuery if Spark's database directory contains the lake's database: DROP DATABASE would remove both."""
     name = f"{_CATALOG}.{database}"
     if spark.catalog.databaseExists(name):
         place = spark.catalog.getDatabase(name).locationUri
@@ -131,9 +131,9 @@ def _check_place(spark, database: str, table: Table) -> None:
 
 
 def _lies_in(own: str, place: str) -> bool:
-    """Whether a folder of a lake is in a folder of Spark, or is it."""
-    if (found := _URL.match(own)) is None:
+    """Whether a folder of a lake is equal to a folder of Spark, or inside it."""
+    if (match := _URL.match(own)) is None:
         return Path(own).resolve().is_relative_to(Path(place.removeprefix(_FILE)).resolve())
-    if (other := _URL.match(place)) is None or other[1] != found[1]:  # Spark may name a store by another scheme
+    if (other := _URL.match(place)) is None or other[1] != match[1]:  # Spark may name a store by another scheme
         return False
-    return f"{own[found.end() :]}/".startswith(f"{place[other.end() :].rstrip('/')}/")
+    return f"{own[match.end() :]}/".startswith(f"{place[other.end() :].rstrip('/')}/")

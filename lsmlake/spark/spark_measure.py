@@ -1,4 +1,4 @@
-"""Measures the rows of a plan as one Spark aggregation: the twin of `read.measure`, which describes the result."""
+"""Measures the rows of a plan in one Spark aggregation. `read.measure` does the same without Spark and describes the result."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _LOG2_REGISTERS = 14  # a sketch of 16 KiB with a standard error of 0.8 %
 
 
 def measure(spark, plan: Plan, columns: Sequence[str]) -> Measured:
-    """Measures the columns of a plan. A count alone needs no job: the metadata has it, but for rows that wait at level 0."""
+    """Measures the columns of a plan. A count alone needs no job: it comes from metadata, and from the level-0 rows."""
     if not columns:
         return measure_here(plan, columns)
     types = [plan.schema.plain_columns.field(name).type for name in columns]
     terms = ["count(1)", *(term for name, type_ in zip(columns, types, strict=True) for term in _terms(backticked(name), type_))]
     named = [f"{term} as _{number}" for number, term in enumerate(terms)]
-    found = frame(spark, plan, None, AUTO).selectExpr(*named).toArrow()
-    values = iter(found.columns)
+    aggregates = frame(spark, plan, None, AUTO).selectExpr(*named).toArrow()
+    values = iter(aggregates.columns)
     rows = next(values)[0].as_py()
     return Measured(rows, {name: _measured(values, type_, rows) for name, type_ in zip(columns, types, strict=True)})
 
 
 def _terms(column: str, type_: pa.DataType) -> list[str]:
-    """The aggregates of one column, in the order that `_measured` takes them."""
+    """The aggregates of one column, in the order in which `_measured` reads them."""
     terms = [f"count({column})"]
     if has_order(type_):
         terms += [_distinct(column), f"min({column})", f"max({column})"]
@@ -41,7 +41,7 @@ def _terms(column: str, type_: pa.DataType) -> list[str]:
 
 
 def _distinct(column: str) -> str:
-    """The number of distinct values, about. `approx_count_distinct` with this error would add 1,600 columns to Spark's plan."""
+    """The approximate number of distinct values. `approx_count_distinct` with this error would add 1,600 columns to the plan."""
     hashed = f"if({column} is null, null, xxhash64({column}))"
     return f"hll_sketch_estimate(hll_sketch_agg({hashed}, {_LOG2_REGISTERS}))"
 

@@ -57,8 +57,8 @@ store a file takes long to look up and to open, as the defaults assume."""
 
 
 class SparkRuntime(Runtime):
-    """With tables that are `near`, in directories, sets two settings of the session if they have Spark's defaults: see
-    `_SETTINGS`."""
+    """Runs the verbs of tables in a Spark session. `near`: the tables are in directories; the runtime then changes two settings
+    of the session that have Spark's defaults, see `_SETTINGS`."""
 
     name = "spark"
     filters = True
@@ -169,7 +169,7 @@ class SparkRuntime(Runtime):
         return self._execute
 
     def _execute(self, lake: Lake, text: str, args: Args, tables: Mapping[str, object]) -> pa.Table | DataFrame:
-        """Spark executes queries, also those inside of other statements."""
+        """Executes a statement. Spark executes queries, also those inside other statements."""
         from lsmlake.spark.spark_sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.execution import execute
 
@@ -212,7 +212,7 @@ class SparkRuntime(Runtime):
 
 
 class _Detached(Runtime):
-    """The runtime in another process, as inside foreachBatch on Connect: it uses the session of the DataFrame."""
+    """The runtime after unpickling in another process, as inside foreachBatch on Connect: it uses the DataFrame's session."""
 
     name = "spark"
     package = None

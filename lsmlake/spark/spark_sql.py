@@ -1,12 +1,10 @@
 """Statements of `Lake.sql` with Spark attached: Spark executes the queries, in which the tables of the lake are temporary views.
 
-Only the names of tables are replaced in the text, with their VERSION AS OF, so it keeps its meaning to Spark, which also binds
-the parameters of a query. Names without a database, and tables that the lake does not have, are Spark's own. A view holds one
-snapshot.
+Only table names, with their VERSION AS OF, are replaced in the text; Spark reads the rest, and binds the parameters of a query.
+Names without a database, and tables that are not in the lake, are Spark's own. A view shows one snapshot.
 
-Of other statements Spark gets parts of the text, with the values of parameters in them: a query, and the expressions of a DELETE,
-UPDATE or MERGE, which it evaluates over rows under the names that the tables have in the statement. (`spark.statements` has the
-plans.)
+Of other statements Spark gets parts of the text, with the values of parameters filled in: a query, and the expressions of a
+DELETE, UPDATE or MERGE. It evaluates these over rows with the table names of the statement (see `spark.statements`).
 
 Views are dropped at the end of the statement. Connect analyses a DataFrame again whenever it is used, so there the views of a
 query stay in the session.
@@ -50,7 +48,7 @@ _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 
 @dataclass
 class SparkEngine:
-    """A session as the engine of one statement, see `sql.engine`; a context manager, at whose end the statement is executed.
+    """A session as the engine of one statement (see `sql.engine`). A context manager: execute the statement inside it.
     `args`: the parameters of a query. `uneven`: as in `spark.frame_writer.upsert`."""
 
     spark: object
@@ -68,26 +66,26 @@ class SparkEngine:
 
     def query(self, node: exp.Expression, text: Text, catalog: Catalog, *, explain: str | None) -> DataFrame:
         made = f"{f'{explain} ' if explain else ''}{self._replaced(node, text, catalog)}"
-        found = self.spark.sql(made, self.args) if self.args else self.spark.sql(made)
+        frame = self.spark.sql(made, self.args) if self.args else self.spark.sql(made)
         if is_connect(self.spark):
             self._views.pop_all()
-        return found
+        return frame
 
     def rows(self, node: exp.Expression, text: Text, catalog: Catalog) -> DataFrame:
         return self.spark.sql(self._words(node, text, catalog))
 
     def explained(self, node: exp.Expression, text: Text, catalog: Catalog, mode: str) -> list[str]:
-        found = self.spark.sql(f"EXPLAIN {mode} {self._words(node, text, catalog)}").collect()[0][0]
-        return [line for line in found.splitlines() if line]
+        plan = self.spark.sql(f"EXPLAIN {mode} {self._words(node, text, catalog)}").collect()[0][0]
+        return [line for line in plan.splitlines() if line]
 
     def _words(self, node: exp.Expression, text: Text, catalog: Catalog) -> str:
         """Renders a query inside a statement as SQL, with the names of views."""
         replaced = self.replacements(node, text, catalog)
         with_ = node.args.get("with_")
-        whole = text.span(node) is not None  # otherwise it is SELECT * of one table
+        whole = text.span(node) is not None  # otherwise the query is SELECT * of one table
         start, stop = _span(node if whole else node.args["from_"].this, text)
         words = f"{'' if whole else 'SELECT * FROM '}{spliced(text.text, start, stop, replaced)}"
-        if with_ is not None and not start <= (first := _span(with_, text))[0] < stop:  # it stands before INSERT or MERGE
+        if with_ is not None and not start <= (first := _span(with_, text))[0] < stop:  # the WITH stands before INSERT or MERGE
             words = f"{spliced(text.text, *first, replaced)}\n{words}"
         return words
 
@@ -119,7 +117,7 @@ class SparkEngine:
     def replacements(
         self, node: exp.Expression, text: Text, catalog: Catalog, named: Mapping[str, str] = MappingProxyType({})
     ) -> list[Replacement]:
-        """The replacements in the text for the tables and values in a part of it. `named`: the views of the queries of WITH."""
+        """Replacements for the tables and parameters in a part of the text. `named`: WITH query -> its view."""
         inner = {cte.alias.lower() for cte in node.find_all(exp.CTE)}
         replaced = values_in(node)
         for table in node.find_all(exp.Table):
@@ -130,18 +128,18 @@ class SparkEngine:
         return replaced
 
     def named(self, node: exp.With | None, text: Text, catalog: Catalog) -> dict[str, str]:
-        """The queries of a WITH as views, by name."""
-        found: dict[str, str] = {}
+        """Creates a view for each query of a WITH. Returns query name -> view name."""
+        views: dict[str, str] = {}
         for cte in () if node is None else node.expressions:
-            if cte.alias.lower() in found:
+            if cte.alias.lower() in views:
                 text.refuse(cte, f"WITH names {cte.alias} twice", cure="give each query a name of its own")
-            frame = self.spark.sql(spliced(text.text, *_span(cte.this, text), self.replacements(cte.this, text, catalog, found)))
+            frame = self.spark.sql(spliced(text.text, *_span(cte.this, text), self.replacements(cte.this, text, catalog, views)))
             names = [column.name for column in cte.args["alias"].args.get("columns") or ()]
-            found[cte.alias.lower()] = self._kept(frame.toDF(*names) if names else frame, catalog)
-        return found
+            views[cte.alias.lower()] = self._kept(frame.toDF(*names) if names else frame, catalog)
+        return views
 
     def _rows(self, table: exp.Table, ctes: set[str], catalog: Catalog) -> Rows | None:
-        """The rows of a name; None if the name is Spark's own."""
+        """The rows that a table name stands for; None if the name is Spark's own."""
         parts = [part.name for part in table.parts]
         if not isinstance(peek(table, "this"), exp.Identifier):  # a function
             return None
@@ -155,7 +153,7 @@ class SparkEngine:
             return None
 
     def _view(self, name: str, rows: Rows, catalog: Catalog) -> str:
-        """The name of a view of rows that the statement names. There is one for all places."""
+        """The name of the view of these rows. A statement that names them several times uses one view."""
         key = (name.lower(), id(rows))
         if key not in self._made:
             if isinstance(rows, Version):
@@ -164,7 +162,7 @@ class SparkEngine:
                 frame = self._of_view(rows)
             else:
                 frame = self.spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows.to_spark()
-            self._made[key] = rows, self._kept(frame, catalog)  # while the rows are held, nothing else has their id
+            self._made[key] = rows, self._kept(frame, catalog)  # holding the rows keeps their id unique
         return self._made[key][1]
 
     def _kept(self, frame: DataFrame, catalog: Catalog) -> str:
@@ -174,10 +172,10 @@ class SparkEngine:
         return name
 
     def _of_view(self, view: ViewUse) -> DataFrame:
-        """The rows of a view, with the columns and types of then."""
-        found = self.spark.sql(self._replaced(view.tree(), view.text, view.catalog))
-        columns = zip(view.numbers(found.columns), view.columns, strict=True)
-        plain = found.toDF(*(f"c{number}" for number in range(len(found.columns))))
+        """The rows of a view of the lake, with the columns and types that it was created with."""
+        frame = self.spark.sql(self._replaced(view.tree(), view.text, view.catalog))
+        columns = zip(view.numbers(frame.columns), view.columns, strict=True)
+        plain = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
         casts = ((F.expr(f"CAST(c{at} AS {format_type(one.type)})"), one) for at, one in columns)
         return plain.select(
             *(made.alias(one.name, metadata=lengths(one.declared) if one.declared else {}) for made, one in casts)
@@ -186,7 +184,7 @@ class SparkEngine:
 
 @dataclass(frozen=True)
 class _SparkQueries:
-    """The expressions of a DELETE, UPDATE or MERGE as text for Spark, with views of the tables in their queries."""
+    """The expressions of a DELETE, UPDATE or MERGE as text for Spark. Tables in their queries become views."""
 
     engine: SparkEngine
     node: exp.Expression
@@ -214,8 +212,8 @@ class _SparkQueries:
 
 @contextmanager
 def errors_of_text() -> Iterator[None]:
-    """Raises Spark's errors about the text of a statement, or about values that it computes, as errors of lsmlake, also if they
-    come from a method of a table."""
+    """Translates Spark's errors about the text of a statement, or about computed values, into errors of lsmlake, also if a
+    method of a table raises them."""
     with translated():
         try:
             yield
@@ -226,18 +224,18 @@ def errors_of_text() -> Iterator[None]:
 
 
 def _replacements(table: exp.Table, node: exp.Expression, text: Text, view: str) -> list[tuple[int, int, str]]:
-    """Places in the text and their replacements: the name of the view, and columns without the database of the table."""
+    """Replaces a table by its view, and the database before columns of the table by nothing."""
     first, last = table.parts[0], table.parts[-1]
     stop = last.meta["end"] + 1
     at_version = _AT_VERSION.match(text.text, stop)
     end = at_version.end() if at_version else _after_version(text.text, stop) if table.args.get("version") else stop
     alias = "" if table.alias else f" AS {backticked(table.name)}"
-    found = [(first.meta["start"], end, f"{view}{alias}")]
-    return found if table.alias else [*found, *_without_database(table, node)]
+    replacements = [(first.meta["start"], end, f"{view}{alias}")]
+    return replacements if table.alias else [*replacements, *_without_database(table, node)]
 
 
 def _without_database(table: exp.Table, node: exp.Expression) -> list[Replacement]:
-    """Drops the database before the columns of a table."""
+    """Removes the database before the columns of a table."""
     own = [part.name.lower() for part in table.parts]
     columns = [column.parts for column in node.find_all(exp.Column)]
     return [
@@ -248,14 +246,14 @@ def _without_database(table: exp.Table, node: exp.Expression) -> list[Replacemen
 
 
 def _span(node: exp.Expression, text: Text) -> tuple[int, int]:
-    """Where a query stands in the text."""
-    found = text.span(node)
-    assert found is not None, "the parser notes where queries stand"
-    return found
+    """The start and end of a query in the text."""
+    span = text.span(node)
+    assert span is not None, "the parser notes where queries stand"
+    return span
 
 
 def _after_version(text: str, start: int) -> int:
-    """The place behind `[FOR] VERSION AS OF 12`, which begins at `start`."""
+    """The position after `[FOR] VERSION AS OF 12`, which begins at `start`."""
     tokens = sqlglot.tokenize(" " * start + text[start:], dialect=PlainSpark)
     place = next(number for number, token in enumerate(tokens) if token.text.upper() == "OF") + 1
     if tokens[place].text.upper() == "TIMESTAMP":  # TIMESTAMP AS OF TIMESTAMP '...'

@@ -3,8 +3,8 @@ batch id.
 
 After a crash between the commit and Spark's checkpoint, Spark runs the batch again; the writer finds its commit and does nothing.
 The default writer id is the query's id. It is stored in the checkpoint, so it survives restarts; a new checkpoint, whose batch
-ids restart at 0, has another one. With a writer id of the user, the table also stores the query's id, so that batches of another
-query are not mistaken for replays.
+ids restart at 0, gives another writer id. If the user gives the writer id, the table also stores the query's id, so that batches
+of another query are not mistaken for replays.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _log = logging.getLogger("lsmlake")
 
 
 def ends_query(kind: type) -> type:
-    """Raises an interruption of the calls of a class as an error: PySpark answers Spark only if a function for `foreachBatch`
-    returns or raises an Exception, and otherwise the query would wait for ever."""
+    """Makes calls of a class raise an interruption as an Exception: PySpark answers Spark only if the function for `foreachBatch`
+    returns or raises an Exception; otherwise the query would wait forever."""
     call = kind.__call__
 
     @wraps(call)
@@ -54,8 +54,8 @@ def ends_query(kind: type) -> type:
         except BaseException as error:
             if not is_interruption(error):
                 raise
-            what, found = f"batch {batch_id} was interrupted", f"{type(error).__name__}: {error}"
-            raise EngineFailed(what, where="sink", found=found, cure="start the query again: it writes the batch then") from error
+            what, cause = f"batch {batch_id} was interrupted", f"{type(error).__name__}: {error}"
+            raise EngineFailed(what, where="sink", found=cause, cure="start the query again: it writes the batch then") from error
 
     kind.__call__ = called
     return kind
@@ -90,8 +90,8 @@ class Sink:
             version = table.version
             if version.options.write.merge_schema and not replayed(version, identity):
                 compactions = partial(table.runtime.compactions, table.meta)
-                found = to_arrow(df.schema)
-                version = evolve(version, table.name, found, unstored(found, version.schema, self.request), compactions)
+                columns = to_arrow(df.schema)
+                version = evolve(version, table.name, columns, unstored(columns, version.schema, self.request), compactions)
             clock = table.meta.env.clock
             began_ms = clock()
             snapshot = table.runtime.upsert(version, df, replace(self.request, identity=identity))
@@ -157,7 +157,7 @@ def write_stream(
 
 
 def _observed(df):
-    """A stream that counts its rows for the progress of its query, and says how far a feed of changes has come."""
+    """A stream that reports its row count and, for a feed of changes, the newest commit time in the progress of its query."""
     metrics = [F.count(F.lit(1)).alias("rows")]
     if COMMIT_TIME in df.columns:
         metrics.append(F.unix_millis(F.max(F.col(COMMIT_TIME))).alias("newest_change_ms"))

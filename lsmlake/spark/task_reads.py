@@ -60,8 +60,8 @@ def changes(spark, meta: Metadata, like: Feed, pieces: Sequence[Piece]):
 
 
 def as_lists(frame, key: Sequence[str]):
-    """Returns a DataFrame of `changes` with an update as one row (`cdc.binlog`). A partition of the DataFrame has all changes of
-    its buckets in order, so the two rows of an update are together."""
+    """Returns a DataFrame of `changes` in which an update is one row (`cdc.binlog`). A partition of the DataFrame has all changes
+    of its buckets in order, so the two rows of an update are adjacent."""
     schema = list_schema(pa.field(ROWKIND, pa.string()), pa.schema(list(to_arrow(frame.schema))[1:]))
     return frame.mapInArrow(partial(_lists_task, tuple(key), schema), to_spark(schema))
 

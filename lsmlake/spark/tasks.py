@@ -1,4 +1,4 @@
-"""Sends payloads to Spark tasks and collects results, on classic Spark and Connect.
+"""Sends values to Spark tasks and collects results, on classic Spark and Connect.
 
 A task is a picklable function of one picklable payload. A LakeError is returned as a value, so the user sees its message and not
 a stack trace of the JVM.
@@ -79,7 +79,7 @@ def _work(work: Callable[[object], object], batches: Iterator[pa.RecordBatch]) -
 
 
 def run_on(spark, meta: Metadata, schema: Schema) -> CompactBuckets:
-    """Returns a function that compacts buckets, with one task for each bucket that has something to compact."""
+    """Returns a function that compacts buckets, with one task for each bucket that needs compaction."""
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
         busy = [state for state in states if needs_compaction(meta, schema, goal, state)]

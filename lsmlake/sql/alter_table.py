@@ -1,4 +1,4 @@
-"""ALTER TABLE, read word by word: one commit for all that it says. COMMENT ON."""
+"""ALTER TABLE and COMMENT ON, read word by word. All clauses of a statement are one commit."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CURES = {
     "RECOVER PARTITIONS": "leave it out: the snapshots of a table know its partitions",
     "CLUSTER BY": "write SET TBLPROPERTIES ('clustering.columns' = '...')",
 }
-"""What to write instead of a clause of Spark and others."""
+"""The cure for each clause that Spark or another engine knows and lsmlake does not."""
 
 
 def alter(lake: Lake, words: Words) -> Action:
@@ -133,7 +133,7 @@ def _there(schema: Schema, path: Sequence[str]) -> bool:
 
 
 def _renamed(words: Words, schema: Schema) -> list[Alteration]:
-    """RENAME COLUMN path TO name. The name may have the path again; a field stays where it is."""
+    """RENAME COLUMN path TO name. The name may repeat the path of the struct; a field cannot move to another struct."""
     optional = words.take("IF", "EXISTS")
     path = words.path("a column")
     words.need("TO")
@@ -148,10 +148,10 @@ def _added(words: Words, schema: Schema, zone: str) -> list[Alteration]:
     """[IF NOT EXISTS] column, ... or (column, ...)"""
     optional = words.take("IF", "NOT", "EXISTS")
     read = partial(_column, words, zone)
-    found = words.listed(read) if words.follows("(") else [read()]
+    columns = words.listed(read) if words.follows("(") else [read()]
     while words.take(","):
-        found.append(read())
-    return [one for one in found if not (optional and _there(schema, one.path))]
+        columns.append(read())
+    return [one for one in columns if not (optional and _there(schema, one.path))]
 
 
 def _column(words: Words, zone: str) -> AddColumn:
@@ -171,7 +171,7 @@ def _column(words: Words, zone: str) -> AddColumn:
 
 
 def _type(text: str) -> pa.Field:
-    """A field of the type that a text names."""
+    """A field with the type that the text names."""
     return ddl.parse_columns(f"c {text}").field(0)
 
 
@@ -208,14 +208,14 @@ def _unset(words: Words, schema: Schema) -> list[Alteration]:
 
 def _columns_changed(words: Words, schema: Schema, zone: str, change: bool) -> list[Alteration]:
     """column action, ...; or after CHANGE: column name TYPE [COMMENT 'text'] [FIRST | AFTER column]"""
-    found: list[Alteration] = []
+    alterations: list[Alteration] = []
     while True:
         path = words.path("a column")
         if change and not any(map(words.follows, ("TYPE", "SET", "DROP", "COMMENT", "FIRST", "AFTER"))):
             return _as_in_hive(words, path)
-        found.append(_changed(words, path, schema, zone))
+        alterations.append(_changed(words, path, schema, zone))
         if not words.take(","):
-            return found
+            return alterations
 
 
 def _changed(words: Words, path: list[str], schema: Schema, zone: str) -> Alteration:
@@ -252,15 +252,15 @@ def _as_in_hive(words: Words, path: list[str]) -> list[Alteration]:
     """The new name, type, comment and place of a column."""
     name = words.identifier("the name of the column")
     new = [*path[:-1], name]
-    found: list[Alteration] = [] if name == path[-1] else [RenameColumn(path, name)]
-    found.append(ChangeType(new, format_type_of(_type(words.type()))))
+    alterations: list[Alteration] = [] if name == path[-1] else [RenameColumn(path, name)]
+    alterations.append(ChangeType(new, format_type_of(_type(words.type()))))
     if words.take("COMMENT"):
-        found.append(SetComment(new, words.literal("a comment")))
+        alterations.append(SetComment(new, words.literal("a comment")))
     if words.take("FIRST"):
-        found.append(MoveColumn(new, None, True))
+        alterations.append(MoveColumn(new, None, True))
     elif words.take("AFTER"):
-        found.append(MoveColumn(new, words.identifier("a column"), False))
-    return found
+        alterations.append(MoveColumn(new, words.identifier("a column"), False))
+    return alterations
 
 
 # -- partition fields ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""CALL: the verbs of maintenance as procedures: the methods in `VERBS`, under their own names and arguments.
+"""CALL: maintenance verbs as procedures. A procedure is a method in `VERBS`, with the method's name and arguments.
 
-`CALL compact(table => 'sales.orders', full => true)`, or by place in the order of the method's arguments after the table:
+`CALL compact(table => 'sales.orders', full => true)`, or by position, the table first, then the method's arguments:
 `CALL compact('sales.orders', true)`.
 """
 
@@ -46,7 +46,7 @@ def _called(
     named: dict[str, object],
     words: Words,
 ) -> Callable[[], pa.Table]:
-    """A call of a method. `before`: the arguments before those of the method, for messages."""
+    """A call of a method. `before`: the names of the arguments that precede the method's own, for error messages."""
     parameters = inspect.signature(method).parameters
     known = list(parameters)
     expected = ", ".join([*before, *known])
@@ -121,8 +121,8 @@ def _literal(words: Words, word: str) -> object:
 
 
 def rows_of(report: object) -> pa.Table:
-    """The result of a verb as rows: one for a report, one per item of a list. A table is its name. That of a repair
-    is the rows that it found."""
+    """The result of a verb as rows: one row for a report, one per item of a list, the name of a table. A repair gives
+    the rows that it found."""
     if isinstance(report, RepairReport):
         return report.rows
     if isinstance(report, pa.Table):
@@ -162,7 +162,7 @@ def _kind(column: list[object]) -> pa.DataType | None:
 
 
 class Verb(NamedTuple):
-    """A verb. `owner`: the class that has it as a method. `command`: of the command line, with the flag that chooses the verb."""
+    """A verb. `owner`: the class with the method. `command`: the command of the command line, with the flag for this verb."""
 
     owner: type[Table] | type[Lake]
     command: str

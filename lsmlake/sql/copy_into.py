@@ -1,7 +1,7 @@
 """COPY INTO: loads the files of a folder that were not loaded before.
 
-The commit of the rows also names the list of the files (`tables.copied`), so a file is loaded once, whatever fails: of two
-statements at the same time the later one starts again, with the files that are left.
+The commit that adds the rows also names the list of loaded files (`tables.copied`), so each file is loaded exactly once. If
+two statements run at the same time, the one that loses the commit starts again with the remaining files.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Copy:
     force: bool = False
 
     def paths(self) -> list[str]:
-        """The files to load, unless they were loaded before."""
+        """The files that the statement names, loaded before or not."""
         if self.files:
             return [path for file in self.files for path in paths_of(str(Path(self.path) / file))]
-        found = paths_of(self.path)
+        files = paths_of(self.path)
         if self.pattern is None:
-            return found
-        chosen = [path for path in found if fnmatch(_below(path, self.path), self.pattern)]
+            return files
+        chosen = [path for path in files if fnmatch(_below(path, self.path), self.pattern)]
         if not chosen:
             raise InvalidData("no file fits the pattern", where=self.path, found=self.pattern, cure="correct the pattern")
         return chosen
@@ -149,7 +149,7 @@ def _flag(words: Words, option: str, value: str) -> bool:
 
 
 def _only_off(words: Words, option: str, value: str, known: str) -> None:
-    """Refuses an option, unless it asks for the default behaviour."""
+    """Refuses an option whose value is not the default."""
     cure = next((cure for name, cure in _CURES.items() if name.lower() == option.lower()), None)
     if cure is None or value.lower() != "false":
         words.refuse(f"the option {option} is not supported", expected=known, cure=cure or "leave it out")
@@ -159,7 +159,7 @@ def _only_off(words: Words, option: str, value: str, known: str) -> None:
 
 
 def _copied(table: Table, copy: Copy) -> pa.Table:
-    """Loads the files. One row: how many rows and files were loaded, how many files were loaded before, and the snapshot."""
+    """Loads the files. Returns one row: rows loaded, files loaded, files skipped as loaded before, and the snapshot."""
     options = FileOptions.of(copy.null_value, None, copy.encoding)
     meta, paths = table.meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
     for _ in attempts(_ROUNDS, "other COPY INTO came first on every attempt", table.name, "run it again"):
@@ -187,12 +187,12 @@ def _copied(table: Table, copy: Copy) -> pa.Table:
 
 
 def _readable(version: Version, name: str) -> bool:
-    """Whether the list of the loaded files is there: a copy of a table lacks it."""
+    """Whether the list of loaded files exists. A copy of a table lacks this file."""
     return version.meta.env.storage.size(version.meta.paths.copied(name)) is not None
 
 
 def _identity(version: Version, made: Copied, owner: str | None) -> Identity:
-    """The commit takes the name `WRITER` over from the list before it: if another one has done so meanwhile, it fails."""
+    """Takes the name `WRITER` over from the previous COPY INTO. The commit fails if another COPY INTO took it meanwhile."""
     last = version.snapshot.writers.get(WRITER, 0) if version.snapshot else 0
     return Identity(WRITER, last + 1, query=made.name, replaces=owner)
 

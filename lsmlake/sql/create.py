@@ -43,7 +43,7 @@ _CURES = {
     "RowFormatSerdeProperty": "leave ROW FORMAT out: the files of a table are Parquet",
 }
 Query = Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
-"""Reads a query; what it returns runs it."""
+"""Reads a query and returns a function that runs it."""
 
 
 @dataclass
@@ -103,13 +103,13 @@ def create(catalog: Catalog, node: exp.Create, query_of: Query) -> Callable[[], 
     rows_of = query_of(query)
 
     def act() -> None:
-        there = _there(lake, name)
-        if there and exists:
+        present = _there(lake, name)
+        if present and exists:
             return
-        if there and not replaces:
+        if present and not replaces:
             raise TableExists(f"table {name!r} exists", cure="choose another name, or write CREATE OR REPLACE TABLE")
         rows, ordered = rows_of(), order_of_rows(query, catalog)
-        if there:
+        if present:
             _replace_by_rows(lake, name, made, rows, ordered)
         else:
             load = partial(_load, ordered=ordered)
@@ -151,7 +151,7 @@ def _there(lake: Lake, name: str) -> bool:
 
 
 def _like(lake: Lake, made: Definition, text: Text, node: exp.Create) -> Definition:
-    """The columns, key, partitions, options and comment of another table. Its rows stay there."""
+    """The columns, key, partitions, options and comment of another table, without its rows."""
     schema = lake.table(lake.session.full_name(made.like)).version.schema
     own = {name: value for name, value in schema.options.items() if not name.startswith("metadata.iceberg")}
     return replace(
@@ -165,7 +165,7 @@ def _like(lake: Lake, made: Definition, text: Text, node: exp.Create) -> Definit
 
 
 def _plain_field(column: pa.Field) -> pa.Field:
-    """A column with its comment, length and default, as one of another table."""
+    """A column of another table: its name, type, comment, length and default, without its field id."""
     metadata = {key: value for key, value in (column.metadata or {}).items() if key in (COMMENT, TEXT_TYPE)}
     made = pa.field(column.name, column.type, column.nullable, metadata or None)
     return with_default(made, WRITE, value) if (value := default_of(column, WRITE)) is not None else made
@@ -212,7 +212,7 @@ def _key_of(item: exp.PrimaryKey, text: Text) -> list[str]:
 
 
 def _clause(item: exp.Expression, made: Definition, defaults: dict[str, exp.Expression], text: Text) -> Sequence[exp.Expression]:
-    """Notes a clause after the columns. Returns the columns that PARTITIONED BY defines."""
+    """Stores a clause that follows the columns in `made`. Returns the columns that PARTITIONED BY defines."""
     columns: list[exp.Expression] = []
     match item:
         case exp.PartitionedByProperty():
@@ -286,7 +286,7 @@ def _dotted(node: exp.Expression) -> str:
 
 
 def _column(item: exp.Expression, made: Definition, defaults: dict[str, exp.Expression], text: Text) -> exp.Expression:
-    """A column definition without PRIMARY KEY, which joins `made`, and without DEFAULT, which joins `defaults`."""
+    """A column definition. Moves its PRIMARY KEY into `made` and its DEFAULT into `defaults`."""
     if not isinstance(item, exp.ColumnDef):
         text.refuse(item, "this is not a column", cure="write name TYPE, or PRIMARY KEY (columns)")
     kept = []

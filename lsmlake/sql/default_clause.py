@@ -1,4 +1,4 @@
-"""DEFAULT in SQL: constants that become defaults of columns, and the keyword DEFAULT, which stands for one."""
+"""DEFAULT in SQL: constants as defaults of columns, and the keyword DEFAULT, which stands for the default of its column."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lsmlake.types.spelling import spelled
 
 
 def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | None = None) -> object:
-    """The value of an expression without columns. Refuses others, with their place. `kind`: the type of its column; text for a
-    TIMESTAMP is local time in `zone`."""
+    """The value of an expression without columns. Refuses an expression with columns. `kind`: the type of the column; text for
+    a TIMESTAMP is local time in `zone`."""
     translator = Translator(text, Scope(()))
     made = translator.typed(node)
     if kind == TIMESTAMP and made.type == STRING:
@@ -33,15 +33,15 @@ def constant(node: exp.Expression, text: Text, zone: str, kind: pa.DataType | No
         text.refuse(node, "a default is a value without fields or elements", cure="write a literal")
     query = f"SELECT {made.sql} AS value"
     with spark_connected(zone, "DEFAULT", query) as connection, translated_errors(text.place(node)):
-        found = connection.sql(query).to_arrow_table()
-    value = as_schema(found, pa.schema([("value", made.type)]))["value"]
+        result = connection.sql(query).to_arrow_table()
+    value = as_schema(result, pa.schema([("value", made.type)]))["value"]
     if has_outside(value):
         text.refuse(node, "a date or time outside the years of tables", expected="years 0001 to 9999", cure="write another value")
     return value[0].as_py()
 
 
 def with_defaults(nodes: Mapping[str, exp.Expression], columns: pa.Schema) -> dict[str, exp.Expression]:
-    """Column -> value, with the default of the column where the value is the keyword DEFAULT."""
+    """Replaces the keyword DEFAULT by the default of its column. `nodes`: column -> value."""
     by_lower = {field.name.lower(): field for field in columns}
     return {
         name: default_of_column(by_lower[name.lower()]) if is_default(node) and name.lower() in by_lower else node

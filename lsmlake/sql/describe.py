@@ -71,14 +71,14 @@ def _database(lake: Lake, name: str, extended: bool) -> pa.Table:
 
 
 def _described(lake: Lake, name: str, extended: bool) -> pa.Table:
-    found = table_or_view(lake, name)
-    if isinstance(found, View):
-        rows = [_row(field) for field in columns_of(found)]
-        details = details_of_view(name, found)
+    opened = table_or_view(lake, name)
+    if isinstance(opened, View):
+        rows = [_row(field) for field in columns_of(opened)]
+        details = details_of_view(name, opened)
     else:
-        schema = found.version.schema
+        schema = opened.version.schema
         rows = [*map(_row, schema.columns), *_partitions(schema)]
-        details = details_of_table(name, found, schema)
+        details = details_of_table(name, opened, schema)
         if extended and (defaults := list(described(schema.columns))):
             rows += [("# Column Default Values", "", ""), *((field.name, type_of(field), default) for field, default in defaults)]
     if extended:
@@ -136,12 +136,12 @@ def details_of_view(name: str, view: View) -> dict[str, str]:
 
 def _column(lake: Lake, name: str, path: list[str], extended: bool) -> pa.Table:
     """The lines of DESCRIBE for the column `path`. `extended`: with its statistics."""
-    found = table_or_view(lake, name)
-    columns = tuple(columns_of(found)) if isinstance(found, View) else tuple(found.version.schema.columns)
+    opened = table_or_view(lake, name)
+    columns = tuple(columns_of(opened)) if isinstance(opened, View) else tuple(opened.version.schema.columns)
     field = field_at(columns, resolve(columns, path, name))
     rows = [("col_name", field.name), ("data_type", type_of(field)), ("comment", _comment(field))]
     if extended:
-        statistics = {} if isinstance(found, View) else _statistics(found, field.name if len(path) == 1 else "")
+        statistics = {} if isinstance(opened, View) else _statistics(opened, field.name if len(path) == 1 else "")
         known = ("min", "max", "nullCount", "distinctCount", "avgLen", "maxLen")
         names = ("min", "max", "num_nulls", "distinct_count", "avg_col_len", "max_col_len")
         values = (statistics.get(one) for one in known)
@@ -150,8 +150,8 @@ def _column(lake: Lake, name: str, path: list[str], extended: bool) -> pa.Table:
 
 
 def _statistics(table: Table, column: str) -> dict[str, object]:
-    found = table.system_table("statistics").to_pylist()
-    return dict(found[0]["colstat"]).get(column, {}) if found else {}
+    rows = table.system_table("statistics").to_pylist()
+    return dict(rows[0]["colstat"]).get(column, {}) if rows else {}
 
 
 # -- history and detail -------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ Report = Callable[[], pa.Table]
 
 @dataclass(frozen=True)
 class ChangeStatements:
-    """Reads the statements of one text that change rows. `engine`: None: this process evaluates them."""
+    """Reads UPDATE, DELETE and MERGE statements of one text. `engine`: evaluates them; None: this process does."""
 
     text: Text
     catalog: Catalog
@@ -49,7 +49,7 @@ class ChangeStatements:
         return lambda: _report(evaluated(version, evaluate))
 
     def explained(self, node: exp.Delete | exp.Update, mode: str) -> Iterator[str]:
-        """The lines of EXPLAIN for a DELETE or UPDATE: the files that it would read, and how the rows would change."""
+        """The lines of EXPLAIN for a DELETE or UPDATE: the files that it would read, and how it would change the rows."""
         statement, target = self._changing(node)
         table, version = self.catalog.table(target), self.catalog.newest(target)
         return table.runtime.explained(version, statement, table.name, mode)
@@ -68,7 +68,7 @@ class ChangeStatements:
         return lambda: _report(act())
 
     def explained_merge(self, node: exp.Merge, mode: str) -> Iterator[str]:
-        """The lines of EXPLAIN for a MERGE: the files that it would read, and how the rows would change."""
+        """The lines of EXPLAIN for a MERGE: the files that it would read, and how it would change the rows."""
         prepared: list[Prepared] = []
         merging, version, source = self._merging(node, prepared.append)
         yield from merging.explained(version, source, mode)
@@ -76,8 +76,8 @@ class ChangeStatements:
             yield from described(one, mode)
 
     def _merging(self, node: exp.Merge, note: Callable[[Prepared], object] | None = None) -> tuple[Merging, Version, object]:
-        """The statement, the version that it begins with, and its source. `note`: is called with the query of this process that
-        reads the source; without it, rows in memory need none."""
+        """The statement, the version that its first attempt reads, and its source. `note`: called with the prepared query of the
+        source; without `note`, a source in memory is used as it is, without a query."""
         text, catalog = self.text, self.catalog
         target, using = self._target(node.this), node.args.get("using")
         table, version = catalog.table(target), catalog.newest(target)
@@ -105,14 +105,14 @@ class ChangeStatements:
         return Merging(statement, table.runtime, table.name, bool(node.args.get("evolves"))), version, rows
 
     def _in_memory(self, using: exp.Expression, node: exp.Merge) -> pa.Table | None:
-        """The rows of a source that is an unchanged in-memory table; None for other sources."""
+        """The rows of a source that names an in-memory table and nothing else; None for other sources."""
         named = isinstance(using, exp.Table) and isinstance(peek(using, "this"), exp.Identifier) and peek(node, "with_") is None
         if not named or aliased_columns(using) or {name for name, _ in said(using)} - {*exp.TABLE_PARTS, "alias"}:
             return None
-        found = self.catalog.rows(using)
-        if not isinstance(found, pa.Table) or any(has_interval(of_column(field)) for field in found.schema):
+        rows = self.catalog.rows(using)
+        if not isinstance(rows, pa.Table) or any(has_interval(of_column(field)) for field in rows.schema):
             return None
-        return found.cast(pa.schema([pa.field(field.name, without_null(of_column(field))) for field in found.schema]))
+        return rows.cast(pa.schema([pa.field(field.name, without_null(of_column(field))) for field in rows.schema]))
 
     def _queries(self, node: exp.Expression, target: exp.Table) -> StatementQueries:
         with_ = node.args.get("with_")
@@ -140,7 +140,7 @@ class ChangeStatements:
         return ExpressionPart(node, self.text)
 
     def _choosing(self, node: exp.Expression, within: exp.Expression) -> ExpressionPart:
-        """A condition of a statement. Refuses one that reads a query of WITH, or a view, that draws values."""
+        """A condition of a statement. Refuses a condition that reads a WITH query or a view with random values."""
         if node.find(exp.Query) is not None:
             with_ = peek(within, "with_")
             named = {cte.alias.lower(): cte for cte in (with_.expressions if with_ is not None else ())}
@@ -150,15 +150,15 @@ class ChangeStatements:
 
     def _assigned(self, items: list[exp.Expression]) -> dict[tuple[str, ...], ExpressionPart]:
         """The columns and values after SET. A field of a struct is named by its path."""
-        found: dict[tuple[str, ...], ExpressionPart] = {}
+        values: dict[tuple[str, ...], ExpressionPart] = {}
         for item in items:
             if not isinstance(item, exp.EQ):
                 self.text.refuse(item, "SET takes column = value", cure="write SET column = value")
             path = self._path(item.this)
-            if any([*map(str.lower, path)] == [*map(str.lower, other)] for other in found):
+            if any([*map(str.lower, path)] == [*map(str.lower, other)] for other in values):
                 self.text.refuse(item, f"column {'.'.join(path)} is assigned twice", cure="assign it once")
-            found[path] = self._part(item.expression)
-        return found
+            values[path] = self._part(item.expression)
+        return values
 
     def _path(self, node: exp.Expression) -> tuple[str, ...]:
         parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else []
@@ -205,8 +205,8 @@ class ChangeStatements:
 
 @dataclass(frozen=True)
 class _Here:
-    """The queries in a statement that this process evaluates. Their tables are read as they were at the first attempt, the
-    changed table anew in each."""
+    """The queries inside a statement, evaluated in this process. Each attempt reads the newest version of the changed table;
+    all attempts read the same version of the other tables."""
 
     node: exp.Expression
     target: exp.Table
@@ -229,7 +229,7 @@ class _Here:
 
 @dataclass(frozen=True)
 class _VersionReader:
-    """Reads expressions with queries on one version. `named`: the queries of WITH."""
+    """Reads expressions that contain queries, at one version of the changed table. `named`: the queries of WITH."""
 
     queries: _Here
     translated: QueryTranslator
@@ -260,8 +260,8 @@ class _VersionReader:
             yield partial(create_views, uses=made.uses, sources=sources_of(made.plans, stack))
 
 
-def _is_star(found: object) -> bool:
-    return isinstance(found[0] if isinstance(found, list) and len(found) == 1 else found, exp.Star)
+def _is_star(node: object) -> bool:
+    return isinstance(node[0] if isinstance(node, list) and len(node) == 1 else node, exp.Star)
 
 
 def _report(report: DmlReport) -> pa.Table:

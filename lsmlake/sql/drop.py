@@ -29,14 +29,14 @@ def drop(lake: Lake, words: Words) -> Callable[[], object]:
     names = [full_name(lake, words)]
     while words.take(","):
         names.append(full_name(lake, words))
-    words.take("PURGE")  # nothing of a dropped table stays
+    words.take("PURGE")  # DROP always deletes the files
     if words.follows("CASCADE") or words.follows("RESTRICT"):
         words.refuse("DROP TABLE drops nothing but tables", cure="leave the word out")
     return lambda: _drop_tables(lake, names, optional)
 
 
 def _drop_tables(lake: Lake, names: list[str], optional: bool) -> None:
-    """Drops none if one of them is not there, unless that is allowed."""
+    """Drops tables. If one does not exist, drops none, or with `optional` the others."""
     existing = []
     for name in names:
         try:

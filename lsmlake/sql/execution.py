@@ -1,7 +1,8 @@
-"""Executes one statement in two steps: it is read completely, which gives an action, and then the action is called.
+"""Executes one statement in two steps: reads it completely, which gives an action, then calls the action.
 
-Queries, changes of rows and CREATE TABLE are read from the parser's tree, all others word by word (`Words`), CREATE DATABASE
-and USE here. A part of a statement that no reader knows is refused between the two steps (`Text.end`, `Words.end`).
+Queries, changes of rows and CREATE TABLE are read from the parser's tree, all other statements word by word (`Words`). CREATE
+DATABASE and USE are read in this module. Parts of a statement that no reader takes are refused between the two steps
+(`Text.end`, `Words.end`).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def create_database(lake: Lake, words: Words) -> Callable[[], object]:
 
 
 def use(lake: Lake, words: Words) -> Callable[[], object]:
-    """USE [DATABASE | SCHEMA | NAMESPACE] name: where tables are that are named without a database."""
+    """USE [DATABASE | SCHEMA | NAMESPACE] name: sets the database of tables that are named without a database."""
     words.take_one(*KINDS)
     name = words.identifier("a database")
 
@@ -97,7 +98,7 @@ _READERS: dict[str, Callable[[Lake, Words], _Act]] = {
 
 
 def by_words(lake: Lake, given: str, first: str, args: object, engine: Engine | None) -> Callable[[], pa.Table] | None:
-    """Reads a statement that is read word by word; None for other statements. `first`: its first word."""
+    """The action of a statement that is read word by word; None for other statements. `first`: the first word."""
     if first not in (*_READERS, "ALTER", "CREATE", "DESC", "DESCRIBE"):
         return None
     words = Words(given)
@@ -107,7 +108,7 @@ def by_words(lake: Lake, given: str, first: str, args: object, engine: Engine | 
     words.end()
     if args:
         raise InvalidQuery("only queries and changes of rows have parameters", found=args, cure="write the values in the text")
-    return lambda: found if isinstance(found := action(), pa.Table) else pa.table({})
+    return lambda: result if isinstance(result := action(), pa.Table) else pa.table({})
 
 
 def _read(lake: Lake, words: Words, analyse: Callable[[str, bool], Analysed]) -> _Act | None:
@@ -126,7 +127,7 @@ def _read(lake: Lake, words: Words, analyse: Callable[[str, bool], Analysed]) ->
 
 
 def _analyse(lake: Lake, engine: Engine | None, query: str, temporary: bool) -> Analysed:
-    """See `views.Analyse`."""
+    """See `view_statements.Analyse`."""
     text = Text(query)
     catalog = Catalog(lake, text, {}, engine is not None, temporary, lake.session.database)
     with text.read() as tree:
@@ -144,7 +145,7 @@ def _analyse(lake: Lake, engine: Engine | None, query: str, temporary: bool) -> 
 
 
 def _check_of_lake(tree: exp.Expression, catalog: Catalog) -> None:
-    """Refuses to keep a view that reads tables outside the lake."""
+    """Refuses a permanent view that reads tables outside the lake."""
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for node in tree.find_all(exp.Table):
         plain = isinstance(peek(node, "this"), exp.Identifier)
@@ -157,7 +158,7 @@ def _check_of_lake(tree: exp.Expression, catalog: Catalog) -> None:
 Found = TypeVar("Found")
 Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]
-"""Carries out a statement that was read, and returns its rows."""
+"""Executes a statement that was read, and returns its rows."""
 SUPPORTED = (
     "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY INTO, CREATE, ALTER, DROP, COMMENT ON, USE, "
     "SHOW, DESCRIBE, CALL"
@@ -172,7 +173,7 @@ _CURES = {
     "SET": "there are no settings here; the time zone is that of the lake",
     "VACUUM": "write CALL expire_snapshots with the table",
 }
-"""What to write instead of a statement of Spark and others, by its first word."""
+"""First word -> the cure for a statement that Spark or another engine knows and lsmlake does not."""
 
 
 def execute(
@@ -201,7 +202,7 @@ def execute(
             raise InvalidQuery(f"{query_for} takes a query", expected=_QUERIES, found=first)
         return action()
     mode, written = None, given
-    if first == "EXPLAIN":  # its place becomes blank, so that places in the rest are right
+    if first == "EXPLAIN":  # replaced by blanks, so that positions in errors stay right
         mode, stop = mode_of(given, behind, spark=engine is not None)
         given = given[: behind - len(first)] + " " * (stop - behind + len(first)) + given[stop:]
     text = Text(given, written)
@@ -246,7 +247,7 @@ def _explained(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, e
 
 
 def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None) -> Action:
-    """Reads a statement that is no query. Nothing is written before the action that it returns."""
+    """Reads a statement that is not a query. Writes nothing; the action that it returns does."""
     now = moment_of(lake.env)
 
     def prepared(query: exp.Expression) -> Prepared:
@@ -275,7 +276,7 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
 
 
 def _done(action: Callable[[], object]) -> Action:
-    """An action whose result is no rows."""
+    """An action that returns no rows."""
 
     def made() -> pa.Table:
         action()

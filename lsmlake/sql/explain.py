@@ -23,7 +23,7 @@ _OF_SPARK = ("EXTENDED", "CODEGEN", "COST")
 
 
 def mode_of(text: str, behind: int, *, spark: bool) -> tuple[str, int]:
-    """The word behind EXPLAIN, if it says what to show, and the place behind it. `spark`: Spark explains, with its own words."""
+    """The mode after EXPLAIN, or PLAIN, and the position after it. `spark`: Spark explains: it has other modes."""
     if not text[behind:].strip():
         raise InvalidQuery("EXPLAIN takes a query", where=text, cure="write EXPLAIN SELECT ...")
     word, stop = first_word(text[behind:])
@@ -65,20 +65,20 @@ def as_rows(lines: Iterable[str]) -> pa.Table:
 
 def described(prepared: Prepared, mode: str = PLAIN) -> Iterator[str]:
     """The plan of each table, as lines."""
-    for use, found in zip(prepared.uses, prepared.plans, strict=True):
+    for use, table in zip(prepared.uses, prepared.plans, strict=True):
         name = ".".join(part.name for part in use.node.parts)
-        if isinstance(found, Plan):
-            yield from _of_table(name, use, found, mode)
+        if isinstance(table, Plan):
+            yield from _of_table(name, use, table, mode)
         else:
-            yield f"{name}: {found.num_rows:,} rows in memory" if isinstance(found, pa.Table) else f"{name}: all rows"
+            yield f"{name}: {table.num_rows:,} rows in memory" if isinstance(table, pa.Table) else f"{name}: all rows"
 
 
-def _of_table(name: str, use: TableUse, found: Plan, mode: str) -> Iterator[str]:
-    yield f"{name}: snapshot {found.snapshot.id if found.snapshot else 'none: the table is empty'}"
-    yield f"  columns   {', '.join(found.columns)}"
+def _of_table(name: str, use: TableUse, plan: Plan, mode: str) -> Iterator[str]:
+    yield f"{name}: snapshot {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}"
+    yield f"  columns   {', '.join(plan.columns)}"
     yield f"  where     {' AND '.join(spelled(condition) for condition in use.conditions) or 'all rows'}"
     if use.limit is not None and not use.conditions:
         yield f"  limit     {use.limit}"
-    yield pruned(found)
-    yield from (f"  {line}" for line in source_of(found).describe("duckdb"))
-    yield from contents(found, mode)
+    yield pruned(plan)
+    yield from (f"  {line}" for line in source_of(plan).describe("duckdb"))
+    yield from contents(plan, mode)

@@ -1,7 +1,7 @@
-"""Files in FROM: parquet.`path`, csv.`path`, json.`path`, with the columns that they have to Spark without options.
+"""Files in FROM: parquet.`path`, csv.`path`, json.`path`, with the columns that Spark reads without options.
 
 CSV has no header: its columns are `_c0`, `_c1`, ... of type STRING. The columns of JSON lines are sorted by name; texts stay
-texts. The columns of Parquet are those of the first file. A path is a file, a folder or a glob.
+texts. Parquet files have the columns of the first file. A path is a file, a folder or a glob.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def is_file(node: exp.Table) -> bool:
-    """Whether a table in FROM is a file: its name cannot be that of a table."""
+    """Whether a table in FROM is a file. Such a name cannot be the name of a table."""
     parts = [part.name for part in node.parts]
     return len(parts) == 2 and parts[0].lower() in (*FORMATS, *_OTHERS) and not is_name(parts[1])
 
@@ -66,7 +66,7 @@ def paths_of(path: str) -> list[str]:
 def loaded(
     kind: str, paths: Iterable[str], columns: pa.Schema, header: bool, separator: str, options: FileOptions
 ) -> Iterator[tuple[InputFile, pa.Table]]:
-    """The rows of files that are loaded into a table with these columns. CSV without a header has them in this order."""
+    """The rows of files that are loaded into a table with these columns. CSV without a header has the columns in this order."""
     for path in paths:
         with _readable(path):
             file: InputFile = ParquetFile(path)
@@ -110,7 +110,7 @@ class FileRows(Readable):
 
 @contextmanager
 def own_errors(sources: Iterable[object]) -> Iterator[None]:
-    """Raises the original error of a file, not the error into which DuckDB turns it."""
+    """Raises the original error of a file instead of DuckDB's error about it."""
     try:
         yield
     except LakeError:
@@ -130,15 +130,15 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _conformed(table: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
-    """A table with the columns of the first file: columns that this file lacks are null, other columns are left out, as in
+    """The rows of a file with the columns of the first file: missing columns are null, other columns are left out, as in
     Spark."""
     columns = []
     for one in schema:
-        found = table[one.name] if one.name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows, one.type)])
+        column = table[one.name] if one.name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows, one.type)])
         try:
-            if is_text(found.type) != is_text(one.type):
-                raise pa.ArrowInvalid(format_type(found.type))
-            columns.append(found if found.type == one.type else found.cast(one.type))
+            if is_text(column.type) != is_text(one.type):
+                raise pa.ArrowInvalid(format_type(column.type))
+            columns.append(column if column.type == one.type else column.cast(one.type))
         except pa.ArrowException as unfit:
             raise InvalidData(
                 "a value does not fit the type of the column",
@@ -160,8 +160,8 @@ def _parquet_schema(paths: tuple[str, ...]) -> pa.Schema:
 
 def _parquet(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
-        there = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_BATCH_ROWS, columns=there):
+        names = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names):
             yield pa.Table.from_batches([batch])
 
 
@@ -182,15 +182,15 @@ def _csv(path: str, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _json_schema(paths: tuple[str, ...]) -> pa.Schema:
-    """The columns of all files."""
-    found: dict[str, pa.DataType] = {}
+    """The columns of all JSON files."""
+    kinds: dict[str, pa.DataType] = {}
     for path in paths:
         with _readable(path):
             for one in json_files.inferred(json_text.opened(path, None)):
                 kind = one.type if pa.types.is_null(one.type) else _of_json(one.type)
-                known = found.get(one.name, pa.null())
-                found[one.name] = kind if pa.types.is_null(known) else _both(known, kind, f"{path}, column {one.name}")
-    return pa.schema(sorted((name, _of_json(kind)) for name, kind in found.items()))
+                known = kinds.get(one.name, pa.null())
+                kinds[one.name] = kind if pa.types.is_null(known) else _both(known, kind, f"{path}, column {one.name}")
+    return pa.schema(sorted((name, _of_json(kind)) for name, kind in kinds.items()))
 
 
 def _of_json(kind: pa.DataType) -> pa.DataType:

@@ -33,8 +33,8 @@ def table(lake: Lake, name: str) -> pa.Table | None:
     if own.lower() not in _TABLES:
         raise TableNotFound(f"there is no table {name!r}", expected=f"one of {', '.join(_TABLES)}", cure="correct the name")
     rows, columns = _TABLES[own.lower()]
-    found = list(rows(lake))
-    return pa.table({column: pa.array([row[column] for row in found], kind) for column, kind in columns.items()})
+    records = list(rows(lake))
+    return pa.table({column: pa.array([row[column] for row in records], kind) for column, kind in columns.items()})
 
 
 def _place(one: Listed) -> _Row:
@@ -42,10 +42,10 @@ def _place(one: Listed) -> _Row:
 
 
 def _tables(lake: Lake) -> Iterator[tuple[Listed, Schema | View]]:
-    """All tables and kept views, in the order of their names. One that is dropped meanwhile is left out."""
+    """All tables and permanent views, ordered by name. Leaves out a table or view that is dropped meanwhile."""
     homes = lake.databases()
-    found = [one for home in homes for one in (*tables_of(lake, home), *(v for v in views_of(lake, home) if v.database))]
-    for one in sorted(found):
+    listed = [one for home in homes for one in (*tables_of(lake, home), *(v for v in views_of(lake, home) if v.database))]
+    for one in sorted(listed):
         try:
             opened = table_or_view(lake, one.full_name)
         except TableNotFound:
@@ -60,17 +60,17 @@ def _schemata(lake: Lake) -> Iterator[_Row]:
 
 
 def _table_rows(lake: Lake) -> Iterator[_Row]:
-    for one, found in _tables(lake):
-        view = isinstance(found, View)
-        created = found.create_time_ms if view else _created(lake, one)
+    for one, definition in _tables(lake):
+        view = isinstance(definition, View)
+        created = definition.create_time_ms if view else _created(lake, one)
         yield {
             **_place(one),
             "table_type": "VIEW" if view else "MANAGED",
             "is_insertable_into": "NO" if view else "YES",
-            "comment": found.comment,
+            "comment": definition.comment,
             "data_source_format": None if view else "LSMLAKE",
             "created": created * 1000,
-            "last_altered": (created if view else found.time_ms) * 1000,
+            "last_altered": (created if view else definition.time_ms) * 1000,
         }
 
 
@@ -79,9 +79,9 @@ def _created(lake: Lake, one: Listed) -> int:
 
 
 def _columns(lake: Lake) -> Iterator[_Row]:
-    for one, found in _tables(lake):
-        fields = pa.schema(columns_of(found)) if isinstance(found, View) else found.columns
-        partitions = () if isinstance(found, View) else found.identity_columns
+    for one, definition in _tables(lake):
+        fields = pa.schema(columns_of(definition)) if isinstance(definition, View) else definition.columns
+        partitions = () if isinstance(definition, View) else definition.identity_columns
         defaults = {field.name: sql for field, sql in described(fields) if sql != "NULL"}
         for place, field in enumerate(fields, 1):
             kind = field.type
@@ -103,16 +103,16 @@ def _columns(lake: Lake) -> Iterator[_Row]:
 
 
 def _views(lake: Lake) -> Iterator[_Row]:
-    for one, found in _tables(lake):
-        if isinstance(found, View):
-            yield {**_place(one), "view_definition": found.text, "check_option": "NONE", "is_updatable": "NO"}
+    for one, definition in _tables(lake):
+        if isinstance(definition, View):
+            yield {**_place(one), "view_definition": definition.text, "check_option": "NONE", "is_updatable": "NO"}
 
 
 def _constraints(lake: Lake) -> Iterator[tuple[Listed, Schema, _Row]]:
-    for one, found in _tables(lake):
-        if isinstance(found, Schema) and found.primary_key:
+    for one, schema in _tables(lake):
+        if isinstance(schema, Schema) and schema.primary_key:
             name = {"constraint_catalog": CATALOG, "constraint_schema": one.database, "constraint_name": f"{one.name}_pk"}
-            yield one, found, {**name, **_place(one)}
+            yield one, schema, {**name, **_place(one)}
 
 
 def _table_constraints(lake: Lake) -> Iterator[_Row]:

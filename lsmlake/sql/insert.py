@@ -45,14 +45,14 @@ Prepare = Callable[[exp.Expression], Prepared]
 
 @dataclass(frozen=True)
 class _Insertion:
-    """An INSERT whose words were read.
+    """A parsed INSERT.
 
     Attributes:
-        query: gives the rows.
-        given: the columns that they are for; None: the query names them itself.
+        query: the query that gives the rows.
+        given: the columns of the table that the rows fill; None: the query names the columns itself.
         static: the columns that PARTITION fixes.
-        replaces: the rows that it replaces; None: none.
-        engine: computes the rows; None: this process, also VALUES with the word DEFAULT, which no engine knows.
+        replaces: the rows that the INSERT replaces; None: it only adds rows.
+        engine: computes the rows; None: this process does, as for VALUES with the word DEFAULT, which no engine knows.
     """
 
     table: Table
@@ -88,13 +88,13 @@ class InsertStatements:
         return act
 
     def explained(self, node: exp.Insert, mode: str) -> Iterator[str]:
-        """The lines of EXPLAIN for an INSERT: the files that it would read, and the table that its rows would go to."""
+        """The lines of EXPLAIN for an INSERT: the files that the query would read, and the table that would receive the rows."""
         made = self._insertion(node)
         schema, engine = made.version.schema, made.engine
         if engine is None:
             prepared = self.prepare(made.query)
-            found, source = [name for name, _ in prepared.query.columns], described(prepared, mode)
-            sources = _sources(node, self.text, schema, found, made.given, made.static)
+            names, source = [name for name, _ in prepared.query.columns], described(prepared, mode)
+            sources = _sources(node, self.text, schema, names, made.given, made.static)
             _ = _assigned(node, self.text, schema, prepared, sources)
         else:
             for part in (made.query, *made.static.values()):
@@ -156,14 +156,14 @@ class InsertStatements:
         return Replacement.of(version.schema, where, False, zone, table.name)
 
     def _rows_of(self, node: exp.Insert, made: _Insertion) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
-        """Reads the query of an INSERT. Returns a function that returns the rows for the table, and their number once they are
-        written."""
+        """Reads the query of an INSERT. Returns a function that returns the rows for the table, and a function that counts them
+        once they are written."""
         text, engine, query, schema = self.text, made.engine, made.query, made.version.schema
         given, static = made.given, made.static
         if engine is None:
             prepared = self.prepare(query)
-            found = [name for name, _ in prepared.query.columns]
-            whole = _assigned(node, text, schema, prepared, _sources(node, text, schema, found, given, static))
+            names = [name for name, _ in prepared.query.columns]
+            whole = _assigned(node, text, schema, prepared, _sources(node, text, schema, names, given, static))
 
             def here() -> tuple[pa.Table, Callable[[], int]]:
                 rows = run(whole)
@@ -199,7 +199,7 @@ def _replaced(made: _Insertion, mode: str) -> Iterator[str]:
 def write_rows(
     table: Table, version: Version, rows: object, replaces: Replacement | None, ordered: Ordered = Ordered.ALL
 ) -> Snapshot | None:
-    """Adds rows to a table, or replaces some by them, as one commit. `ordered`: see `WriteRequest`."""
+    """Adds rows to a table, or replaces rows of the table by them, in one commit. `ordered`: see `WriteRequest`."""
     compact = None if replaces is None and not version.schema.append_only else False
     request = WriteRequest(Identity(version.meta.env.ids()), ordered=ordered, compact=compact, replaces=replaces)
     return write(version, table.runtime, table.name, rows, request)
@@ -230,13 +230,13 @@ def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expres
 def _static(target: exp.Expression, text: Text) -> dict[str, exp.Expression]:
     """The columns that PARTITION (column = value) fixes. A name without a value stays dynamic."""
     partition = target.args.get("partition")
-    found = {}
+    values = {}
     for item in partition.expressions if partition is not None else ():
         if isinstance(item, exp.EQ) and isinstance(item.this, exp.Column):
-            found[item.this.name] = item.expression
+            values[item.this.name] = item.expression
         elif not isinstance(item, exp.Column):
             text.refuse(item, "PARTITION takes column = value", cure="write PARTITION (column = value)")
-    return found
+    return values
 
 
 def _condition(static: Mapping[str, exp.Expression]) -> exp.Expression | None:
@@ -249,15 +249,15 @@ def _sources(
     node: exp.Insert,
     text: Text,
     schema: Schema,
-    found: Sequence[str],
+    selected: Sequence[str],
     names: Sequence[str] | None,
     static: Mapping[str, exp.Expression],
 ) -> dict[str, int | exp.Expression]:
-    """The column of the query, or the constant, for each column of the table that the statement gives a value. `found`: the
-    columns of the query. `names`: those that they are for; None: the query names them itself."""
+    """The column of the query, or the constant, for each column of the table that the statement gives a value. `selected`: the
+    columns of the query. `names`: the columns of the table that they fill; None: the query names the columns itself."""
     columns = schema.columns.names
     by_lower = {name.lower(): name for name in columns}
-    given = found if names is None else names
+    given = selected if names is None else names
     fixed = {name.lower() for name in static}
     unknown = [name for name in (*given, *static) if name.lower() not in by_lower]
     if unknown:
@@ -266,8 +266,8 @@ def _sources(
         )
     if len({name.lower() for name in given} | fixed) != len(given) + len(fixed):
         text.refuse(node, "a column is named twice", found=given, cure="name it once")
-    if len(given) != len(found):
-        count = f"{len(found)} for {len(given)} columns"
+    if len(given) != len(selected):
+        count = f"{len(selected)} for {len(given)} columns"
         text.refuse(node, "the number of values does not fit the columns", expected=given, found=count, cure="name the columns")
     sources: dict[str, int | exp.Expression] = {by_lower[name.lower()]: number for number, name in enumerate(given)}
     return sources | {by_lower[name.lower()]: value for name, value in static.items()}
@@ -276,7 +276,7 @@ def _sources(
 def _assigned(
     node: exp.Insert, text: Text, schema: Schema, prepared: Prepared, sources: Mapping[str, int | exp.Expression]
 ) -> Prepared:
-    """The query with the columns of the table, in its types."""
+    """The query with the columns of the table, cast to the types of the table."""
     query, parts, columns = prepared.query, [], []
     for field in schema.columns:
         kind = column_types.plain(field.type)
@@ -284,16 +284,20 @@ def _assigned(
             case None if default_of(field, WRITE) is not None or not field.nullable:
                 continue  # the write adds the default, or refuses the data
             case None:
-                sql, found = "NULL", pa.null()
+                sql, value_type = "NULL", pa.null()
             case int(number):
-                sql, found = quoted(f"#{number}"), query.columns[number][1]
+                sql, value_type = quoted(f"#{number}"), query.columns[number][1]
             case value:
-                sql, found = _literal(value, text)
-        made = assign(sql, found, kind)
+                sql, value_type = _literal(value, text)
+        made = assign(sql, value_type, kind)
         if made is None:
             cure = f"write CAST(... AS {format_type(kind)})"
             text.refuse(
-                node, f"a value does not fit column {field.name}", expected=format_type(kind), found=format_type(found), cure=cure
+                node,
+                f"a value does not fit column {field.name}",
+                expected=format_type(kind),
+                found=format_type(value_type),
+                cure=cure,
             )
         parts.append(f"CAST({made} AS {duck_name(kind)}) AS {quoted(f'#{len(columns)}')}")
         columns.append((field.name, kind))

@@ -38,7 +38,7 @@ _VERSION = re.compile(r"[vV]\d+", re.ASCII)
 
 @dataclass(frozen=True)
 class GivenFrame:
-    """A DataFrame that the caller names: its rows stay in Spark."""
+    """A DataFrame that the caller gives a name. Its rows stay in Spark."""
 
     frame: SparkDataFrame
     runtime: Runtime
@@ -55,10 +55,10 @@ class GivenFrame:
 
 
 Rows = pa.Table | Version | Readable | ViewUse | GivenFrame
-"""What a name stands for: rows in memory, a table at a snapshot, a system table or files that are read as
-a table is, a view, or a DataFrame."""
+"""The object that a name stands for: rows in memory, a table at a snapshot, a system table or files that are read
+like a table, a view, or a DataFrame."""
 _NAME = "full_name"
-"""Where a table in the query of a view has its full name."""
+"""The key in `meta` of a table node under which the query of a view keeps the full name."""
 
 
 @dataclass
@@ -66,13 +66,13 @@ class Catalog:
     """The tables that a text names.
 
     Attributes:
-        lake: where they are.
+        lake: the lake of the tables.
         text: the statement, or the query of a view in it.
-        given: data that the caller names, by lower case name.
-        lazy: no system table is read that a runtime can read.
-        temporary: whether a name can be that of a temporary view.
-        database: where the tables are that are named without a database.
-        trail: the views whose query this is, the outermost first.
+        given: lower-case name -> data that the caller passes.
+        lazy: whether system tables stay unread, so that the runtime reads them.
+        temporary: whether a name can mean a temporary view.
+        database: the database of tables that are named without one.
+        trail: the views around this query, outermost first.
     """
 
     lake: Lake
@@ -87,15 +87,15 @@ class Catalog:
 
     @staticmethod
     def of(lake: Lake, text: Text, given: Mapping[str, object], *, lazy: bool) -> Catalog:
-        """The tables that a statement names, in the current database if it names none."""
+        """The tables that a statement names. Names without a database are in the current one."""
         return Catalog(lake, text, {name.lower(): data for name, data in given.items()}, lazy, database=lake.session.database)
 
     def schema(self, node: exp.Table) -> pa.Schema | ViewUse:
         """The columns of a table in FROM, or the view. Refuses a name that does not exist."""
-        found = self.rows(node)
-        if isinstance(found, ViewUse):
-            return found
-        return found.schema.typed_columns if isinstance(found, Version) else found.schema
+        rows = self.rows(node)
+        if isinstance(rows, ViewUse):
+            return rows
+        return rows.schema.typed_columns if isinstance(rows, Version) else rows.schema
 
     def rows(self, node: exp.Table) -> Rows:
         """The rows of a table in FROM."""
@@ -105,7 +105,7 @@ class Catalog:
         return self._found[key]
 
     def newest(self, node: exp.Table) -> Version:
-        """The newest version of the table that a statement changes. Its name stands for this version from now on."""
+        """The newest version of the table that a statement changes. The name stands for this version from now on."""
         version = Version.latest(self.table(node).meta)
         self.pin(node, version)
         return version
@@ -125,8 +125,8 @@ class Catalog:
                 continue
             if self.name(one) == name:
                 return True
-            found = self._found.get((self.name(one), Moment()))
-            if isinstance(found, ViewUse) and found.catalog._reads(found.tree(), name, None):
+            rows = self._found.get((self.name(one), Moment()))
+            if isinstance(rows, ViewUse) and rows.catalog._reads(rows.tree(), name, None):
                 return True
         return False
 
@@ -148,21 +148,21 @@ class Catalog:
                 yield from view.catalog.queries_in(query, {})
 
     def _view_named(self, node: exp.Table) -> ViewUse | None:
-        """The view of a name; None for a table, and for a name that does not exist: reading it raises the error."""
+        """The view with this name; None for a table, and for a name that does not exist, which fails when it is read."""
         if not isinstance(peek(node, "this"), exp.Identifier) or is_file(node) or not self.is_named(node):
             return None
         try:
-            found = self.rows(node)
+            rows = self.rows(node)
         except LakeError:
             return None
-        return found if isinstance(found, ViewUse) else None
+        return rows if isinstance(rows, ViewUse) else None
 
     def views(self) -> list[ViewUse]:
-        """The views that the text reads, directly or through others, once it is translated."""
-        return [found for found in self._found.values() if isinstance(found, ViewUse)]
+        """The views that the text reads, directly or through other views. Complete once the text is translated."""
+        return [rows for rows in self._found.values() if isinstance(rows, ViewUse)]
 
     def name(self, node: exp.Table) -> str:
-        """The full name of a table in the text; the plain name of a table or view that is in no database."""
+        """The full name of a table in the text; for a table or view outside all databases, the plain name."""
         if _NAME in node.meta:
             return node.meta[_NAME]
         if is_file(node):
@@ -178,7 +178,7 @@ class Catalog:
         return made
 
     def is_named(self, node: exp.Table) -> bool:
-        """Whether a name without a database can be one of the lake."""
+        """Whether a table name without a database can be a table of the lake."""
         return "." in (name := self.name(node)) or name in self.given or self._temporary_view(name) is not None
 
     def table(self, node: exp.Table) -> Table:
@@ -229,8 +229,8 @@ class Catalog:
         whole, dollar, system = name.rpartition("$")
         if dollar and not system.startswith("branch_"):
             table = self.lake.table(whole)
-            found = table.system_table(system, snapshot=moment.snapshot, tag=moment.tag, timestamp=moment.timestamp)
-            return found if self.lazy or isinstance(found, pa.Table) else found.to_arrow()
+            system_table = table.system_table(system, snapshot=moment.snapshot, tag=moment.tag, timestamp=moment.timestamp)
+            return system_table if self.lazy or isinstance(system_table, pa.Table) else system_table.to_arrow()
         if "." not in name:
             self.text.refuse(node, f"there is no table {name}", expected="database.table", cure=cure_of(self.lake, name))
         try:
@@ -266,9 +266,9 @@ class Catalog:
         if alias is not None and isinstance(alias.this, exp.Parameter):  # orders@v12
             number = alias.this.name
             if version is not None or not _VERSION.fullmatch(number):
-                found, expected = f"@{number}", "a name such as orders@v12"
+                written, expected = f"@{number}", "a name such as orders@v12"
                 self.text.refuse(
-                    node, "@ takes the number of a version", expected=expected, found=found, cure="write @v and a number"
+                    node, "@ takes the number of a version", expected=expected, found=written, cure="write @v and a number"
                 )
             return Moment(snapshot=int(number[1:]))
         if version is None:
@@ -288,7 +288,7 @@ class Catalog:
         )
 
     def _is_number(self, node: exp.Table, text: str) -> bool:
-        """Whether a quoted version is the number of a snapshot: the name of a tag comes first."""
+        """Whether a quoted version is a snapshot id. A tag with this name takes precedence."""
         if not text.isdecimal():
             return False
         try:

@@ -1,5 +1,5 @@
-"""The rows of a query in this process: it is translated, the files of its tables are chosen, and DuckDB runs it. Also the order
-that a query gives its rows, and that of the table that it reads.
+"""Runs a query in this process: translates it, chooses the files of its tables, and executes it in DuckDB. Also says whether
+the order of the rows is defined (`order_of_rows`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lsmlake.write.order import Ordered
 
 @dataclass(frozen=True)
 class Prepared:
-    """A query whose tables are planned. Nothing but metadata has been read."""
+    """A query with the plans of its tables. Only metadata has been read."""
 
     query: Query
     uses: tuple[TableUse, ...]
@@ -57,13 +57,13 @@ def planned(uses: Iterable[TableUse], node: exp.Expression, text: Text, catalog:
 def run(prepared: Prepared) -> pa.Table:
     """The rows of a query, with the types of Spark."""
     with opened(prepared) as (_, rows):
-        found = rows.to_arrow_table()
-    return as_schema(found, prepared.query.schema)
+        result = rows.to_arrow_table()
+    return as_schema(result, prepared.query.schema)
 
 
 @contextmanager
 def opened(prepared: Prepared):  # the types belong to an optional package
-    """A connection of DuckDB and the relation of a query, which nobody has executed yet."""
+    """A DuckDB connection and the relation of a query, which is not executed yet."""
     statement = run_sql(prepared.query)
     with ExitStack() as stack:
         sources = sources_of(prepared.plans, stack)
@@ -79,8 +79,8 @@ def opened(prepared: Prepared):  # the types belong to an optional package
 
 
 def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[NativeSource | pa.Table]:
-    """How DuckDB reads the plans. Until `stack` is closed, a missing file means that its snapshot has expired."""
-    sources = [source_of(found) if isinstance(found, Plan) else found for found in plans]
+    """The sources from which DuckDB reads the plans. Until `stack` is closed, a missing file means an expired snapshot."""
+    sources = [source_of(rows) if isinstance(rows, Plan) else rows for rows in plans]
     for source in sources:
         if isinstance(source, NativeSource):
             stack.enter_context(source.plan.version.unless_expired())
@@ -88,21 +88,21 @@ def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Nativ
 
 
 def create_views(connection, uses: Iterable[TableUse], sources: Iterable[NativeSource | pa.Table]) -> None:
-    """Makes the tables that a query reads views of DuckDB."""
+    """Creates a DuckDB view for each table that a query reads."""
     for use, source in zip(uses, sources, strict=True):
         if isinstance(source, NativeSource):
-            connection.register(use.view, relation(connection, source))  # a view that goes with the connection
+            connection.register(use.view, relation(connection, source))  # a view that lives as long as the connection
         else:
             connection.register(use.view, stored(source) if isinstance(source, pa.Table) else source)
 
 
 def _names(node: exp.Expression) -> set[str] | None:
-    """All names in a statement, in lower case: a table need not read other columns. None: `*`, PIVOT and the like name all."""
-    found = set()
+    """All lower-case names in a statement, so that tables read only these columns. None: all columns (`*`, PIVOT and so on)."""
+    names = set()
     for one in nodes(node):
         match one:
             case exp.Identifier():
-                found.add(one.name.lower())
+                names.add(one.name.lower())
             case exp.Pivot():
                 return None
             case exp.Subquery() if isinstance(peek(one, "this"), (exp.Table, exp.Subquery)):  # FROM (a JOIN b) AS c
@@ -111,22 +111,22 @@ def _names(node: exp.Expression) -> set[str] | None:
                 return None
             case exp.Join() if peek(one, "method"):
                 return None
-    return found
+    return names
 
 
 def _planned(use: TableUse, catalog: Catalog, zone: str, names: set[str] | None) -> Plan | pa.Table:
-    found = catalog.rows(use.node)
-    if not isinstance(found, Version):
-        return found
-    schema = found.schema
+    rows = catalog.rows(use.node)
+    if not isinstance(rows, Version):
+        return rows
+    schema = rows.schema
     scope = Scope.of(schema.typed_columns) if use.conditions else None
     predicates = [one for condition in use.conditions if (one := implied(condition, scope, zone)) is not None]
     everything = names is None or use.renamed
     columns = None if everything else [name for name in schema.columns.names if name.lower() in names]
     if columns == []:
         columns = list(schema.primary_key[:1]) or schema.columns.names[:1]
-    with found.unless_expired():
-        made = plan(found, and_(*predicates) if predicates else None, columns)
+    with rows.unless_expired():
+        made = plan(rows, and_(*predicates) if predicates else None, columns)
     return made if use.limit is None or use.conditions else limited(made, use.limit)
 
 
@@ -156,7 +156,7 @@ def _trees(query: exp.Expression, catalog: Catalog) -> Iterator[exp.Expression]:
 
 
 def _mixes(node: exp.Expression, tree: exp.Expression) -> bool:
-    """Whether a node of one of these classes joins or groups rows, or makes a join of a query in an expression."""
+    """Whether a node of `_IN_ANY_ORDER` loses the order of rows: a join or group, or a query in an expression (a join)."""
     match node:
         case exp.Union():
             return peek(node, "distinct") is not False

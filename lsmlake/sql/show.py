@@ -69,8 +69,8 @@ def _property(words: Words) -> str:
 # -- lists --------------------------------------------------------------------------------------------------------------
 
 
-def _listed(found: Iterable[Listed], name: str) -> pa.Table:
-    rows = sorted(found)
+def _listed(items: Iterable[Listed], name: str) -> pa.Table:
+    rows = sorted(items)
     made = texts(("namespace", name), [(one.database, one.name) for one in rows])
     return made.append_column("isTemporary", pa.array([not one.database for one in rows], pa.bool_()))
 
@@ -89,18 +89,18 @@ def _views(lake: Lake, database: str | None, fits: Fits) -> pa.Table:
 
 
 def _tables_extended(lake: Lake, database: str | None, fits: Fits) -> pa.Table:
-    found = sorted(_fitting(lake, database, fits))
-    information = [_information(lake, one) for one in found]
-    return _listed(found, "tableName").append_column("information", pa.array(information, pa.string()))
+    items = sorted(_fitting(lake, database, fits))
+    information = [_information(lake, one) for one in items]
+    return _listed(items, "tableName").append_column("information", pa.array(information, pa.string()))
 
 
 def _information(lake: Lake, one: Listed) -> str:
-    found = table_or_view(lake, one.full_name)
-    if isinstance(found, View):
-        details, columns = details_of_view(one.full_name, found), pa.schema(columns_of(found))
+    opened = table_or_view(lake, one.full_name)
+    if isinstance(opened, View):
+        details, columns = details_of_view(one.full_name, opened), pa.schema(columns_of(opened))
     else:
-        schema = found.version.schema
-        details, columns = details_of_table(one.full_name, found, schema), schema.columns
+        schema = opened.version.schema
+        details, columns = details_of_table(one.full_name, opened, schema), schema.columns
     lines = [f"{name}: {value}" for name, value in details.items() if value]
     lines += ["Schema: root", *(f" |-- {format_columns(pa.schema([field]))}" for field in columns)]
     return "\n".join(lines) + "\n"
@@ -110,29 +110,29 @@ def _information(lake: Lake, one: Listed) -> str:
 
 
 def _table_or_view(lake: Lake, name: str) -> Schema | View:
-    found = table_or_view(lake, name)
-    return found if isinstance(found, View) else found.version.schema
+    opened = table_or_view(lake, name)
+    return opened if isinstance(opened, View) else opened.version.schema
 
 
 def _columns(lake: Lake, name: str) -> pa.Table:
-    found = _table_or_view(lake, name)
-    names = [one.name for one in found.columns] if isinstance(found, View) else found.columns.names
+    definition = _table_or_view(lake, name)
+    names = [one.name for one in definition.columns] if isinstance(definition, View) else definition.columns.names
     return texts(("col_name",), [(one,) for one in names])
 
 
 def _create(lake: Lake, name: str) -> pa.Table:
-    found = _table_or_view(lake, name)
-    made = create_view_statement(name, found) if isinstance(found, View) else create_statement(name, found)
+    definition = _table_or_view(lake, name)
+    made = create_view_statement(name, definition) if isinstance(definition, View) else create_statement(name, definition)
     return texts(("createtab_stmt",), [(made,)])
 
 
 def _properties(lake: Lake, name: str, asked: list[str]) -> pa.Table:
-    found = _table_or_view(lake, name)
-    there: Mapping[str, str] = found.properties if isinstance(found, View) else found.options
-    if asked:  # as in Spark, one that is not set is a row, too
+    definition = _table_or_view(lake, name)
+    properties: Mapping[str, str] = definition.properties if isinstance(definition, View) else definition.options
+    if asked:  # as in Spark, a property that is not set gives a row, too
         missing = f"Table {name} does not have property: "
-        return texts(("key", "value"), [(one, there.get(one, missing + one)) for one in asked])
-    return texts(("key", "value"), sorted(there.items()))
+        return texts(("key", "value"), [(one, properties.get(one, missing + one)) for one in asked])
+    return texts(("key", "value"), sorted(properties.items()))
 
 
 def create_statement(name: str, schema: Schema) -> str:
@@ -148,7 +148,7 @@ def create_statement(name: str, schema: Schema) -> str:
 
 
 def create_view_statement(name: str, view: View) -> str:
-    """The CREATE VIEW that makes this view. Its query means the same in the database that was the current one."""
+    """The CREATE VIEW statement of a view. Its query names tables as in the database that was current."""
     columns = (
         backticked(one.name) + ("" if one.comment is None else f" COMMENT {quoted_text(one.comment)}") for one in view.columns
     )

@@ -30,7 +30,7 @@ class Listed(NamedTuple):
 
 
 def pattern(words: Words) -> Fits:
-    """[LIKE] 'pattern' at the end of a statement: * stands for any text, | for or; letters are compared without case."""
+    """[LIKE] 'pattern' at the end of a statement: `*` matches any text, `|` separates alternatives; case is ignored."""
     given = words.literal("a pattern") if words.take("LIKE") or words.is_text() else "*"
     parts = (re.escape(part.strip()).replace(r"\*", ".*") for part in given.split("|"))
     regex = re.compile("|".join(parts), re.IGNORECASE)
@@ -43,13 +43,13 @@ def database_in(words: Words) -> str | None:
 
 
 def tables_of(lake: Lake, database: str | None) -> Iterator[Listed]:
-    """The tables of a database; None: of the current one, or of all if there is none."""
+    """The tables of a database. None: of the current database, or of all databases if none is current."""
     for home in _homes(lake, database):
         yield from (Listed(home, name, False) for name in lake.tables(home))
 
 
 def views_of(lake: Lake, database: str | None) -> Iterator[Listed]:
-    """The views of a database, as `tables_of`, then the temporary views."""
+    """The views of a database (see `tables_of`), then the temporary views."""
     for home in _homes(lake, database):
         Databases(lake.env.storage).need(home)
         yield from (Listed(home, name, True) for name in Views(lake.env.storage).names(home))
@@ -62,13 +62,13 @@ def _homes(lake: Lake, database: str | None) -> Sequence[str]:
 
 
 def texts(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> pa.Table:
-    """Rows of text."""
+    """A table of text columns."""
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table([pa.array(column, pa.string()) for column in columns], names=list(names))
 
 
 def type_of(field: pa.Field) -> str:
-    """The type of a column, and whether it is NOT NULL."""
+    """The type of a column as text, with NOT NULL if the column has it."""
     return format_type_of(field) + ("" if field.nullable else " NOT NULL")
 
 

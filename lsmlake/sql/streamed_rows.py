@@ -1,4 +1,4 @@
-"""Executes a statement whose rows are read batch by batch, while DuckDB finds the next ones: memory does not grow with them."""
+"""Executes a statement and streams its rows while DuckDB computes the next ones: memory does not grow with the result."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Streamed:
 
 @public
 def sql(lake: Lake, text: str, args: Args = None, *, query_for: str = "") -> Streamed:
-    """Executes a statement as `Lake.sql` does in process. The error of a query may come with any batch.
+    """Executes a statement as `Lake.sql` does in process. Any batch can raise the error of the query.
 
     Args:
         query_for: the call that accepts only queries; its name is in the error for other statements.
     """
-    found = execute(lake, text, args, {}, evaluate=_streamed, query_for=query_for)
-    if isinstance(found, Streamed):
-        return Streamed(found.schema, through(found.batches, "sql"))
-    return Streamed(found.schema, (batch for batch in found.to_batches()), found.num_rows)
+    result = execute(lake, text, args, {}, evaluate=_streamed, query_for=query_for)
+    if isinstance(result, Streamed):
+        return Streamed(result.schema, through(result.batches, "sql"))
+    return Streamed(result.schema, (batch for batch in result.to_batches()), result.num_rows)
 
 
 def _streamed(prepared: Prepared) -> Streamed:
@@ -58,15 +58,15 @@ class _StreamConnection(Protocol):
 
 
 class _StreamQuery:
-    """A query of DuckDB, whose batches one thread reads until another one ends it."""
+    """A DuckDB query. One thread reads its batches until another thread ends it."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._connection: _StreamConnection | None = None
         self.batches = self._executed(prepared)
 
     def end(self, step: Work[pa.RecordBatch | None]) -> None:
-        """Ends the query and the last step of reading it, which another thread may be in. An interruption meanwhile is raised
-        when it has ended."""
+        """Ends the query and waits for the step that another thread is in. An interruption meanwhile is raised after the query
+        has ended."""
         step.give_up()
         try:
             self._stop(step)
@@ -92,7 +92,7 @@ class _StreamQuery:
 
 
 def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """The batches of DuckDB. Arrow passes on no more than the text of DuckDB's errors: raises the errors that they were."""
+    """The batches of DuckDB. Arrow keeps only the text of a DuckDB error: raises the original error."""
     try:
         yield from reader
     except (OSError, pa.ArrowException) as error:
@@ -102,7 +102,7 @@ def _read(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _in_thread(query: _StreamQuery) -> Generator[pa.RecordBatch]:
-    """The batches of a query, which another thread reads, one ahead."""
+    """The batches of a query. Another thread reads the next batch meanwhile."""
     with Threads(1) as threads:
         step = threads.submit(next, query.batches, None)
         try:

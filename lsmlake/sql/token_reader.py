@@ -1,7 +1,7 @@
-"""Statements that are read word by word: SHOW, DESCRIBE, CALL, USE, COPY INTO, and those that define, except CREATE TABLE; and
+"""Reads statements word by word: SHOW, DESCRIBE, CALL, USE, COPY INTO, CREATE (except CREATE TABLE), ALTER, DROP. Also reads
 the names of tables and views in any statement.
 
-A reader takes the words that it obeys, one after the other; a word that is left over at the end is refused.
+A reader takes the words of its statement in order; words that are left over at the end are refused.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _Item = TypeVar("_Item")
 
 
 def first_word(text: str) -> tuple[str, int]:
-    """The first word of a statement in upper case, and the place behind it."""
+    """The first word of a statement in upper case, and the position after it."""
     start = _BEFORE.match(text).end()
-    found = _WORD.match(text, start)
-    return found[0].upper(), found.end()
+    word = _WORD.match(text, start)
+    return word[0].upper(), word.end()
 
 
 class Words:
-    """The words of a statement after the first one, and the next of them. sqlglot would read all after some first words as one
-    token."""
+    """The words of a statement after the first word, with a position. The first word is left out because sqlglot reads all
+    text after some first words as one token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -59,7 +59,7 @@ class Words:
 
     @property
     def place(self) -> int:
-        """The number of the next word; set it to go back."""
+        """The index of the next word. Setting it goes back."""
         return self._next
 
     @place.setter
@@ -74,9 +74,9 @@ class Words:
 
     def follows(self, *words: str) -> bool:
         """Whether these words come next."""
-        found = self._tokens[self._next : self._next + len(words)]
-        return len(found) == len(words) and all(
-            token.token_type not in _QUOTED and token.text.upper() == word for token, word in zip(found, words, strict=True)
+        tokens = self._tokens[self._next : self._next + len(words)]
+        return len(tokens) == len(words) and all(
+            token.token_type not in _QUOTED and token.text.upper() == word for token, word in zip(tokens, words, strict=True)
         )
 
     def take(self, *words: str) -> bool:
@@ -86,7 +86,7 @@ class Words:
         return taken
 
     def take_one(self, *words: str) -> str:
-        """Takes one of these words if it comes next; "" if none does."""
+        """Takes one of these words if it comes next, and returns it, or ""."""
         return next((word for word in words if self.take(word)), "")
 
     def need(self, *words: str, cure: str = "") -> None:
@@ -126,10 +126,10 @@ class Words:
             self.refuse(f"expected {what}")
         return int(self.one(what))
 
-    # -- what words are put together to -------------------------------------------------------------------------------
+    # -- names, lists and types -----------------------------------------------------------------------------------------
 
     def identifier(self, what: str = "a name") -> str:
-        """Takes the name of a table, column or the like, plain or in backquotes."""
+        """Takes one name, of a table or column for example, plain or in backquotes."""
         token = self._token
         plain = token is not None and token.token_type not in NO_NAMES and re.fullmatch(r"[\w$]+", token.text)
         if not plain and (token is None or token.token_type is not TokenType.IDENTIFIER):
@@ -137,7 +137,7 @@ class Words:
         return self.one(what)
 
     def path(self, what: str = "a name") -> list[str]:
-        """Takes names that points join."""
+        """Takes names that are joined by dots."""
         parts = [self.identifier(what)]
         while self.take("."):
             parts.append(self.identifier(what))
@@ -154,27 +154,27 @@ class Words:
     def listed(self, read: Callable[[], _Item]) -> list[_Item]:
         """Takes `(item, ...)`."""
         self.need("(")
-        found = [read()]
+        items = [read()]
         while self.take(","):
-            found.append(read())
+            items.append(read())
         self.need(")")
-        return found
+        return items
 
     def pairs(self, what: str) -> dict[str, str]:
         """Takes `('name' = 'value', ...)`; `=` may be left out, as in Spark."""
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
 
         def pair() -> None:
             start = self._next
             name = self.literal(what) if self.is_text() else ".".join(self.path(what))
-            if name in found:
+            if name in values:
                 self._next = start
                 self.refuse(f"{name} is given twice")
             self.take("=")
-            found[name] = self._value(name)
+            values[name] = self._value(name)
 
         self.listed(pair)
-        return found
+        return values
 
     def _value(self, name: str) -> str:
         sign = "-" if self.take("-") else ""
@@ -182,11 +182,11 @@ class Words:
         plain = token is not None and (token.text.upper() in ("TRUE", "FALSE") or token.token_type is TokenType.NUMBER)
         if not plain and (sign or not self.is_text()):
             self.refuse(f"expected the value of {name}")
-        found = self.one("a value")
-        return sign + (found.lower() if found.upper() in ("TRUE", "FALSE") else found)
+        word = self.one("a value")
+        return sign + (word.lower() if word.upper() in ("TRUE", "FALSE") else word)
 
     def until(self, what: str, *stops: str) -> str:
-        """Takes the text up to one of the words `stops`, a comma or a bracket that it does not open, or the end."""
+        """Takes the text up to one of the words `stops`, a comma, an unmatched closing bracket, or the end."""
         first, depth = self._next, 0
         while (token := self._token) is not None:
             word = "" if token.token_type in _QUOTED else token.text.upper()
@@ -236,7 +236,7 @@ class Words:
 
 
 def _words(token: Token) -> Iterator[Token]:
-    """The words of a token: the tokenizer takes some for one, such as PRIMARY KEY."""
+    """The words of a token. The tokenizer makes one token of some pairs, such as PRIMARY KEY."""
     if token.token_type in _QUOTED or not re.search(r"\s", token.text):
         yield token
         return
@@ -249,7 +249,7 @@ def _words(token: Token) -> Iterator[Token]:
 
 
 def full_name(lake: Lake, words: Words) -> str:
-    """Takes the name of a table; returns it with its database. Refuses a name without one if there is no current database."""
+    """Takes the name of a table; returns it with the database. Refuses a name without a database if none is current."""
     place = words.place
     name = lake.session.full_name(words.name())
     if "." not in name:
@@ -278,7 +278,7 @@ def cure_of(lake: Lake, name: str) -> str:
 
 
 def table_or_view_name(lake: Lake, words: Words) -> str:
-    """Takes the name of a table or view; one without a database is that of a temporary view."""
+    """Takes the name of a table or view. A name without a database can mean a temporary view."""
     place = words.place
     name = words.name()
     if "." not in name and lake.session.view(name) is not None:

@@ -1,4 +1,4 @@
-"""CREATE VIEW, ALTER VIEW, and a view in FROM: a query under a name, evaluated with the columns that it had when it was made."""
+"""CREATE VIEW, ALTER VIEW, and views in FROM. A view is a named query, and keeps the columns that it was created with."""
 
 from __future__ import annotations
 
@@ -95,28 +95,28 @@ def _view(lake: Lake, text: str, head: _Head, analyse: Analyse, name: str) -> Vi
         raise InvalidQuery(
             "the view would read itself", where=f"view {name}", found=", ".join(sorted(analysed.views)), cure="correct the query"
         )
-    found = analysed.columns
-    if head.names and len(head.names) != len(found):
+    fields = analysed.columns
+    if head.names and len(head.names) != len(fields):
         raise InvalidQuery(
             "the list names another number of columns than the query gives",
             where=f"view {name}",
-            expected=len(found),
+            expected=len(fields),
             found=len(head.names),
             cure="name each column, or leave the list out",
         )
-    names = head.names or [(one, None) for one in found.names]
+    names = head.names or [(one, None) for one in fields.names]
     repeated = [one for one, count in Counter(one.lower() for one, _ in names).items() if count > 1]
     if repeated:
         what = "two columns of the view have the same name"
         raise InvalidQuery(what, where=f"view {name}", found=repeated[0], cure="write AS in the query, or name the columns")
-    columns = _columns(found, names, name)
+    columns = _columns(fields, names, name)
     return View(text, columns, lake.session.database, head.comment, lake.env.clock(), head.properties)
 
 
-def _columns(found: pa.Schema, names: Sequence[tuple[str, str | None]], view: str) -> tuple[ViewColumn, ...]:
+def _columns(fields: pa.Schema, names: Sequence[tuple[str, str | None]], view: str) -> tuple[ViewColumn, ...]:
     seen: Counter[str] = Counter()
     made = []
-    for column, (own, comment) in zip(found, names, strict=True):
+    for column, (own, comment) in zip(fields, names, strict=True):
         type_text = format_type_of(column)
         try:
             ddl.parse_columns(f"c {type_text}", intervals=True)
@@ -136,7 +136,7 @@ def _put(lake: Lake, name: str, view: View, head: _Head) -> None:
         _check_no_table(lake, name)
         made = Views(lake.env.storage).put(name, view, replaces=head.replaces)
         try:
-            _check_no_table(lake, name)  # one may have been created meanwhile
+            _check_no_table(lake, name)  # a table may have been created meanwhile
         except TableExists:
             Views(lake.env.storage).drop(name)
             raise
@@ -191,5 +191,5 @@ def columns_of(view: View) -> Iterator[pa.Field]:
     """The columns of a view."""
     for column in view.columns:
         comment = {} if column.comment is None else {b"comment": column.comment.encode()}
-        found = ddl.parse_columns(f"c {column.type}", intervals=True).field(0).with_name(column.name)
-        yield found.with_metadata({**(found.metadata or {}), **comment})
+        field = ddl.parse_columns(f"c {column.type}", intervals=True).field(0).with_name(column.name)
+        yield field.with_metadata({**(field.metadata or {}), **comment})

@@ -1,5 +1,5 @@
-"""Evaluates statements that change rows by condition: on one version, and again on a newer one if another commit changed what
-they depend on."""
+"""Evaluates statements that change rows by condition: on one version, and again on a newer version if another commit changed
+rows that the statement read."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class DmlReport(Shown):
 
 
 def check_isolation(isolation: str | None) -> None:
-    """Raises InvalidQuery for an unknown isolation level. `isolation`: the level that a call asks for; None: as the table
-    says."""
+    """Raises InvalidQuery for an unknown isolation level. `isolation`: the level that a call asks for; None: the level of the
+    table's options."""
     if isolation is not None and isolation not in ISOLATIONS:
         raise InvalidQuery(
             "unknown isolation", expected=" or ".join(map(repr, ISOLATIONS)), found=repr(isolation), cure="pass one of them"
@@ -45,8 +45,8 @@ def check_isolation(isolation: str | None) -> None:
 
 
 def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
-    """Evaluates a statement on the version in hand and, after each commit that overtakes it, on the newest one, a bounded number
-    of times.
+    """Evaluates a statement on `version` and, after each commit that overtakes it, on the newest version, a bounded number of
+    times.
 
     Raises:
         CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
@@ -63,5 +63,5 @@ def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> Dml
         try:
             with version.unless_expired():
                 return evaluate(version)
-        except (Overtaken, SnapshotNotFound):  # the rows that it read have changed, or are gone
+        except (Overtaken, SnapshotNotFound):  # rows that the statement read have changed, or their snapshot has expired
             continue

@@ -1,5 +1,5 @@
-"""A statement checked against the columns of one version, for this process: the values that each clause assigns to columns, their
-types, and the conditions. Reads no rows.
+"""Checks a statement against the columns of one version, for evaluation in this process: the values that each clause assigns to
+columns, their types, and the conditions. Reads no rows.
 
 Assignments to fields of structs: `SET st.a = 1` assigns the column `st`, whose other fields keep their values. As in Spark, a
 struct that is NULL becomes one in which only the assigned fields have values.
@@ -49,8 +49,8 @@ def assigned(
     source: pa.Schema | None,
     common: Iterable[tuple[str, str]] = (),
 ) -> dict[str, ExpressionPart]:
-    """Column -> value. `*` means every column from the source column of its name; an update leaves out key columns that the rows
-    have in common. A field of a struct assigns the struct.
+    """Column -> assigned value. `*` assigns every column the source column of its name; an update leaves out key columns that
+    the condition makes equal. An assignment to a field of a struct assigns the whole struct.
 
     Args:
         statement: the statement.
@@ -90,12 +90,12 @@ def assigned(
 
 
 def _once(values: Iterable[tuple[str, ExpressionPart]]) -> dict[str, ExpressionPart]:
-    found: dict[str, ExpressionPart] = {}
+    by_name: dict[str, ExpressionPart] = {}
     for name, value in values:
-        if name.lower() in map(str.lower, found):
+        if name.lower() in map(str.lower, by_name):
             raise InvalidQuery(f"column {name!r} is assigned twice", cure="assign it once")
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 def _all(
@@ -129,7 +129,7 @@ def _path(key: str | Path, columns: Mapping[str, pa.Field], target: tuple[str, .
 
 
 def _or_default(path: Path, value: ExpressionPart, columns: Mapping[str, pa.Field]) -> ExpressionPart:
-    """The value, or the default of the column where it is the keyword DEFAULT."""
+    """The value; if it is the keyword DEFAULT, the default of the column."""
     field = columns.get(path[0].lower()) if len(path) == 1 else None
     return ExpressionPart(default_of_column(field), value.text) if field is not None and is_default(value.node) else value
 
@@ -201,7 +201,7 @@ def whole_columns(
 
 @dataclass(frozen=True)
 class Checked:
-    """A clause that was checked. `values`: None for a delete."""
+    """A checked clause. `values`: None for a delete."""
 
     when: str
     action: str
@@ -217,7 +217,7 @@ class Checked:
 @dataclass(frozen=True)
 class Bound:
     """A checked statement. `equal`: pairs of a target and a source column that the condition requires to be equal. `known`: a
-    predicate that every matching target row satisfies; None: nothing is known."""
+    predicate that every matching target row satisfies; None: no predicate could be derived."""
 
     on: Condition
     equal: tuple[tuple[str, str], ...]
@@ -230,13 +230,13 @@ class Bound:
 
     @property
     def repeats_allowed(self) -> bool:
-        """Whether a target row may match several source rows: all of them delete it."""
+        """Whether a target row may match several source rows: True if matched rows are only deleted, unconditionally."""
         return repeats_allowed(self.clauses)
 
     def needs(self, side: str) -> list[str]:
         """The columns of one side, `TARGET` or `SOURCE`, that the statement reads, without the prefix."""
-        found = frozenset(self.on.needs).union(*(clause.needs for clause in self.clauses))
-        return sorted(name.removeprefix(side) for name in found if name.startswith(side))
+        names = frozenset(self.on.needs).union(*(clause.needs for clause in self.clauses))
+        return sorted(name.removeprefix(side) for name in names if name.startswith(side))
 
 
 def bound(statement: Statement, version: Version, source: pa.Schema, zone: str) -> Bound:
@@ -269,9 +269,9 @@ def bound(statement: Statement, version: Version, source: pa.Schema, zone: str) 
     return Bound(on, equal_columns(statement.on.node, scopes[MATCHED]), tuple(made), reader)
 
 
-def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
-    """The columns of a source with the types that tables have; one without a value has the type of the target column of its name.
-    Raises InvalidSchema for a type that no column has."""
+def schema_of_source(source: pa.Schema, target: pa.Schema) -> pa.Schema:
+    """The columns of a source with types of tables; a column of type null takes the type of the target column of its name.
+    Raises InvalidSchema for a type that tables do not have."""
     of_target = {field.name.lower(): field.type for field in target}
 
     def type_of(field: pa.Field) -> pa.DataType:
@@ -279,17 +279,17 @@ def schema_of_source(found: pa.Schema, target: pa.Schema) -> pa.Schema:
             return of_target.get(field.name.lower(), pa.string())
         return column_types.plain(column_types.canonical(field.type, field.name))
 
-    return pa.schema([with_sized_text(pa.field(field.name, type_of(field)), sized_text(field)) for field in found])
+    return pa.schema([with_sized_text(pa.field(field.name, type_of(field)), sized_text(field)) for field in source])
 
 
 def repeats_allowed(clauses: Iterable[Clause[ExpressionPart] | Checked]) -> bool:
-    """Whether a target row may match several source rows: all of them delete it."""
-    found = [clause for clause in clauses if clause.when == MATCHED]
-    return not found or (len(found) == 1 and found[0].action == DELETE and found[0].condition is None)
+    """Whether a target row may match several source rows: True if matched rows are only deleted, unconditionally."""
+    matched = [clause for clause in clauses if clause.when == MATCHED]
+    return not matched or (len(matched) == 1 and matched[0].action == DELETE and matched[0].condition is None)
 
 
 def check_clauses(clauses: Sequence[Clause[ExpressionPart]]) -> None:
-    """Raises InvalidQuery if there is no clause, or for one behind a clause that always applies."""
+    """Raises InvalidQuery if there is no clause, or if a clause follows one that always applies."""
     if not clauses:
         raise InvalidQuery("a merge needs a clause", expected="when_matched_update and the like", cure="add a clause")
     final: set[str] = set()
@@ -306,8 +306,8 @@ def check_clauses(clauses: Sequence[Clause[ExpressionPart]]) -> None:
 
 
 def equal_columns(on: exp.Expression, scope: Scope, *, nulls: bool = False) -> tuple[tuple[str, str], ...]:
-    """The pairs of columns of the target and the source that the condition of a merge requires to be equal, as they are stored.
-    `scope`: of joined rows. `nulls`: also pairs that may both be null."""
+    """The pairs of target and source columns whose stored values the condition of a merge requires to be equal. `scope`: the
+    scope of joined rows. `nulls`: also pairs that may both be null."""
     return tuple(_equal(on, scope, (exp.EQ, exp.NullSafeEQ) if nulls else (exp.EQ,)))
 
 
@@ -330,11 +330,11 @@ def _is_compared_as_stored(ours: ScopeColumn, theirs: ScopeColumn) -> bool:
 
 
 def _column(node: exp.Expression, side: str, scope: Scope) -> ScopeColumn | None:
-    """The column of a side that a node names; None if it names no column."""
+    """The column of this side that a node names; None if the node names no such column."""
     if not isinstance(node, exp.Column):
         return None
     path = [part.name for part in node.parts]
-    found = scope.found(path)
-    if len(found) != 1 or found[0][1] != len(path) or not found[0][0].sql.startswith(f'"{side}'):
+    matches = scope.found(path)
+    if len(matches) != 1 or matches[0][1] != len(path) or not matches[0][0].sql.startswith(f'"{side}'):
         return None
-    return found[0][0]
+    return matches[0][0]

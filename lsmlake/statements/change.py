@@ -1,10 +1,10 @@
 """DELETE and UPDATE in this process.
 
-A condition that is a predicate is evaluated by Arrow, and chooses the files to read. Any other is evaluated by DuckDB, as a
-MERGE with a source of one row; the predicates among its parts choose the files.
+A condition that is a predicate is evaluated by Arrow, and chooses the files to read. Any other condition is evaluated by DuckDB,
+as a MERGE with a source of one row; the predicates among its parts choose the files.
 
-In an append-only table the old rows are removed by position, and the new ones of an UPDATE, whose values are expressions over
-the old row, are appended. Under a primary key deletes and new rows are written by key, like an upsert.
+In an append-only table old rows are removed by position, and the new rows of an UPDATE, whose values are expressions over the
+old row, are appended. Under a primary key deletes and new rows are written by key, like an upsert.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _ONE_ROW = pa.table({"one": pa.array([0], pa.int8())})
 
 @dataclass(frozen=True)
 class CheckedChange:
-    """A DELETE or UPDATE that was checked against one version.
+    """A DELETE or UPDATE, checked against one version.
 
     Attributes:
         statement: the statement that was checked.
-        condition: chooses the rows; None: `predicate` chooses them or, without a predicate, all rows are chosen.
-        predicate: is true of all chosen rows; None: nothing is known of them.
-        values: the new values; None: the rows are deleted.
+        condition: the condition for the rows; None: `predicate` is the exact condition, or without a predicate all rows change.
+        predicate: true for all rows to change; None: no predicate could be derived.
+        values: the new values; None: the statement deletes the rows.
     """
 
     statement: Statement
@@ -85,7 +85,7 @@ class CheckedChange:
         return CheckedChange(statement, version, condition if joins else None, predicate, values, reader, level, zone)
 
     def on(self, version: Version) -> DmlReport:
-        """Changes the rows of a version, for which the statement is checked again if it is another one.
+        """Changes the rows of a version. Checks the statement again if this is not the version it was checked against.
 
         Raises:
             InvalidQuery: An expression fails for a row, or the merge engine cannot update rows.
@@ -200,7 +200,7 @@ def _update_by_key(version: Version, assigned: Columns, predicate: Predicate | N
 
 
 def _replaced(rows: pa.Table, assigned: Columns) -> pa.Table:
-    """The rows with the assigned columns."""
+    """The rows with new values in the assigned columns."""
     values = assigned.over(rows)
     for field, column in zip(values.schema, values.columns, strict=True):
         rows = rows.set_column(rows.column_names.index(field.name), field.name, column)

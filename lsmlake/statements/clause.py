@@ -11,7 +11,7 @@ from lsmlake.schema.schema import RESERVED
 MATCHED, NOT_MATCHED, BY_SOURCE = "matched", "not matched", "not matched by source"
 UPDATE, DELETE, INSERT = "update", "delete", "insert"
 ACTION = f"{RESERVED}action"
-"""The column for the number of the clause that a row is for, from 1; 0 if no clause is."""
+"""The column with the number of the clause that acts on a row, from 1; 0 if no clause does."""
 
 Expression = TypeVar("Expression")
 Other = TypeVar("Other")
@@ -19,10 +19,10 @@ Other = TypeVar("Other")
 
 @dataclass(frozen=True)
 class Clause(Generic[Expression]):
-    """`values`: column -> expression; None: all columns, by name. `condition`: None: always.
+    """One clause. `values`: column -> expression; None: all columns, by name. `condition`: None: the clause always applies.
 
-    Expressions are texts as a caller of a method gives them, and parts of trees in a statement. A column is text such as "st.a",
-    or the parts of a name."""
+    Expressions are texts in the arguments of a method, and `ExpressionPart` in a statement. A column is text such as "st.a", or
+    the parts of a name."""
 
     when: str
     action: str

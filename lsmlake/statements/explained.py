@@ -1,6 +1,6 @@
-"""The lines of EXPLAIN for a statement: the files that its plan would read, and how the rows would change.
+"""The lines of EXPLAIN for a statement: the files that its plan would read, and how it would change the rows.
 
-Nothing is written, and no row is read. So for a MERGE it cannot say how many files its source leaves.
+EXPLAIN writes nothing and reads no rows. So for a MERGE it cannot say how many files the values of the source would leave.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def change_lines(
     by: str,
     mode: str,
 ) -> Iterator[str]:
-    """The lines of a DELETE or UPDATE. `values`: the new values, by column. `by`: the engine that finds the rows."""
+    """The lines of a DELETE or UPDATE. `values`: column -> new value. `by`: the engine that finds the rows."""
     version = planned.version
     _check(version, clause.action, values)
     yield changed_table(name, version)
@@ -75,8 +75,8 @@ def merge_lines(
     by: str,
     mode: str,
 ) -> Iterator[str]:
-    """The lines of the target of a MERGE. `equal`: pairs of a target and a source column that must be equal. `clauses`: each with
-    its values by column."""
+    """The lines of the target of a MERGE. `equal`: pairs of a target and a source column that must be equal. `clauses`: each
+    clause with column -> value."""
     listed = list(clauses)
     for clause, values in listed:
         _check(version, clause.action, values)

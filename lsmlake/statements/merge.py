@@ -3,7 +3,7 @@
 1. `bound.bound` checks the statement.
 2. The source is loaded (`merge_join.Join`). Its values of columns that must be equal limit the files of the target to read.
 3. The target streams through the join: the columns that the statement names, and the place of each row.
-4. Of the rows to update, the columns that a clause leaves as they are are read by place.
+4. For rows to update, the columns that a clause leaves unchanged are read by place.
 5. An append-only table removes rows by position and appends new ones; under a primary key rows are written by key.
 """
 
@@ -51,7 +51,7 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
             check_deletable(version.schema, version.meta.paths.root)
     predicate = _candidates(version, statement, join)
     wanted = _wanted(statement, join, of_rows(predicate), own) if isolation == SERIALIZABLE else None
-    reads = replace(plan(version, predicate), predicate=of_rows(predicate))  # as little of it as the join needs
+    reads = replace(plan(version, predicate), predicate=of_rows(predicate))  # reads only the columns that the join needs
     change = _by_position if version.schema.append_only else _by_key
     return change(version, join, reads, wanted)
 
@@ -69,16 +69,16 @@ def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool
 
 
 def _as_target(placed: pa.Table) -> pa.Table:
-    """Rows with their places, as the join takes them."""
+    """Rows with their places, in the form that the join reads."""
     return placed.rename_columns([name if name in PLACE else TARGET + name for name in placed.column_names])
 
 
 def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | None:
-    """A predicate that is true of all target rows to which a clause can apply; None: nothing is known."""
+    """A predicate that is true for all target rows to which a clause can apply; None: no predicate could be derived."""
     if statement.of(BY_SOURCE):
         return None
-    found = statement.known, candidates(version.schema, statement.equal, join)
-    known = [one for one in found if one is not None]
+    predicates = statement.known, candidates(version.schema, statement.equal, join)
+    known = [one for one in predicates if one is not None]
     return and_(*known) if known else None
 
 
@@ -113,7 +113,7 @@ def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | No
             counts["deleted"] += table.num_rows
             for number, rows in by_file(table):
                 removed.setdefault(number, []).append(rows[POSITION].to_numpy())
-        gone = [target.matched(number, np.sort(np.concatenate(found))) for number, found in removed.items()]
+        gone = [target.matched(number, np.sort(np.concatenate(chunks))) for number, chunks in removed.items()]
     except BaseException:
         version.meta.files.discard(added)
         raise
@@ -122,7 +122,7 @@ def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | No
 
 
 def _complete(rows: pa.Table, schema: Schema) -> pa.Table:
-    """The rows to insert with a null in each column that they lack and that has no default."""
+    """The rows to insert, with null in each missing column without a default."""
     for field in schema.columns:
         if field.name not in rows.column_names and field.nullable and not may_be_omitted(field):
             rows = rows.append_column(field.name, as_null(field, rows.num_rows))
@@ -130,7 +130,7 @@ def _complete(rows: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _kept_columns(schema: Schema, statement: Bound) -> list[str]:
-    """The columns that not every update clause assigns: their old values are needed."""
+    """The columns whose old values are needed, because some update clause does not assign them."""
     assigned = [{*clause.values.schema.names} for clause in statement.clauses if clause.action == UPDATE]
     return [name for name in schema.columns.names if any(name not in names for names in assigned)]
 
@@ -194,14 +194,14 @@ def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -
 
 
 def _beside(rows: pa.Table, others: pa.Table) -> pa.Table:
-    """A table with the columns of both tables, row beside row."""
+    """A table with the columns of both tables, row by row."""
     for field, column in zip(others.schema, others.columns, strict=True):
         rows = rows.append_column(field, column)
     return rows
 
 
 def _in_sequence(parts: Iterable[Part], ordered: Ordered) -> Iterator[Part]:
-    """Numbers the rows of all parts. Rows of one key are those to insert, whose order may be unknown."""
+    """Numbers the rows of all parts. Only rows to insert can repeat a key, and their order may be unknown."""
     first = 0
     for part in parts:
         yield Part(part.rows, Arrival(part.arrival.places + first, ordered=ordered))

@@ -1,4 +1,4 @@
-"""The join of a MERGE, by DuckDB: which rows of the target and the source each clause is for, and their new values.
+"""The join of a MERGE, by DuckDB: the target and source rows on which each clause acts, and their new values.
 
 The source is read once and kept, on local disk beyond the memory limit. The target streams through the join.
 """
@@ -39,7 +39,7 @@ class Join:
         memory_bytes: int,
         ordered: Ordered = Ordered.ALL,
     ) -> None:
-        """`columns`: the columns of the source. `ordered`: says which source rows are in order."""
+        """`columns`: the columns of the source. `ordered`: which source rows have a defined order."""
         self.statement, self.columns = statement, columns
         self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
         self._names, self._ordered = statement.needs(SOURCE), ordered
@@ -57,9 +57,9 @@ class Join:
         self._exits.__exit__(*error)
 
     def state(self, statement: Bound, load: Load | None) -> None:
-        """Sets the statement to evaluate: the same one, perhaps checked against a newer schema of the target. `load`: makes the
-        tables of queries in its expressions. Raises CommitConflict if it needs source columns that the first statement did not
-        need: the source is read once."""
+        """Sets the statement to evaluate: the same statement, perhaps checked against a newer schema of the target. `load`:
+        creates the tables of queries in its expressions. Raises CommitConflict if the statement now needs source columns that
+        were not loaded: the source is read once."""
         with translated_errors():
             if load is None:  # the source is the build side
                 self._connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
@@ -88,8 +88,8 @@ class Join:
         self._create("s", "SELECT * FROM given", "given", schema, batches())
 
     def _create(self, name: str, query: str, given: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        """Makes a temporary table of a query that reads the batches under the name `given`. An error of the batches is raised as
-        it is."""
+        """Creates a temporary table from a query that reads the batches under the name `given`. Raises an error of the batches
+        unchanged."""
         with registered(self._connection, given, schema, batches):
             self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
 
@@ -97,15 +97,15 @@ class Join:
         """The distinct values of a source column, without null; None if there are more than `most`."""
         name = quoted(SOURCE + column)
         query = f"SELECT DISTINCT {name} FROM s WHERE {name} IS NOT NULL LIMIT {most + 1}"
-        found = self._connection.sql(query).to_arrow_table().column(0)
-        return None if len(found) > most else found.cast(self.columns.field(column).type)
+        values = self._connection.sql(query).to_arrow_table().column(0)
+        return None if len(values) > most else values.cast(self.columns.field(column).type)
 
     def bounds(self, column: str) -> tuple[object, object]:
         """The least and the greatest value of a source column; None if it has no value."""
         name = quoted(SOURCE + column)
-        found = self._connection.sql(f"SELECT min({name}) AS low, max({name}) AS high FROM s").to_arrow_table()
+        extremes = self._connection.sql(f"SELECT min({name}) AS low, max({name}) AS high FROM s").to_arrow_table()
         kind = self.columns.field(column).type
-        return found["low"].cast(kind)[0].as_py(), found["high"].cast(kind)[0].as_py()
+        return extremes["low"].cast(kind)[0].as_py(), extremes["high"].cast(kind)[0].as_py()
 
     def run(self, target: Iterable[pa.Table], kept: Sequence[str]) -> None:
         """Joins the target. Its rows have `FILE`, `POSITION`, and columns with the prefix `TARGET`; `kept`: the columns that
@@ -151,17 +151,17 @@ class Join:
         return [*self.statement.of(MATCHED), *self.statement.of(BY_SOURCE)]
 
     def updates(self, kept: Sequence[str]) -> Iterator[pa.Table]:
-        """Yields `FILE`, `POSITION`, `ACTION` and `kept` of the rows to update, in the order of their places, and for each update
-        clause its values: the column `<number of the clause>.<name>`, null where another clause is for the row."""
+        """Yields `FILE`, `POSITION`, `ACTION` and `kept` of the rows to update, in the order of their places, and the values of
+        each update clause: the column `<number of the clause>.<name>`, null where another clause acts on the row."""
         numbers = [number for number, clause in enumerate(self._changing, 1) if clause.action == UPDATE]
         if self._empty or not numbers:
             return
         fields, values = [], []
         for number in numbers:
-            found = self._changing[number - 1].values
-            for field in found.schema:
+            computed = self._changing[number - 1].values
+            for field in computed.schema:
                 values.append(
-                    f"CASE WHEN {ACTION} = {number} THEN {found.sql[field.name]} END AS {quoted(f'{number}.{field.name}')}"
+                    f"CASE WHEN {ACTION} = {number} THEN {computed.sql[field.name]} END AS {quoted(f'{number}.{field.name}')}"
                 )
                 fields.append(field.with_name(f"{number}.{field.name}").with_nullable(True))
         yield from self._places(numbers, kept, values, fields)
@@ -182,7 +182,7 @@ class Join:
 
     @property
     def ordered(self) -> Ordered:
-        """Which of the rows that `inserts` yields are in the order of the source."""
+        """Which rows of `inserts` have a defined order, that of the source."""
         return self._ordered if len(self.statement.of(NOT_MATCHED)) < 2 else Ordered.QUERY
 
     def inserts(self) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
-"""DELETE, UPDATE and MERGE as values. SQL makes them from its tree, the methods of a table from their text arguments; this
+"""DELETE, UPDATE and MERGE as values. SQL creates them from its tree, the methods of a table from their text arguments. This
 process (`change`, `merge`) and Spark (`spark.statements`) evaluate them.
 
-An expression of a statement is a tree, which this process evaluates, and a part of the text, which another engine gets. No text
-is parsed again: an engine gets the words of the statement, with other names where the statement names tables.
+An expression of a statement is both a tree, which this process evaluates, and a part of the text, which another engine gets. No
+text is generated from the tree: an engine gets the statement's own text, with other names in place of table names.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked
 
 TARGET_SIDE, SOURCE_SIDE = "#target", "#source"
-"""The qualifiers of columns that no text names, such as those that `*` stands for."""
+"""The qualifiers of columns that the text does not name, such as the columns of `*`."""
 Replacement = tuple[int, int, str]
-"""A place in a text, from start to stop, and what stands there instead."""
+"""The start and stop of a part of a text, and its replacement."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExpressionPart:
-    """An expression. `node`: its tree; `text`: the text that it is a part of; `inner`: the parts of a struct of which some fields
-    are assigned."""
+    """An expression. `node`: its tree; `text`: the text that contains it; `inner`: the parts of a struct of which some
+    fields are assigned."""
 
     node: exp.Expression
     text: Text
     inner: tuple[ExpressionPart, ...] = ()
 
     def words(self, sides: Mapping[str, str], replaced: Iterable[Replacement] = ()) -> str:
-        """The expression as text. `sides`: the names of `TARGET_SIDE` and `SOURCE_SIDE`. `replaced`: other words for places of
-        the text."""
+        """The expression as text. `sides`: the names of `TARGET_SIDE` and `SOURCE_SIDE`. `replaced`: replacements in the text."""
         node = self.node
         if self.inner:
             names = (one.sql(PlainSpark) for one in node.expressions[::2])
@@ -58,7 +57,7 @@ class ExpressionPart:
 
 
 def spliced(text: str, start: int, stop: int, replaced: Iterable[Replacement]) -> str:
-    """A part of a text with other words in some places."""
+    """A part of a text with replacements applied."""
     made, done = [], start
     for first, last, words in sorted({*replaced}):
         if start <= first and last <= stop:
@@ -68,7 +67,7 @@ def spliced(text: str, start: int, stop: int, replaced: Iterable[Replacement]) -
 
 
 def side_column(side: str, path: Iterable[str]) -> exp.Expression:
-    """A column, or a field of one, of a side of the statement."""
+    """A column of one side of the statement, or a field of a column."""
     first, *rest = (exp.to_identifier(name, quoted=True) for name in path)
     column = exp.Column(this=first, table=exp.to_identifier(side, quoted=True))
     return exp.Dot.build([column, *rest]) if rest else column
@@ -81,9 +80,9 @@ def struct_of(fields: Iterable[tuple[str, exp.Expression]]) -> exp.Expression:
 
 
 TARGET, SOURCE = "t.", "s."
-"""How the columns of joined rows begin."""
+"""The prefixes of the columns of joined rows."""
 Load = Callable[[object], None]
-"""Makes what expressions read, such as the tables of subqueries, on a connection of DuckDB."""
+"""Creates on a DuckDB connection the tables that expressions read, such as those of subqueries."""
 
 
 class ExpressionReader(Protocol):
@@ -97,7 +96,7 @@ class ExpressionReader(Protocol):
         """A translator for expressions of a text."""
 
     def loading(self) -> AbstractContextManager[Load | None]:
-        """A function that makes the tables of the queries on a connection; None without queries."""
+        """A function that creates the tables of the queries on a connection; None without queries."""
 
     def explained(self, zone: str, mode: str) -> Iterator[str]:
         """The lines of EXPLAIN about the tables of the translated queries."""
@@ -107,10 +106,10 @@ class StatementQueries(Protocol):
     """The queries in the expressions of a statement."""
 
     def at(self, version: Version) -> ExpressionReader:
-        """A reader of expressions for which the changed table is this version."""
+        """A reader of expressions that sees this version of the changed table."""
 
     def replacements(self, part: ExpressionPart, version: Version) -> list[Replacement]:
-        """The replacements for names of tables in a text for another engine, which knows the tables by other names."""
+        """The replacements of table names in the text for another engine, which has other names for the tables."""
 
     @property
     def own(self) -> bool:
@@ -143,10 +142,10 @@ class Statement:
         clauses: the WHEN clauses; a DELETE or UPDATE has one.
         on: the condition of the join or, without a source, the condition for the rows; None: all rows.
         now: the time of the statement.
-        isolation: None: as the options of the table say.
+        isolation: the isolation level; None: that of the table's options.
         target: the qualifiers that can stand before a column of the target.
         source: the qualifiers that can stand before a column of the source; None: the statement is not a MERGE.
-        queries: None: expressions hold no queries.
+        queries: the queries in expressions; None: there are none.
     """
 
     clauses: tuple[Clause[ExpressionPart], ...]
@@ -179,7 +178,7 @@ class Statement:
             yield from clause.parts
 
     def check_conditions(self) -> None:
-        """Refuses conditions that would choose other rows each time: a statement that is overtaken is evaluated again."""
+        """Refuses conditions with random values, because an overtaken statement is evaluated again."""
         conditions = [one for one in (self.on, *(clause.condition for clause in self.clauses)) if one is not None]
         for part in conditions:
             check_condition(part.node, part.text)
@@ -192,11 +191,11 @@ class Statement:
         return part.words(sides, [*more, *([] if self.queries is None else self.queries.replacements(part, version))])
 
     def alone(self, columns: pa.Schema, prefix: str = "") -> Scope:
-        """The scope with the columns of the target. In the rows, their names begin with `prefix`."""
+        """The scope with the columns of the target. Their names in the rows begin with `prefix`."""
         return Scope((self._side(columns, TARGET_SIDE, prefix),))
 
     def joined(self, columns: pa.Schema, source: pa.Schema) -> dict[str, Scope]:
-        """The scopes of the clauses by kind: the columns of target and source that they can name."""
+        """Kind of clause -> the scope with the columns of target and source that it can name."""
         target, given = self._side(columns, TARGET_SIDE, TARGET), self._side(source, SOURCE_SIDE, SOURCE)
         return {MATCHED: Scope((target, given)), NOT_MATCHED: Scope((given,)), BY_SOURCE: Scope((target,))}
 
@@ -214,7 +213,7 @@ def given(
     target: tuple[str, ...] = (),
     source: tuple[str, ...] | None = None,
 ) -> Iterator[Statement]:
-    """A statement made of texts, each of which is parsed once; for reading it, see `Text.read`."""
+    """A statement from texts, each parsed once. For the context manager see `Text.read`."""
     with ExitStack() as stack:
 
         def part(words: str) -> ExpressionPart:

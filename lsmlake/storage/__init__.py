@@ -1,1 +1,1 @@
-"""Names, bytes, clocks and ids: every side effect. One storage each for local files, object stores and memory."""
+"""All side effects: named byte strings, clocks, ids. Storages for local files, object stores and memory."""

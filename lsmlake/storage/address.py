@@ -31,8 +31,8 @@ _FORMS = "a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/pr
 
 
 class Address(NamedTuple):
-    """`container`: the bucket, the container of Azure or the name in memory. `prefix`: the folder in it, "" for its root; of a
-    directory the whole path. `account`: the storage account of Azure, if the URL names it. An address holds no secrets."""
+    """`container`: the bucket, the container of Azure or the name in memory. `prefix`: the folder in it, "" for its root; for a
+    local directory the whole path. `account`: the storage account of Azure, if the URL names it. An address holds no secrets."""
 
     kind: str
     url: str
@@ -46,19 +46,19 @@ class Address(NamedTuple):
 
 
 def without_scheme(location: str) -> str:
-    """The path that a file URI names: file:///a, file:/a as Hadoop writes it, file://localhost/a. Percent signs are taken as they
-    are. Anything else stays as it is."""
+    """The path in a file URI: file:///a, file:/a as Hadoop writes it, file://localhost/a. Percent signs are not decoded. Other
+    locations are returned unchanged."""
     return _LOCAL.sub("", location)
 
 
 def address_of(location: str) -> Address:
-    """Parses the address that a user gives: a path, or a URL. Raises InvalidQuery, without the parts of a URL that may hold
-    secrets."""
+    """Parses the address that a user gives: a path, or a URL. Raises InvalidQuery; the message omits the parts of a URL that may
+    hold secrets."""
     path = without_scheme(location)
-    found = _URL.fullmatch(location)
-    if found is None or path != location:
+    match = _URL.fullmatch(location)
+    if match is None or path != location:
         return Address(FILE, path, "", path)
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = match[1].lower(), match[2]
     kind = KINDS.get(scheme)
     if kind is None:
         raise InvalidQuery("unknown kind of store", where=f"{scheme}://", expected=_FORMS, cure="correct the address")
@@ -81,7 +81,7 @@ def address_of(location: str) -> Address:
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Whether two addresses are spellings of one place, such as az://c/p and abfss://c@account.dfs.core.windows.net/p."""
+    """Whether two addresses name the same place, such as az://c/p and abfss://c@account.dfs.core.windows.net/p."""
     try:
         a, b = address_of(one.rstrip("/")), address_of(other.rstrip("/"))
     except InvalidQuery:
@@ -91,8 +91,8 @@ def is_same_place(one: str, other: str) -> bool:
 
 
 def hadoop_url(address: Address, account: str) -> str | None:
-    """The URL of a place in an object store as Hadoop's file systems read it; None if it lacks the storage account of Azure.
-    `account`: the account by the settings, which counts if the URL does not name one."""
+    """The URL of a place in an object store as Hadoop's file systems read it; None if the storage account of Azure is unknown.
+    `account`: the account in the settings, used if the URL does not name one."""
     host = address.url.partition("://")[2].partition("/")[0].partition("@")[2]
     if address.kind == AZURE and not host:
         if not account:

@@ -1,5 +1,5 @@
-"""Work at the same time: of this process in threads, for several buckets or files, as Arrow, NumPy and Parquet release the GIL
-while they work; and the one loop of attempts, for writers that compete.
+"""Concurrent work on several buckets or files in threads of this process (Arrow, NumPy and Parquet release the GIL while they
+work); and the loop of attempts of writers that compete.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from lsmlake.errors import CommitConflict, LakeError, Wording
 from lsmlake.storage.env import Env
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
-_STEP = 2  # so that a stream with a single item is known to have ended without a second step
+_STEP = 2  # items: so the first step already shows that a stream with a single item has ended
 
 
 def together(
     work: Callable[[Item], Result | None], items: Iterable[Item], workers: int, undo: Callable[[list[Result]], object]
 ) -> list[Result]:
-    """Apply `work` to every item, at most `workers` at once; an item is taken only when a worker is free.
+    """Applies `work` to every item, at most `workers` at once; an item is taken only when a worker is free.
 
     Returns the results other than None in order of completion. With one worker, this is the order of the items, and no thread is
     started. After an error or an interruption, no further item is started; running ones finish, `undo` receives all results, and
@@ -60,8 +60,8 @@ def _spread(one: Callable[[Item], None], items: Iterable[Item], workers: int) ->
 
 
 def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Result]:
-    """The results of calls, up to `workers` at once, the first in this thread. With one worker, they are made in order, and no
-    thread is started. After an error, the other calls finish, and the first error is raised."""
+    """The results of calls, up to `workers` at once; this thread makes the first call. With one worker, the calls are made in
+    order, and no thread is started. After an error, the other calls finish, and the first error is raised."""
     if workers == 1 or len(calls) < _STEP:
         results = []
         for call in calls:
@@ -70,8 +70,8 @@ def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Re
     first, *others = calls
     with Threads(min(workers, len(others))) as threads:
         running = [threads.submit(call) for call in others]
-        found = first()
-    return [found, *(done.result() for done in running)]
+        first_result = first()
+    return [first_result, *(done.result() for done in running)]
 
 
 def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
@@ -125,8 +125,8 @@ class Once(Generic[Result]):
 
 
 class Waits(NamedTuple):
-    """The wait before the second attempt, and the longest one. Each is twice the one before, times a random factor from 0.5 to
-    1.5, so that writers that have met do not meet again."""
+    """The wait before the second attempt, and the longest wait. Each wait is twice the one before, times a random factor from 0.5
+    to 1.5, so that writers that collided once do not collide again."""
 
     env: Env
     first_ms: int
@@ -141,10 +141,10 @@ def attempts(
     waits: Waits | None = None,
     kind: type[LakeError] = CommitConflict,
 ) -> Iterator[int]:
-    """The numbers of `count` attempts, from 0. The caller leaves the loop when one succeeds; the iteration never ends otherwise.
+    """Yields the numbers of `count` attempts, from 0. The caller leaves the loop when an attempt succeeds.
 
     Raises:
-        `kind`: after the last attempt. `failed`, `where` and `cure` are of its message.
+        `kind`: after the last attempt, with the message of `failed`, `where` and `cure`.
     """
     wait_ms = 0 if waits is None else waits.first_ms
     for number in range(count):

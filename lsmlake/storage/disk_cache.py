@@ -1,15 +1,15 @@
 """A cache on a local disk for parts of immutable files of an object store; any number of processes can share its folder.
 
-An entry is a file of its own: a header with the name of the entry and a checksum, then the bytes. A damaged entry counts as
-missing. Entries lie in 64 shards by the hash of their name, each with an equal share of the limit. A writer holds the lock of the
-shard, whose file contains the bytes in the shard; where an entry does not fit, it first deletes the least recently used ones, an
-eighth of the shard. A reader takes no lock, and notes the use of an entry in its time of modification.
+An entry is one file: a header with the name of the entry and a checksum, then the bytes. A damaged entry counts as missing.
+Entries lie in 64 shards by the hash of their name, each with an equal share of the limit. A writer holds the lock of the shard;
+the lock file contains the number of bytes in the shard. If an entry does not fit, the writer first deletes the least recently
+used entries, an eighth of the shard. A reader takes no lock; it records the use of an entry in its modification time.
 
-The cache fails nobody: after any error of the disk an entry is missing, or not stored. A shard that another process keeps locked
-is not written. The number in a lock file is raised before the entry exists, so a killed process leaves it too high, never too
-low; the next deletion counts again.
+The cache never makes a call fail: after an error of the disk an entry is missing, or not stored. A shard that another process
+keeps locked is not written. The number in a lock file is raised before the entry exists, so a killed process leaves it too high,
+never too low; the next deletion counts again.
 
-Reads a large immutable file through a cache on a local disk, in whole blocks, so that reads of other ranges find them.
+`through` reads a large immutable file in whole blocks through the cache, so that reads of other ranges find the blocks.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _CacheEntry(NamedTuple):
 
 
 class DiskCache:
-    """At most `limit_bytes` in `folder`, which the first entry creates. Thread-safe. Pickles, so tasks use the same folder of
-    their machine."""
+    """A cache of at most `limit_bytes` in `folder`, which is created with the first entry. Thread-safe. Pickles, so tasks use the
+    same folder of their machine."""
 
     def __init__(self, folder: str, limit_bytes: int) -> None:
         self.folder, self.limit_bytes = folder, limit_bytes
@@ -59,7 +59,7 @@ class DiskCache:
     def get(self, file: str, part: str) -> memoryview | None:
         """The bytes of a part of a file; None if they are missing or damaged."""
         name, path = self._place(file, part)
-        with suppress(OSError):  # as all errors of the disk: the entry is missing
+        with suppress(OSError):  # an error of the disk: the entry counts as missing
             with open(path, "rb") as source:
                 stored = memoryview(source.read())
             data = stored[_HEADER_BYTES:]
@@ -70,7 +70,7 @@ class DiskCache:
         return None
 
     def put(self, file: str, part: str, data: memoryview) -> None:
-        """Stores a part of a file, unless that fails or it exceeds the share of a shard."""
+        """Stores a part of a file, unless the disk fails or the part exceeds the share of a shard."""
         name, path = self._place(file, part)
         size, shard = _HEADER_BYTES + len(data), os.path.dirname(path)
         try:
@@ -116,7 +116,7 @@ class DiskCache:
         return name, os.path.join(self._shard(name[0] % _SHARDS), f"{_digest(file)}-{name.hex()}{_SUFFIX}")
 
     def _make_room(self, shard: str, size: int) -> int:
-        """Deletes the least recently used entries until one of `size` fits; returns the bytes that stay."""
+        """Deletes the least recently used entries until an entry of `size` bytes fits; returns the bytes that stay."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(shard, _NEW))  # of a process that was killed
         entries = sorted(_entries(shard))
@@ -140,8 +140,8 @@ def _header(name: bytes, data: memoryview) -> bytes:
 
 def _entries(shard: str) -> Iterator[_CacheEntry]:
     """The entries of a shard; none if it does not exist."""
-    with suppress(FileNotFoundError), os.scandir(shard) as found:
-        for one in found:
+    with suppress(FileNotFoundError), os.scandir(shard) as listing:
+        for one in listing:
             if one.name.endswith(_SUFFIX):
                 with suppress(FileNotFoundError):
                     stat = one.stat()
@@ -181,7 +181,7 @@ _BLOCK_BYTES = 1 << 19
 
 
 def through(cache: DiskCache, file: str, size: int, fetch: Fetch) -> Fetch:
-    """`fetch` for ranges of a file of `size` bytes that requests only blocks which the cache lacks."""
+    """Wraps `fetch` for a file of `size` bytes so that it requests only the blocks that the cache lacks."""
 
     def read(wanted: Sequence[ByteRange]) -> list[memoryview]:
         numbers = sorted({number for one in wanted for number in _blocks(one)})

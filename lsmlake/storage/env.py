@@ -42,8 +42,8 @@ class Limits:
             tasks run larger ones.
         driver_plan_entries: the entries of manifests that the driver of a Spark session reads itself to plan a read; tasks read
             more.
-        driver_statement_bytes: the files that the driver of a Spark session reads itself for DELETE, UPDATE and MERGE, and the
-            data that it passes on as the source of a MERGE.
+        driver_statement_bytes: the most bytes of files that the driver of a Spark session reads itself for DELETE, UPDATE and
+            MERGE, and the most bytes of data that it passes on as the source of a MERGE.
         mask_bytes: the largest mask of a Spark read that is one array of bits, which each task unpacks; larger masks are chunks.
         mask_listed_files: the number of masked files up to which the SQL text of a Spark read lists them; more are hashed.
         mask_chunk_bits: the sizes of a mask's chunks to choose from, in rows, as powers of two.
@@ -86,22 +86,22 @@ class CommitFollower:
         the commit; its options decide."""
 
     def after_names(self, meta: Any) -> None:
-        """Called after tags or branches changed, or snapshots without a commit."""
+        """Called after tags or branches changed, or after snapshots changed without a commit."""
 
     def before_deletion(self, meta: Any) -> None:
-        """Called after snapshots or tags are gone, before their files are deleted. If it fails, none is deleted."""
+        """Called after snapshots or tags were removed, before their files are deleted. If it fails, no file is deleted."""
 
     def references(self, meta: Any) -> Callable[[], Iterable[str]] | None:
-        """A function that returns the paths of files that this work references and no snapshot does; None: there are no such
-        files."""
+        """Returns a function that lists the paths of files that only this work references, not a snapshot; None if there are no
+        such files."""
         return None
 
 
 @dataclass(frozen=True)
 class Env:
-    """`clock()` is milliseconds since the epoch; `ids()` a fresh unique name part; `random()` in [0, 1); `sleep(seconds)`;
-    `workers`: how many buckets one process handles concurrently; `followers`: in the order of their work. Pickles, so Spark tasks
-    get the driver's environment."""
+    """`clock()`: milliseconds since the epoch; `ids()`: a new unique name part; `random()`: a number in [0, 1); `sleep(seconds)`;
+    `workers`: how many buckets one process handles concurrently; `followers`: in the order in which they run. Pickles, so Spark
+    tasks get the driver's environment."""
 
     storage: Storage
     clock: Callable[[], int] = _now_ms

@@ -8,9 +8,9 @@ Content is written to a temporary file beside its target, made durable, and only
 4. remove the temporary name if it still exists, and `fsync` the directory.
 
 If another process removes or renames the directory meanwhile, the writer raises StorageFailed and publishes nothing. A killed
-writer leaves at most a temporary file, which no listing shows. A writer holds a lock (`flock`) on its temporary file, which ends
-with its process; so `leftovers` can tell the files of dead writers, also of suspended ones. Where the file system has no such
-locks, no file is taken for that of a dead writer.
+writer leaves at most a temporary file, which no listing shows. A writer holds a lock (`flock`) on its temporary file until its
+process ends; so `leftovers` can tell the files of dead writers from those of slow or suspended writers. On a file system without
+such locks, no file counts as that of a dead writer.
 
 Symbolic links inside the root are never followed, because they could lead outside or form a cycle; the root itself may be one.
 Files are not memory-mapped, because truncating a mapped file kills the process that reads it.
@@ -40,13 +40,13 @@ _NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOT
 
 def directory_at(path: str) -> Path:
     """The directory that a user names, with `~` expanded. Raises InvalidQuery for an invalid path."""
-    if (found := expanded(path)) is None:
+    if (directory := expanded(path)) is None:
         raise InvalidQuery("not a path", found=repr(path), expected="a directory, '.' for the current one", cure="name one")
-    return found
+    return directory
 
 
 def expanded(path: str) -> Path | None:
-    """A path that a user names, with `~` expanded; None: it is none, or names the home directory of nobody."""
+    """A path that a user names, with `~` expanded; None if it is no valid path or names the home directory of an unknown user."""
     try:
         return Path(path).expanduser() if path.strip() and "\0" not in path else None
     except RuntimeError:
@@ -94,8 +94,8 @@ class LocalStorage(Storage):
 
     def folders(self, prefix: str) -> Iterator[str]:
         directory = self._directory(prefix)
-        with storage_errors("list", directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as found:
-            listed = (entry for entry in found if entry.is_dir(follow_symlinks=False))
+        with storage_errors("list", directory), suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as listing:
+            listed = (entry for entry in listing if entry.is_dir(follow_symlinks=False))
             yield from sorted(entry.name for entry in listed if not entry.name.startswith(TEMPORARY))
 
     def size(self, path: str) -> int | None:
@@ -164,7 +164,7 @@ class LocalStorage(Storage):
             _remove_empty(directory)
 
     def leftovers(self, prefix: str) -> Iterator[Entry]:
-        """As dated by the file system, not by the writer: a copy is a link to a file that may be old."""
+        """As in `Storage`. Times come from the file system, not from the writer: a copy is a link to a file that may be old."""
         directory = self._directory(prefix)
         with storage_errors("list", directory):
             for parent, folders, names in os.walk(directory):
@@ -224,7 +224,7 @@ class LocalStorage(Storage):
 
 
 def _size(located: str) -> int | None:
-    """The size of a file; None if there is none."""
+    """The size of a file; None if the file does not exist."""
     try:
         status = os.lstat(located)
     except (FileNotFoundError, NotADirectoryError):
@@ -245,7 +245,8 @@ def _refuse_link(path: str) -> None:
 
 @contextmanager
 def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
-    """A new locked file in the target's directory, removed at the end; then, unless the body failed, `fsync`s the directory."""
+    """Creates a locked temporary file in the target's directory and removes it at the end; then `fsync`s the directory, unless
+    the body failed."""
     directory = os.path.dirname(target)
     temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
     undo.made(_unlink, [temporary])
@@ -292,7 +293,7 @@ def _directory_must_exist(target: str) -> Iterator[None]:
 
 @contextmanager
 def _durable_sink(path: str, handle: BinaryIO) -> Iterator[pa.NativeFile]:
-    """Writes the file, which `handle` has created."""
+    """A sink for the file that `handle` has created; makes the content durable at the end."""
     with _directory_must_exist(path):
         sink = pa.OSFile(path, "wb")
     with sink:
@@ -342,8 +343,8 @@ def _make_directory(directory: str) -> None:
 def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
     """Removes symbolic links and empty directories and, with `temporaries`, the temporary files of killed writers."""
     try:
-        with os.scandir(directory) as found:
-            entries = list(found)
+        with os.scandir(directory) as listing:
+            entries = list(listing)
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
@@ -357,7 +358,7 @@ def _remove_empty(directory: str, *, temporaries: bool = False) -> None:
 
 
 def _link_over(old: str, new: str) -> None:
-    """Makes `new` a name of the file `old`, in place of the file that it names."""
+    """Makes `new` a name of the file `old`. Replaces the file that `new` named before."""
     temporary = f"{os.path.dirname(new)}/{TEMPORARY}{uuid.uuid4().hex}"
     _make_directory(os.path.dirname(new))
     undo.made(_unlink, [temporary])
@@ -380,8 +381,8 @@ def _sync(path: str) -> None:
 
 def _walk(directory: str, prefix: str) -> Iterator[Entry]:
     try:
-        with os.scandir(directory) as found:
-            entries = sorted(found, key=_order)
+        with os.scandir(directory) as listing:
+            entries = sorted(listing, key=_order)
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:

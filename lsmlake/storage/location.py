@@ -1,6 +1,6 @@
 """Opens the address that a user gives: the storage of a warehouse, or files outside it, such as the tables of other systems.
 
-A file outside is a path in a storage: of local files their folder, of objects their bucket.
+A file outside is addressed by a storage and a path: the storage is the folder of a local file, or the bucket of an object.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Outside:
 
     def place(self, uri: str) -> OutsideFile:
         """Where a file is, or would be. Makes no request. Raises InvalidQuery, InvalidOption, MissingDependency."""
-        if found := _MEMORY.match(uri):
-            return OutsideFile(named(found[1]), found[2])
+        if match := _MEMORY.match(uri):
+            return OutsideFile(named(match[1]), match[2])
         address = address_of(uri)
         if address.kind == FILE:
             at = directory_at(address.prefix)

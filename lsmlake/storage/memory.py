@@ -61,8 +61,10 @@ class MemoryStorage(Storage):
     def list(self, prefix: str) -> Iterator[Entry]:
         start = f"{checked(prefix)}/" if prefix else ""
         with self._lock:
-            found = sorted((path, content.size, date) for path, (content, date) in self._files.items() if path.startswith(start))
-        yield from map(Entry._make, found)
+            entries = sorted(
+                (path, content.size, date) for path, (content, date) in self._files.items() if path.startswith(start)
+            )
+        yield from map(Entry._make, entries)
 
     def folders(self, prefix: str) -> Iterator[str]:
         head = f"{checked(prefix)}/" if prefix else ""

@@ -48,7 +48,7 @@ _AWS = re.compile(r"(?:aws_)?(.*)", re.I)
 
 
 class _Settings(NamedTuple):
-    """`config`: of the store. `client`: of HTTP. `retry`: how often a request is made again."""
+    """`config`: the settings of the store. `client`: the settings of HTTP. `retry`: how requests are repeated."""
 
     config: dict[str, object]
     client: dict[str, object]
@@ -58,12 +58,12 @@ class _Settings(NamedTuple):
 def client_of(address: Address, options: Mapping[str, object]) -> object:
     """A store of obstore, whose paths begin at the prefix of the address. Makes no request.
 
-    Raises InvalidOption, which names options but no values, and MissingDependency."""
+    Raises InvalidOption (the message names options, never values) and MissingDependency."""
     obstore = need("obstore.store", f"the address {address.url}")
     config, client, retry = _settings(address, options)
     try:
-        made = getattr(obstore, _CLASSES[address.kind])
-        return made(
+        store_class = getattr(obstore, _CLASSES[address.kind])
+        return store_class(
             **{_CONTAINERS[address.kind]: address.container},
             prefix=address.prefix or None,
             config={name: value if isinstance(value, (str, bool)) else str(value) for name, value in config.items()},
@@ -75,12 +75,12 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
     except Exception as error:  # the text can hold values
         pass_interruption(error)
         unknown = re.search(r"[Cc]onfiguration key: '(\w+)'", str(error))
-        found = f"{unknown[1]!r}" if unknown else type(error).__name__
+        cause = f"{unknown[1]!r}" if unknown else type(error).__name__
     raise InvalidOption(
         "a storage option is unknown" if unknown else "the storage options do not make a client",
         where=address.url,
         expected=f"the settings of obstore's {_CLASSES[address.kind]}",
-        found=found,
+        found=cause,
         cure="correct storage_options and the environment variables of the store",
     )
 
@@ -88,7 +88,7 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
 def texts_of(address: Address, options: Mapping[str, object]) -> dict[str, str]:
     """The settings of a store as text, for other programs that use the Rust package object_store. They hold secrets.
 
-    Raises InvalidOption, which names options but no values."""
+    Raises InvalidOption (the message names options, never values)."""
     config, client, retry = _settings(address, options)
     return {name: _text(value) for name, value in {**config, **client, **retry}.items()}
 
@@ -113,7 +113,7 @@ def _settings(address: Address, options: Mapping[str, object]) -> _Settings:
     if address.kind == GCS and "endpoint" in config:
         config["base_url"] = config.pop("endpoint")
     if address.kind == AZURE and not any(name.lower().endswith("account_name") for name in config):
-        account = address.account or os.environ.get(_ACCOUNT_VARIABLE)  # obstore's clients do not tell the one of the environment
+        account = address.account or os.environ.get(_ACCOUNT_VARIABLE)  # obstore does not report an account from the environment
         config |= {"account_name": account} if account else {}
     endpoint = config.get(_ENDPOINTS[address.kind]) or (_endpoint_of_environment() if address.kind == S3 else None)
     if endpoint and _is_loopback(str(endpoint)):
@@ -156,23 +156,23 @@ def _is_loopback(endpoint: str) -> bool:
 
 
 def _with_profile(config: Mapping[str, object]) -> dict[str, object]:
-    """The settings, with the keys of an AWS profile if the options name one, or if neither they nor the environment have keys
-    and the user has a profile. Raises InvalidOption if a profile is named that has no static keys."""
+    """Adds the keys of an AWS profile to the settings, if the options name a profile, or if neither options nor environment have
+    keys and the user has a profile. Raises InvalidOption if the named profile has no static keys."""
     named = config.get("profile") or os.environ.get("AWS_PROFILE")
     config = {name: value for name, value in config.items() if name != "profile"}
     given = {_AWS.fullmatch(name)[1].lower() for name in config}
     if given & {"access_key_id", "skip_signature"} or (os.environ.get("AWS_ACCESS_KEY_ID") and not named):
         return config
     profile = str(named or os.environ.get("AWS_DEFAULT_PROFILE") or "default")
-    found = _profile(profile)
-    if named and "access_key_id" not in found:
+    keys = _profile(profile)
+    if named and "access_key_id" not in keys:
         raise InvalidOption(
             "the AWS profile has no static keys",
             where=f"profile {profile!r}",
             expected="aws_access_key_id and aws_secret_access_key in the credentials file",
             cure="for other kinds run `aws configure export-credentials --format env`, and set the variables that it prints",
         )
-    return {**found, **config} if "access_key_id" in found else config
+    return {**keys, **config} if "access_key_id" in keys else config
 
 
 def _profile(name: str) -> dict[str, str]:
@@ -189,9 +189,9 @@ def _profile(name: str) -> dict[str, str]:
             continue
         if parser.has_section(section):
             settings.update(parser.items(section))
-    found = {ours: settings[name] for name, ours in _KEYS.items() if name in settings}
+    keys = {ours: settings[name] for name, ours in _KEYS.items() if name in settings}
     if "region" in settings and not os.environ.get("AWS_REGION"):
-        found["region"] = settings["region"]
+        keys["region"] = settings["region"]
     if "endpoint_url" in settings and _endpoint_of_environment() is None:
-        found["endpoint"] = settings["endpoint_url"]
-    return found
+        keys["endpoint"] = settings["endpoint_url"]
+    return keys

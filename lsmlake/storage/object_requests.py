@@ -1,7 +1,7 @@
-"""Requests to an object store: their answers, or why there is none, repeated where a request can be repeated.
+"""Requests to an object store. A request returns its answer or a `Refusal`; requests without side effects are repeated.
 
-Messages of servers and URLs of requests can hold tokens, so neither is passed on: a StorageFailed names the status, the error
-code of the server and the cure, and is not chained to the error of obstore.
+Messages of servers and URLs of requests can hold tokens, so they never appear in errors: a StorageFailed names the status, the
+error code of the server and the cure, and is not chained to the error of obstore.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ObjectRequests:
         return f"{self.address.url}/{path}" if path else self.address.url
 
     def attempt(self, request: Callable[[], Result]) -> Result | Refusal:
-        """The answer to a request, or why there is none. Drops the exception, which can hold secrets."""
+        """Returns the answer to a request, or a `Refusal`. Drops the exception, which can hold secrets."""
         try:
             return request()
         except MemoryError:
@@ -61,7 +61,7 @@ class ObjectRequests:
 
 
 def missing(path: str) -> FileNotFoundError:
-    """The error that there is no such object."""
+    """The error for an object that does not exist."""
     return FileNotFoundError(f"no such file: {path}")
 
 
@@ -123,16 +123,18 @@ class Refusal(NamedTuple):
 
 
 def refusal(error: Exception) -> Refusal:
-    """Classify an exception of obstore."""
+    """Classifies an exception of obstore."""
     name, text = type(error).__name__, str(error)
     case = next((case for case in _CASES if case.pattern.search(f"{name} {text}")), None)
-    known = [found[1] for found in (_STATUS.search(text), _CODE.search(text)) if found]
+    known = [match[1] for match in (_STATUS.search(text), _CODE.search(text)) if match]
     retries = _RETRIES.search(text)
     about = [*known, *([f"{retries[1]} retries"] if retries else [])]
-    found, cure = (case.found, case.cure) if case else (name, "try again")
+    reason, cure = (case.found, case.cure) if case else (name, "try again")
     if isinstance(error, FileNotFoundError) and cure != _NO_BUCKET:
         return Refusal("no such object", "", is_missing=True, certain=True)
     exists = name in ("AlreadyExistsError", "PreconditionError")
     certain = not exists and cure in (_PERMISSION, _NO_BUCKET)
     transient = case in _CONNECTION and retries is None
-    return Refusal(f"{found} ({', '.join(about)})" if about else found, cure, exists=exists, certain=certain, transient=transient)
+    return Refusal(
+        f"{reason} ({', '.join(about)})" if about else reason, cure, exists=exists, certain=certain, transient=transient
+    )

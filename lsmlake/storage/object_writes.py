@@ -1,9 +1,9 @@
 """The writes of an object store: the conditional create, and the upload of a file.
 
-Of all writers that create one object, the first one wins. The outcome is certain although the network and the client repeat
-requests and lose answers: the object carries a token of its writer, and a writer that was refused, or got no answer, compares
+Of all writers that create the same object, the first one wins. The outcome is certain even if the network or the client repeats
+a request or loses an answer: the object carries a token of its writer, and a writer that was refused, or got no answer, compares
 tokens. A store that ignores the condition would lose commits. So before its first write a process creates one object twice under
-a reserved name; if both succeed, the store is refused.
+a reserved name; if both succeed, lsmlake refuses the store.
 
 A small file is uploaded in one request, a larger one in parts. The store shows the object only when the last request has
 succeeded. The parts of a writer that was killed stay invisible in the store; a lifecycle rule of the bucket removes them.
@@ -25,7 +25,7 @@ from lsmlake.storage.storage import TEMPORARY
 TOKEN = "lsmlakewriter"  # the name of an attribute of objects: letters only, which all stores accept
 _CREATES = 3
 _proven: set[tuple[Address, str]] = set()
-"""The stores of which this process knows that they have a conditional create."""
+"""The stores that have passed `prove` in this process."""
 
 
 def new_token() -> str:
@@ -33,7 +33,7 @@ def new_token() -> str:
 
 
 def token_of(requests: ObjectRequests, path: str) -> str | Refusal | None:
-    """The token of the writer of an object."""
+    """The token of the writer of an object; None if the object has no token."""
     get = requests.obstore.get
     return requests.patiently(lambda: get(requests.client, path, options={"head": True}).attributes.get(TOKEN))
 
@@ -52,12 +52,12 @@ def create(requests: ObjectRequests, path: str, data: bytes) -> bool:
         failed = refused.failed("create", requests.place(path))
         if refused.certain:
             raise failed
-        there = token_of(requests, path)
-        if not isinstance(there, Refusal):
-            return there == token
-        if not there.is_missing:
+        stored_token = token_of(requests, path)
+        if not isinstance(stored_token, Refusal):
+            return stored_token == token
+        if not stored_token.is_missing:
             raise failed
-    raise failed  # the store refuses, yet there is no such object
+    raise failed  # the store refused the object, but the object does not exist
 
 
 def prove(requests: ObjectRequests) -> None:
@@ -130,7 +130,7 @@ class Upload:
             refused = self._requests.attempt(self._upload.close)
             if not isinstance(refused, Refusal) or token_of(self._requests, self._path) != self._token:
                 self._done(refused)
-        else:  # remove the parts; those that stay are not visible
+        else:  # remove the parts; parts that stay are not visible
             self._requests.attempt(lambda: self._upload.__exit__(kind, error, trace))
 
     def _put(self) -> None:

@@ -25,7 +25,7 @@ from lsmlake.storage.storage import TEMPORARY, Entry, Storage, checked, escaped,
 
 _WHOLE_BYTES = 1 << 23  # an object up to this size is read in one request
 _WHOLE = "whole"
-_ENDING_BYTES = 1 << 20  # a data file up to this size, too
+_ENDING_BYTES = 1 << 20  # a data file up to this size is read in one request, too
 _PAGE = 1_000
 
 
@@ -77,7 +77,7 @@ class ObjectStorage(Storage):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> pa.NativeFile:
-        """One request reads a small object as a whole, and finds the size of a large one."""
+        """One request reads a whole small object, and finds the size of a large one."""
         located = checked(path)
         if (known := self._cached(path, _WHOLE)) is not None:
             return pa.BufferReader(pa.py_buffer(known))
@@ -94,7 +94,7 @@ class ObjectStorage(Storage):
         return self._requests.call("read", path, get)
 
     def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
-        """One request reads the end, and all of a small object."""
+        """One request reads the end of an object, and all of a small one."""
         located = checked(path)
         if not length:
             return RangedFile(Ranges(self._fetch(path, None, size), size))
@@ -109,13 +109,13 @@ class ObjectStorage(Storage):
 
         def get() -> pa.NativeFile:
             answer = self._obstore.get(self._client, located, options={"range": ending})
-            found, tag, (start, stop) = answer.meta["size"], answer.meta["e_tag"], answer.range
+            object_size, tag, (start, stop) = answer.meta["size"], answer.meta["e_tag"], answer.range
             data = memoryview(answer.bytes())
-            if (found, len(data), stop) == (size, length, size):
+            if (object_size, len(data), stop) == (size, length, size):
                 self._keep(path, part, data)
-            if start == 0 and stop == found:
+            if start == 0 and stop == object_size:
                 return pa.BufferReader(pa.py_buffer(data))
-            return RangedFile(Ranges(self._fetch(path, tag, found), found, data if stop == found else None))
+            return RangedFile(Ranges(self._fetch(path, tag, object_size), object_size, data if stop == object_size else None))
 
         opened = self._requests.patiently(get)
         if isinstance(opened, Refusal):
@@ -129,17 +129,17 @@ class ObjectStorage(Storage):
         if (known := self._cached(path, part)) is not None:
             return bytes(known)
         get, options = self._obstore.get, {"range": (start, stop)}
-        found = self._requests.patiently(lambda: get(self._client, located, options=options).bytes().to_bytes())
-        if isinstance(found, Refusal):
-            if found.is_missing:
+        answer = self._requests.patiently(lambda: get(self._client, located, options=options).bytes().to_bytes())
+        if isinstance(answer, Refusal):
+            if answer.is_missing:
                 raise missing(path)
             return super().read_range(path, start, stop)  # the range is empty, or not in the object
-        if len(found) == stop - start:
-            self._keep(path, part, memoryview(found))
-        return found
+        if len(answer) == stop - start:
+            self._keep(path, part, memoryview(answer))
+        return answer
 
     def _fetch(self, path: str, tag: str | None, size: int) -> Fetch:
-        """Reads ranges of the object of this size that has this tag."""
+        """Returns a function that reads ranges of an object. `tag`, `size`: of the version of the object to read."""
 
         def one(wanted: ByteRange) -> memoryview:
             options = {"range": (wanted.start, wanted.stop), **({"if_match": tag} if tag else {})}
@@ -156,12 +156,12 @@ class ObjectStorage(Storage):
 
     def size(self, path: str) -> int | None:
         located = checked(path)
-        found = self._requests.patiently(lambda: self._obstore.head(self._client, located))
-        if isinstance(found, Refusal):
-            if found.is_missing:
+        answer = self._requests.patiently(lambda: self._obstore.head(self._client, located))
+        if isinstance(answer, Refusal):
+            if answer.is_missing:
                 return None
-            raise found.failed("look up", self.place(path))
-        return found["size"]
+            raise answer.failed("look up", self.place(path))
+        return answer["size"]
 
     def list(self, prefix: str) -> Iterator[Entry]:
         located = checked(prefix) if prefix else None
@@ -170,21 +170,21 @@ class ObjectStorage(Storage):
         def page() -> Sequence[Mapping[str, object]] | None:
             nonlocal pages
             stream = self._obstore.list(self._client, located, offset=last, chunk_size=_PAGE) if pages is None else pages
-            pages = None  # after an error begin again, behind the last object
-            found = next(stream, None)
+            pages = None  # after an error begin again, after the last object
+            objects = next(stream, None)
             pages = stream
-            return found
+            return objects
 
         while listed := self._requests.call("list", prefix, page):
-            for found in listed:
-                last = found["path"]
+            for entry in listed:
+                last = entry["path"]
                 if not last.rpartition("/")[2].startswith(TEMPORARY):
-                    yield Entry(last, found["size"], int(found["last_modified"].timestamp() * 1000))
+                    yield Entry(last, entry["size"], int(entry["last_modified"].timestamp() * 1000))
 
     def folders(self, prefix: str) -> Iterator[str]:
         located = checked(prefix) if prefix else None
-        found = self._requests.call("list", prefix, lambda: self._obstore.list_with_delimiter(self._client, located))
-        yield from sorted(path.rpartition("/")[2] for path in found["common_prefixes"])
+        answer = self._requests.call("list", prefix, lambda: self._obstore.list_with_delimiter(self._client, located))
+        yield from sorted(path.rpartition("/")[2] for path in answer["common_prefixes"])
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class ObjectStorage(Storage):
 
     @property
     def _bucket(self) -> tuple[str, str, str, str]:
-        """Tells buckets apart."""
+        """Identifies the bucket: equal for storages in the same bucket."""
         config = self._client.config
         return self.address.kind, self.address.container, str(config.get("endpoint")), str(config.get("account_name"))
 

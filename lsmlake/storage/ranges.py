@@ -1,4 +1,4 @@
-"""A file of an object store as a file of Arrow: every read of bytes that are not at hand is a request.
+"""A file of an object store as a file of Arrow: every read of bytes that are not in memory is a request.
 
 `load` fetches, in parallel, ranges that are about to be read; adjacent ones become one request.
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 from lsmlake.beside import Work, begin
 
 _LEAST_BYTES = 1 << 16  # a request takes as long as the transfer of some hundred kilobytes
-_GAP_BYTES = 1 << 20  # as much as a request costs
+_GAP_BYTES = 1 << 20  # the transfer of this many bytes takes as long as a request
 _PIECE_BYTES = 1 << 22
 _AHEAD_BYTES = 1 << 23  # for a reader that goes on where its last request ended
 
@@ -33,7 +33,7 @@ Fetch = Callable[[Sequence[ByteRange]], Sequence[memoryview]]
 
 
 def merged(wanted: Sequence[ByteRange]) -> list[ByteRange]:
-    """The ranges to request for some ascending ones: neighbours together, but so that large reads are several requests."""
+    """The ranges to request for the ascending ranges `wanted`: close neighbours are joined; large reads are several requests."""
     pieces: list[ByteRange] = []
     for one in wanted:
         if pieces and one.start - pieces[-1].stop <= _GAP_BYTES and one.stop - pieces[-1].start <= _PIECE_BYTES:
@@ -45,18 +45,18 @@ def merged(wanted: Sequence[ByteRange]) -> list[ByteRange]:
 
 def cut(wanted: Sequence[ByteRange], pieces: Sequence[ByteRange], data: Sequence[memoryview]) -> list[memoryview]:
     """The bytes of `wanted`, cut from the bytes of `merged(wanted)`."""
-    found, number = [], 0
+    cuts, number = [], 0
     for one in wanted:
         while one.stop > pieces[number].stop:
             number += 1
         start = pieces[number].start
-        found.append(data[number][one.start - start : one.stop - start])
-    return found
+        cuts.append(data[number][one.start - start : one.stop - start])
+    return cuts
 
 
 class Ranges:
-    """A file of `size` bytes for `pa.PythonFile`, read by ranges. Holds the bytes at its end, if they are given, and those of the
-    last request. One reader at a time."""
+    """A file of `size` bytes for `pa.PythonFile`, read by ranges. Keeps the given bytes of the end of the file, and the bytes of
+    the last request. One reader at a time."""
 
     closed, mode = False, "rb"
 
@@ -79,10 +79,10 @@ class Ranges:
             return
         if self._coming is not None and set(missing) <= set(self._coming[0]):
             (missing, coming), self._coming = self._coming, None
-            found = coming.result()
+            fetched = coming.result()
         else:
-            found = self._fetch(missing)
-        self._held = [(one.start, data) for one, data in zip(missing, found, strict=True)]
+            fetched = self._fetch(missing)
+        self._held = [(one.start, data) for one, data in zip(missing, fetched, strict=True)]
 
     def _missing(self, wanted: Sequence[ByteRange]) -> list[ByteRange]:
         return sorted({one for one in wanted if one.start < one.stop and self._at_hand(one) is None})
@@ -91,14 +91,14 @@ class Ranges:
         wanted = ByteRange(self._at, self._size if length is None or length < 0 else min(self._size, self._at + length))
         if wanted.start >= wanted.stop:
             return memoryview(b"")
-        found = self._at_hand(wanted)
-        if found is None:
+        held = self._at_hand(wanted)
+        if held is None:
             goes_on = any(start + len(data) == wanted.start for start, data in self._held)
             stop = min(self._size, max(wanted.stop, wanted.start + (_AHEAD_BYTES if goes_on else _LEAST_BYTES)))
             self.load([ByteRange(wanted.start, stop)])
-            found = self._at_hand(wanted)
+            held = self._at_hand(wanted)
         self._at = wanted.stop
-        return found
+        return held
 
     def _at_hand(self, wanted: ByteRange) -> memoryview | None:
         candidates = [self._ending] if self._ending else []

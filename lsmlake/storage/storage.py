@@ -59,7 +59,7 @@ class Storage(ABC):
     """The storage of a warehouse. Implementations are thread-safe.
 
     Attributes:
-        at_once: how many calls to make side by side; 1 where a call takes less time than a thread.
+        at_once: how many calls to make concurrently; 1 if a call takes less time than starting a thread.
         by_address: whether other processes reach the storage by its address and their environment, without settings of the user.
     """
 
@@ -111,8 +111,8 @@ class Storage(ABC):
         """Deletes a file; does nothing if it does not exist."""
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        """Deletes files, in this order or at once, with few requests; ignores those that do not exist, and looks none up.
-        Tries all of them before it raises."""
+        """Deletes files, in this order or at once, with few requests; ignores missing files, without a look-up. Tries all files
+        before it raises."""
         failed: StorageFailed | None = None
         for path in paths:
             try:
@@ -156,7 +156,7 @@ class Storage(ABC):
         return self
 
     def distrust(self, path: str) -> bool:
-        """Forgets what a cache holds of a file that was found to be damaged; returns whether there is a cache."""
+        """Removes the parts of a damaged file from the cache; returns whether there is a cache."""
         return False
 
     def leftovers(self, prefix: str) -> Iterator[Entry]:
@@ -164,28 +164,28 @@ class Storage(ABC):
         yield from ()
 
     def delete_leftover(self, path: str) -> bool:
-        """Deletes a temporary file, unless a live writer has it; returns whether it was deleted."""
+        """Deletes a temporary file, unless a live writer still writes it; returns whether it was deleted."""
         return False
 
     @abstractmethod
     def place(self, path: str) -> str:
-        """The path of a file or folder for other processes. Raises InvalidQuery if there is none."""
+        """The path of a file or folder for other processes. Raises InvalidQuery if the storage has no such path."""
 
     def url(self, path: str) -> str:
-        """The address of a file or folder for programs that take nothing but URLs, such as readers of Iceberg."""
+        """The address of a file or folder for programs that take only URLs, such as readers of Iceberg."""
         place = self.place(path)
         return place if "://" in place else f"file://{place}"
 
     def refuse_links(self, paths: Iterable[str]) -> None:
         """Raises StorageFailed if a file, or a folder on its path, is a symbolic link: an engine that opens files by itself would
-        follow it. One look per file and folder, where the storage has links."""
+        follow it. One look-up per file and folder, if the storage has links."""
         for path in paths:
             checked(path)
 
     @abstractmethod
     def uri(self, path: str) -> str:
-        """The address of this one file for `spark.read`, with pattern characters escaped. The scheme is that of a file system of
-        Hadoop, which the session may lack. Raises InvalidQuery if there is none for this storage."""
+        """The address of this one file for `spark.read`, with pattern characters escaped. The scheme names a file system of
+        Hadoop, which the session may lack. Raises InvalidQuery if Hadoop has no file system for this storage."""
 
 
 def read_bytes(storage: Storage, path: str) -> bytes:
@@ -196,11 +196,11 @@ def read_bytes(storage: Storage, path: str) -> bytes:
 
 @contextmanager
 def write_unnamed(storage: Storage, path: str) -> Iterator[pa.NativeFile]:
-    """`Storage.write` of a file under a new name, which a snapshot will name: it is removed if the public call fails before."""
+    """As `Storage.write`, for a new file that a snapshot will name: the file is removed if the public call fails before that."""
     call = undo.made(storage.delete_all, [path])
     with storage.write(path) as sink:
         yield sink
-    if call is not None and call.over:  # this thread was not waited for
+    if call is not None and call.over:  # the public call ended without this thread
         delete_quietly(storage, [path])
 
 
@@ -211,7 +211,7 @@ def delete_quietly(storage: Storage, paths: Iterable[str]) -> None:
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> None:
-    """`Storage.delete_all`, which the public call repeats if it is interrupted."""
+    """As `Storage.delete_all`, and the public call repeats the deletion if it is interrupted."""
     paths = list(paths)
     undo.made(storage.delete_all, paths)
     storage.delete_all(paths)
@@ -231,12 +231,12 @@ def storage_errors(verb: str, where: str) -> Iterator[None]:
 
 
 def escaped(path: str) -> str:
-    """A path as a pattern of Hadoop that matches only this path. Nothing is percent-encoded: Hadoop does not decode."""
+    """A path as a pattern of Hadoop that matches only this path. Not percent-encoded, because Hadoop does not decode paths."""
     return _PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
 def checked(path: str) -> str:
-    """`path` itself. Raises InvalidQuery if it leads out of the root or has a reserved name."""
+    """Returns `path`. Raises InvalidQuery if it leads out of the root or has a reserved name."""
     for part in path.split("/"):
         if part in ("", ".", "..") or "\0" in part or part.startswith(TEMPORARY):
             raise InvalidQuery("invalid path in a storage", where=repr(path), found=f"the part {part!r}", cure="use another name")

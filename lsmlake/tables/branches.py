@@ -29,7 +29,7 @@ class BranchState(NamedTuple):
     """The state of a branch at one moment.
 
     Attributes:
-        ended: the number of the last work that has ended; 0: none has.
+        ended: the number of the last work that has ended; 0 if no work has ended.
         base: the snapshot that the branch begins at; it and older snapshots belong to the table. None: the branch begins without
             rows.
         work: the work under way.
@@ -50,17 +50,17 @@ class Branches:
     files: TableFiles
 
     def get(self, name: str) -> BranchInfo:
-        """Raises TableNotFound, which names similar branches; Corrupt; InvalidQuery."""
-        found = self.read(name)
-        if found is None:
+        """A branch. Raises TableNotFound, which names similar branches; Corrupt; InvalidQuery."""
+        info = self.read(name)
+        if info is None:
             self.files.first_schema()
             near = get_close_matches(name, [one for one in self.names() if one != name], n=3)  # its remains may be there
             cure = f"did you mean {' or '.join(map(repr, near))}?" if near else LIST_BRANCHES
             raise TableNotFound(f"there is no branch {name!r}", where=self.files.paths.root, cure=cure)
-        return found
+        return info
 
     def read(self, name: str) -> BranchInfo | None:
-        """A branch; None if there is none of that name. Raises Corrupt, InvalidQuery."""
+        """A branch; None if no branch has that name. Raises Corrupt, InvalidQuery."""
         path = self.files.paths.branch_file(name)
         try:
             data = read_bytes(self.files.env.storage, path)
@@ -73,16 +73,16 @@ class Branches:
         return [name for name in self.files.env.storage.folders(self.files.paths.branches) if is_branch(name)]
 
     def all(self) -> dict[str, BranchInfo]:
-        """Name -> branch. Raises Corrupt if one cannot be read."""
-        return self.by_new_name({name: found for name in self.names() if (found := self.read(name)) is not None})
+        """All branches by name. Raises Corrupt if a branch cannot be read."""
+        return self.by_new_name({name: info for name in self.names() if (info := self.read(name)) is not None})
 
-    def by_new_name(self, found: Mapping[str, BranchInfo]) -> dict[str, BranchInfo]:
+    def by_new_name(self, infos: Mapping[str, BranchInfo]) -> dict[str, BranchInfo]:
         """Leaves out the old name of each branch that is being renamed and has its new name already."""
-        counts = Counter(info.uuid for info in found.values())
-        twice = {info.uuid: info for info in found.values() if counts[info.uuid] > 1}
+        counts = Counter(info.uuid for info in infos.values())
+        twice = {info.uuid: info for info in infos.values() if counts[info.uuid] > 1}
         works = (self.state(info).work for info in twice.values())
         old = {work.old_name for work in works if work is not None and work.work == RENAME}
-        return {name: info for name, info in found.items() if not (name in old and info.uuid in twice)}
+        return {name: info for name, info in infos.items() if not (name in old and info.uuid in twice)}
 
     def place(self, name: str) -> Branch:
         """The parts from which the paths of a branch are built. Raises TableNotFound."""
@@ -121,7 +121,7 @@ class Branches:
         self.files.delete_quietly(old)
 
     def owned(self, snapshots: Iterable[Snapshot]) -> list[Snapshot]:
-        """Returns those of `snapshots` whose files may be deleted if nothing else references them. Returns no snapshot while the
+        """Filters `snapshots` to those whose files may be deleted if nothing else references them. Returns no snapshot while the
         table is being forwarded, and on a branch no snapshot that belongs to the table. Call this after the snapshots have become
         impossible to find, so that the table cannot be forwarded to them later."""
         own = self.files.paths.branch
@@ -139,17 +139,17 @@ class Branches:
     def is_forwarding(self) -> bool:
         """Whether the table is being forwarded to a branch, or to this one; the two then share snapshots."""
         own = self.files.paths.branch
-        found = self.all().values() if own is None else [self.get(own.name)]
-        return any(self.state(info).forward is not None for info in found)
+        infos = self.all().values() if own is None else [self.get(own.name)]
+        return any(self.state(info).forward is not None for info in infos)
 
     def holders(self) -> list[Holder]:
         """The snapshots whose files stay because of branches: for the table, the snapshots that branches begin at; for a branch,
         its own; also the snapshots to which the table is being forwarded."""
         own = self.files.paths.branch
-        found = self._settled() if own is None else {own.name: self.state(self.get(own.name))}
+        states = self._settled() if own is None else {own.name: self.state(self.get(own.name))}
         return [
             Holder(f"branch {name!r}", snapshot)
-            for name, state in found.items()
+            for name, state in states.items()
             for snapshot in (state.base, state.forward)
             if snapshot is not None
         ]
@@ -160,12 +160,12 @@ class Branches:
         def look() -> dict[str, BranchState]:
             return {name: self.state(info) for name, info in self.all().items()}
 
-        found = look()
+        states = look()
         failed, cure = "the branches changed while they were read, on every attempt", "rename and forward branches less often"
         for _ in attempts(_LOOKS, failed, self.files.paths.branches, cure, kind=StorageFailed):
-            before, found = found, look()
-            if found == before:
-                return found
+            before, states = states, look()
+            if states == before:
+                return states
 
     def _paths(self, info: BranchInfo) -> TablePaths:
         return self.files.paths.on(info.named(info.folder))

@@ -32,8 +32,8 @@ class Consumer(NamedTuple):
 def consumers(meta: Metadata) -> list[Consumer]:
     """All consumers, ordered by name. Raises Corrupt, TableNotFound."""
     meta.files.first_schema()
-    found = (read_consumer(meta, name, modified_ms) for name, modified_ms in consumer_names(meta).items())
-    return [consumer for consumer in found if consumer is not None]
+    read = (read_consumer(meta, name, modified_ms) for name, modified_ms in consumer_names(meta).items())
+    return [consumer for consumer in read if consumer is not None]
 
 
 def consumer_names(meta: Metadata) -> dict[str, int]:

@@ -61,11 +61,11 @@ def files_of(meta: Metadata, newest: Copied | None) -> set[str]:
 def put_copied(meta: Metadata, newest: Copied | None, files: list[str]) -> Copied:
     """Stores a list of files after `newest`. The list takes effect once a snapshot names it; it is deleted if the public call
     fails before."""
-    found, before = dict.fromkeys(files), [] if newest is None else [*newest.before, (newest.name, len(newest.files))]
-    while before and before[-1][1] <= len(found):
+    names, before = dict.fromkeys(files), [] if newest is None else [*newest.before, (newest.name, len(newest.files))]
+    while before and before[-1][1] <= len(names):
         name, _ = before.pop()
-        found |= dict.fromkeys(newest.files if name == newest.name else read_copied(meta, name).files)
-    made = Copied(meta.env.ids(), tuple(found), tuple(before))
+        names |= dict.fromkeys(newest.files if name == newest.name else read_copied(meta, name).files)
+    made = Copied(meta.env.ids(), tuple(names), tuple(before))
     content = {"files": list(made.files), "before": [list(one) for one in made.before]}
     path = meta.paths.copied(made.name)
     undo.made(meta.env.storage.delete_all, [path])

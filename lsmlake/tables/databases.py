@@ -49,7 +49,7 @@ class Databases:
         return [name for name in names if is_name(name) and self._has(name)]
 
     def create(self, name: str, facts: Mapping[str, object] | None = None) -> bool:
-        """Returns False if the database exists. Raises InvalidQuery if the name is not valid. `facts`: see `facts`."""
+        """Creates a database; returns False if it exists. Raises InvalidQuery if the name is not valid. `facts`: see `facts`."""
         return self.storage.put_if_absent(database_mark(check_database(name)), json.dumps(facts or {}).encode())
 
     def facts(self, name: str) -> Mapping[str, object]:
@@ -57,11 +57,11 @@ class Databases:
         self.need(name)
         path = database_mark(name)
         try:
-            found = json.loads(read_bytes(self.storage, path))
+            facts = json.loads(read_bytes(self.storage, path))
         except ValueError as broken:
             raise Corrupt("the file of a database is no JSON", where=path, found=broken, cure=RESTORE) from broken
-        check("database", found, _KINDS, path, may_lack=_KINDS)
-        return found
+        check("database", facts, _KINDS, path, may_lack=_KINDS)
+        return facts
 
     def need(self, name: str) -> None:
         """Checks that a database exists. Raises TableNotFound, which names a similar database; InvalidQuery if the name is not
@@ -120,14 +120,14 @@ class Databases:
         """
         if self.is_table(root):
             return
-        found = [entry.path for entry in self.storage.list(root) if entry.path != first_schema(root)]
+        paths = [entry.path for entry in self.storage.list(root) if entry.path != first_schema(root)]
         if self.is_table(root):
             return
-        remains = [path for path in found if foreign or is_of_a_table(path, root)]
+        remains = [path for path in paths if foreign or is_of_a_table(path, root)]
         for folder in (f"{root}/snapshot/", f"{root}/metadata/v", root):  # first the files that name other files
             self.storage.delete_all(sorted((path for path in remains if path.startswith(folder)), key=_newest_last))
             remains = [path for path in remains if not path.startswith(folder)]
-        if found or foreign:
+        if paths or foreign:
             self.storage.prune(root)
 
 

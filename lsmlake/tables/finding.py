@@ -33,11 +33,11 @@ def finding(where: str, broken: LakeError) -> Finding:
     return Finding(where, str(broken))
 
 
-def merged(found: Iterable[Finding]) -> list[Finding]:
+def merged(findings: Iterable[Finding]) -> list[Finding]:
     """Each violation once, with all snapshots, tags and branches that it affects: many snapshots reference the same broken
     file."""
     touched: dict[tuple[str, str], tuple[set, set, set]] = {}
-    for one in found:
+    for one in findings:
         sides = touched.setdefault((one.where, one.what), (set(), set(), set()))
         for side, names in zip(sides, one[2:], strict=True):
             side.update(names)

@@ -34,7 +34,7 @@ _ITEM_BYTES = 512  # estimate for an entry of a mapping or a list, with its name
 
 
 class Selection(NamedTuple):
-    """The files that a caller needs, chosen by partition, bucket and key only. A flag False means certainly not needed.
+    """The files that a caller needs, chosen by partition, bucket and key only. The flag False means: certainly not needed.
 
     `manifests`: given manifests with typed bounds and the path of their list, flags the manifests to open. `entries`: flags
     entries.
@@ -69,8 +69,8 @@ class Live(NamedTuple):
 
     def select(self, selection: Selection, schema: Schema) -> pa.Table:
         """The files of a selection."""
-        found = selection.of(self.files)
-        return found if self.later is None else fold([found, selection.of(self.later)], schema)
+        entries = selection.of(self.files)
+        return entries if self.later is None else fold([entries, selection.of(self.later)], schema)
 
     def after(self, number: int, metas: tuple[ManifestMeta, ...], added: Sequence[pa.Table], schema: Schema) -> Live:
         """The live files of a newer snapshot, which added some entries."""
@@ -84,7 +84,7 @@ class Live(NamedTuple):
 
 
 def inherit(table: pa.Table, sequence: int) -> pa.Table:
-    """Fills empty sequences with that of the snapshot that added the manifest."""
+    """Fills empty sequences with the sequence of the snapshot that added the manifest."""
     for name in ("sequence", "min_sequence"):
         column = table[name]
         if column.null_count:

@@ -33,8 +33,8 @@ class Manifests:
     def metas(self, snapshot: Snapshot) -> tuple[ManifestMeta, ...]:
         """All manifests of the snapshot, in commit order."""
         named = snapshot.base_manifest_list, snapshot.delta_manifest_list
-        found = side_by_side([partial(self.listed, one) for one in named], self.files.env.storage.at_once)
-        return tuple(chain.from_iterable(found))
+        metas = side_by_side([partial(self.listed, one) for one in named], self.files.env.storage.at_once)
+        return tuple(chain.from_iterable(metas))
 
     def listed(self, named: NamedFile | None) -> tuple[ManifestMeta, ...]:
         """The manifests of a manifest list."""
@@ -49,7 +49,7 @@ class Manifests:
         return next(self.entries_of([meta], schema))
 
     def entries_of(self, metas: Iterable[ManifestMeta], schema: Schema) -> Iterator[pa.Table]:
-        """The entries of each of some manifests. Small ones are decoded together, while the next ones are read."""
+        """Yields the entries of each manifest. Small manifests are decoded together, while the next ones are read."""
         metas = list(metas)
         known = [self.files.cache.known(self._key(meta.name, schema)) for meta in metas]
         missing = [meta for meta, table in zip(metas, known, strict=True) if table is None]
@@ -158,8 +158,8 @@ class Manifests:
         """The states of the `buckets` (default: all) that have files in the snapshot."""
         wanted = None if buckets is None else set(buckets)
         table = self.live(snapshot, schema, None if wanted is None else _of_buckets(wanted, schema))
-        found = manifest.states(table, self.vector_refs(snapshot), schema, statistics=statistics)
-        return found if wanted is None else {bucket: state for bucket, state in found.items() if bucket in wanted}
+        states = manifest.states(table, self.vector_refs(snapshot), schema, statistics=statistics)
+        return states if wanted is None else {bucket: state for bucket, state in states.items() if bucket in wanted}
 
     def covers(self, snapshot: Snapshot | None, schema: Schema) -> Covers:
         """The buckets of each partition; cached. Reads only the manifest lists if all files have the bucket total of new
@@ -200,7 +200,7 @@ class Manifests:
             known = {} if index is None else index.layers
             missing = [NamedFile(name, size) for name, size in parts if name not in known]
             read = side_by_side([partial(self.index, part) for part in missing], self.files.env.storage.at_once)
-            known = {**known, **{part.name: found.changes for part, found in zip(missing, read, strict=True)}}
+            known = {**known, **{part.name: index_part.changes for part, index_part in zip(missing, read, strict=True)}}
             layers = {name: known[name] for name, _ in parts}
             cache.index = index = Index(named.name, layers, VectorIndex(list(layers.values())))
         return index.vectors
@@ -242,11 +242,11 @@ def _covers_of(table: pa.Table, schema: Schema, first: int, where: str) -> dict[
     for code, number, total in np.unique(np.stack([codes, numbers, totals])[:, mixed], axis=1).T.tolist():
         shares.setdefault(code, set()).add(Share(number, total))
     uniform: dict[int, Cover] = {}
-    found = {}
+    covers = {}
     for code, partition in zip(other.tolist(), partitions, strict=True):
         total = int(most[code])
-        found[partition] = Cover.of(shares[code], where) if code in shares else uniform.setdefault(total, Cover(total))
-    return found
+        covers[partition] = Cover.of(shares[code], where) if code in shares else uniform.setdefault(total, Cover(total))
+    return covers
 
 
 def _index_bytes(index: IndexManifest) -> int:

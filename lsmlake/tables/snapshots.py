@@ -93,8 +93,8 @@ class Snapshots:
             for path in {broken.where, broken.where.partition(", ")[0]}:
                 self.files.env.storage.distrust(path)
             self.files.first_schema()
-            found = [one if isinstance(one, Snapshot) else int(one) for one in snapshots if one is not None]
-            gone = [one for one in found if not self.is_kept(one.id if isinstance(one, Snapshot) else one)]
+            named = [one if isinstance(one, Snapshot) else int(one) for one in snapshots if one is not None]
+            gone = [one for one in named if not self.is_kept(one.id if isinstance(one, Snapshot) else one)]
             held = [holder.snapshot for holder in self.tags.holders()] if gone else []
             expired = [one.id if isinstance(one, Snapshot) else one for one in gone if one not in held]
             if not expired:
@@ -204,11 +204,11 @@ class Snapshots:
         """The numbers of (snapshots, marks of expired ones), ascending. One listing. A snapshot file with a number before a mark
         does not count: a slow commit stored it under a freed number (`commit.commit`, step 6). The marks of a rollback are not
         snapshots; a rollback mark older than an expired snapshot counts as the mark of an expired one. Raises TableNotFound."""
-        marks, cut, found = self._listed_numbers()
-        if not found:
+        marks, cut, numbers = self._listed_numbers()
+        if not numbers:
             self.files.first_schema()
         last = marks[-1] if marks else 0
-        return [number for number in found if number > last], sorted([*marks, *(number for number in cut if number < last)])
+        return [number for number in numbers if number > last], sorted([*marks, *(number for number in cut if number < last)])
 
     def cut_ids(self) -> list[int]:
         """The numbers of snapshots that a rollback removed, ascending; not those older than an expired one. One listing."""
@@ -232,12 +232,12 @@ class Snapshots:
         each snapshot since. Raises TableNotFound if the table does not exist."""
         failed, cure = "the latest snapshot expired before it could be read, on every attempt", "expire snapshots less often"
         for _ in attempts(_LOOKS, failed, self.files.paths.snapshots, cure, kind=StorageFailed):
-            found = self._forward() or self._listed()
-            if found is None:
+            stored = self._forward() or self._listed()
+            if stored is None:
                 return None
-            if found.data not in _MARKS:
-                self.files.cache.latest = found
-                return self._decoded(found)
+            if stored.data not in _MARKS:
+                self.files.cache.latest = stored
+                return self._decoded(stored)
 
     def _forward(self) -> StoredSnapshot | None:
         """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has
@@ -248,13 +248,13 @@ class Snapshots:
             return None
         widths = _WIDTHS if self.files.env.storage.at_once == 1 else _WIDTHS_AT_ONCE if known else _WIDTHS_FROM_HINT
         before = [partial(self.is_numbered, first - 1)] if known is None and first > 1 else []
-        here, *found = self._read(first, 1 + widths[0], before)
+        here, *read = self._read(first, 1 + widths[0], before)
         if here is None or here.data in _MARKS or (known is not None and here.data != known.data):
             return None
-        if before and not found.pop():
+        if before and not read.pop():
             return None  # the hint is so old that numbers before it were freed
         newest = here
-        for following in self._after(here, found, chain(widths[1:], repeat(widths[-1]))):
+        for following in self._after(here, read, chain(widths[1:], repeat(widths[-1]))):
             newest = newest if following.data == _CUT else following
         return newest
 

@@ -38,7 +38,7 @@ class TableFiles:
     paths: TablePaths
     cache: Cache = field(compare=False)
     gathered: dict[str, bytes] | None = field(default=None, compare=False)
-    """Path -> content of files to be written together; None: each is written at once."""
+    """Path -> content of the files to be written together; None: each file is written immediately."""
 
     def first_schema(self) -> Schema:
         """Reads schema 0 from the storage, which proves that the table still exists under its name. Raises TableNotFound, with
@@ -81,28 +81,28 @@ class TableFiles:
                 expected=f"file {path}",
                 cure=LIST_BRANCHES,
             ) from None
-        found = self.cache.get(data, lambda: BranchInfo.decode(data, path))
-        if found.uuid != branch.uuid:
+        stored = self.cache.get(data, lambda: BranchInfo.decode(data, path))
+        if stored.uuid != branch.uuid:
             raise TableNotFound(
                 f"the branch {branch.name!r} was deleted and another one was created under its name",
                 where=self.paths.root,
                 expected=f"uuid {branch.uuid}",
-                found=found.uuid,
+                found=stored.uuid,
                 cure=Wording("open the new branch with branch(...)", command="run the command again"),
             )
 
-    def own(self, found: _Decoded, number: int, path: str) -> _Decoded:
-        """`found` itself. Raises Corrupt if its number differs from the file's name, or it belongs to another table, as after
-        copying the file."""
-        if found.id != number:
-            raise Corrupt("file holds another number than its name", where=path, expected=number, found=found.id, cure=RESTORE)
-        if found.table_uuid != self.paths.table_uuid:
+    def own(self, content: _Decoded, number: int, path: str) -> _Decoded:
+        """Returns `content` itself. Raises Corrupt if its number differs from the file's name, or it belongs to another table, as
+        after copying the file."""
+        if content.id != number:
+            raise Corrupt("file holds another number than its name", where=path, expected=number, found=content.id, cure=RESTORE)
+        if content.table_uuid != self.paths.table_uuid:
             expected = f"table_uuid {self.paths.table_uuid}"
-            raise Corrupt("file of another table", where=path, expected=expected, found=found.table_uuid, cure=RESTORE)
-        return found
+            raise Corrupt("file of another table", where=path, expected=expected, found=content.table_uuid, cure=RESTORE)
+        return content
 
     def read(self, path: str, length: int | None) -> bytes:
-        """The content of a file. `length`: that a snapshot gives for it. Raises Corrupt, TableNotFound."""
+        """The content of a file. `length`: the recorded length; None if unknown. Raises Corrupt, TableNotFound."""
         try:
             with self.env.storage.read(path) as source, storage_errors("read", path):
                 size = source.size()
@@ -114,7 +114,7 @@ class TableFiles:
         raise Corrupt("metadata file has another length", where=path, expected=f"{length} bytes", found=size, cure=RESTORE)
 
     def gathering(self) -> TableFiles:
-        """The same, but files are only written by `write_gathered`."""
+        """The same files, but written only by `write_gathered`."""
         return replace(self, gathered={})
 
     def write_gathered(self) -> None:
@@ -124,7 +124,7 @@ class TableFiles:
         side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
 
     def write(self, path: str, data: bytes) -> None:
-        """Writes a file. After an error it is not there."""
+        """Writes a file. After an error the file does not exist."""
         try:
             with self.env.storage.write(path) as sink:
                 sink.write(data)

@@ -20,7 +20,7 @@ from lsmlake.tables.table_files import TableFiles
 
 LIST_TAGS = Wording("tags() lists the tags", command="`lsmlake tag TABLE` lists the tags", sql="table$tags lists the tags")
 _LOOKS = 10
-_SETTLED_MS = 600_000  # far more than the clocks of storages differ, and than their times of modification are rounded
+_SETTLED_MS = 600_000  # far more than the clocks of storages differ and than modification times are rounded
 
 
 class Holder(NamedTuple):
@@ -44,7 +44,7 @@ class Tags:
     files: TableFiles
 
     def read(self, name: str) -> Tag | None:
-        """A tag; None if there is none of that name. Raises Corrupt, InvalidQuery."""
+        """A tag; None if no tag has that name. Raises Corrupt, InvalidQuery."""
         path = self.files.paths.tag(name)
         try:
             return self._named(self._decode(path), name, path)
@@ -52,7 +52,7 @@ class Tags:
             return None
 
     def get(self, name: str) -> Tag:
-        """Raises SnapshotNotFound, which names similar tags; Corrupt; InvalidQuery; TableNotFound."""
+        """A tag. Raises SnapshotNotFound, which names similar tags; Corrupt; InvalidQuery; TableNotFound."""
         tag = self.read(name)
         if tag is None:
             self.files.first_schema()
@@ -71,12 +71,12 @@ class Tags:
     def all(self) -> list[Tag]:
         """All tags, ordered by snapshot, then by name. Raises Corrupt, TableNotFound."""
         self.files.first_schema()
-        found = []
+        tags = []
         for _, tag, error in self.listed():
             if error is not None:
                 raise error
-            found.append(tag)
-        return sorted(found, key=lambda tag: (tag.snapshot.id, tag.name))
+            tags.append(tag)
+        return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name))
 
     def readable(self) -> list[Tag]:
         """All tags that can be read, by name."""
@@ -90,12 +90,12 @@ class Tags:
             if name is None:
                 continue
             try:
-                found, error = self._named(read(entry), name, entry.path), None
+                tag, error = self._named(read(entry), name, entry.path), None
             except FileNotFoundError:
                 continue
             except (Corrupt, UnsupportedFormat) as broken:
-                found, error = None, broken
-            yield name, found, error
+                tag, error = None, broken
+            yield name, tag, error
 
     def of_snapshot(self, number: int) -> list[Tag]:
         """The tags of a snapshot, by name; without damaged ones."""
@@ -151,21 +151,21 @@ class Tags:
         listed = self._listed()
         failed, cure = "the tags changed while they were read, on every attempt", "change tags less often"
         for _ in attempts(_LOOKS, failed, self.files.paths.tags, cure, kind=StorageFailed):
-            found = self._read(listed)
+            holders = self._read(listed)
             before, listed = listed, self._listed()
-            if found is not None and listed == before:
-                return sorted(found, key=lambda holder: holder.snapshot.id)
+            if holders is not None and listed == before:
+                return sorted(holders, key=lambda holder: holder.snapshot.id)
 
     def _read(self, entries: Iterable[Entry]) -> list[Holder] | None:
-        """None if one of the files was deleted."""
+        """Reads the files of tags and pins; returns None if one of them was deleted."""
         try:
             return [Holder(*_reason(tag)) for tag in map(self._settled(), entries)]
         except FileNotFoundError:
             return None
 
     def _settled(self) -> Callable[[Entry], Tag]:
-        """A function that decodes a listed file, or finds it in the cache. A file that was replaced has another time of
-        modification, unless it was replaced at once, so the cache holds only those that were not written lately."""
+        """Returns a function that decodes a listed file, or finds it in the cache. A replaced file has another modification time,
+        unless it was replaced at once, so the cache holds only files that were not written lately."""
         before_ms = self.files.env.clock() - _SETTLED_MS
 
         def read(entry: Entry) -> Tag:

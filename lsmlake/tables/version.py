@@ -155,7 +155,7 @@ class Schemas:
 
 @dataclass(frozen=True)
 class _Unmade:
-    """Deletes schema 0 of a table if this process has created it, as its content shows, and no snapshot was committed."""
+    """Deletes schema 0 of a table if this process created it (its content shows that) and no snapshot was committed."""
 
     storage: Storage
     snapshots: str
@@ -199,8 +199,10 @@ class Vectors:
                 for ref, file in zip(own, group, strict=True)
             }
 
-        found = side_by_side([partial(read, name, group) for name, group in by_puffin.items()], self.files.env.storage.at_once)
-        return {name: vector for some in found for name, vector in some.items()}
+        read_groups = side_by_side(
+            [partial(read, name, group) for name, group in by_puffin.items()], self.files.env.storage.at_once
+        )
+        return {name: vector for some in read_groups for name, vector in some.items()}
 
     def _read(self, name: str, start: int, stop: int) -> bytes:
         path = self.files.paths.puffin(name)
@@ -217,8 +219,8 @@ class Vectors:
         path = self.files.paths.puffin(ref.puffin)
         vector = DeletionVector.decode(data, f"{path}, vector of {file.name}", file.rows)
         if len(vector) != ref.cardinality:
-            what, found = "deletion vector marks another number of rows", len(vector)
-            raise Corrupt(what, where=path, expected=ref.cardinality, found=found, cure=RESTORE)
+            what, marked = "deletion vector marks another number of rows", len(vector)
+            raise Corrupt(what, where=path, expected=ref.cardinality, found=marked, cure=RESTORE)
         return vector
 
     def read(self, refs: Mapping[str, VectorRef], files: Iterable[DataFile]) -> dict[str, DeletionVector]:
@@ -245,8 +247,8 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Version:
-    """`snapshot`: None before the first commit. `schema`: the one in effect at the snapshot; a reader of changes sees it through
-    the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
+    """`snapshot`: None before the first commit. `schema`: the schema in effect at the snapshot; for a reader of changes, that
+    schema with the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
 
     meta: Metadata
     snapshot: Snapshot | None
@@ -283,7 +285,7 @@ class Version:
         return self.meta.snapshots.unless_expired(self.snapshot)
 
     def kinds_until(self, later: Version) -> set[str]:
-        """The kinds of the snapshots after this one, until that of a later version; EXPIRED for those that have expired."""
+        """The kinds of the snapshots after this version, up to a later version; EXPIRED for snapshots that have expired."""
         return {self._kind(number) for number in range(self.number + 1, later.number + 1)}
 
     def _kind(self, number: int) -> str:
@@ -293,7 +295,7 @@ class Version:
             return EXPIRED
 
     def live(self, selection: Selection | None = None) -> pa.Table:
-        """The live files with rows, as manifest entries; or those that a selection needs."""
+        """The live files with rows, as manifest entries; with a selection, only the files that it needs."""
         return manifest.with_rows(self.entries(selection))
 
     def entries(self, selection: Selection | None = None) -> pa.Table:
@@ -321,6 +323,6 @@ class Version:
         return frozenset(manifest.partitions_of(entries.take(pa.array(first)), self.schema))
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
-        """The state of those of `buckets` (default: all) that have files in the snapshot."""
+        """The states of the `buckets` (default: all) that have files in the snapshot."""
         manifests, snapshot = self.meta.manifests, self.snapshot
         return {} if snapshot is None else manifests.states(snapshot, self.schema, buckets, statistics=statistics)

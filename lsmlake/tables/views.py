@@ -18,11 +18,11 @@ class Views:
 
     def names(self, database: str) -> list[str]:
         """The names of the views of a database, ascending."""
-        found = (view_name(entry.path, database) for entry in self.storage.list(views_dir(database)))
-        return sorted(name for name in found if name is not None)
+        names = (view_name(entry.path, database) for entry in self.storage.list(views_dir(database)))
+        return sorted(name for name in names if name is not None)
 
     def get(self, name: str) -> View | None:
-        """Raises Corrupt, UnsupportedFormat."""
+        """A view; None if no view has that name. Raises Corrupt, UnsupportedFormat."""
         path = view_file(*split_name(name))
         try:
             return View.decode(read_bytes(self.storage, path), path)
@@ -30,11 +30,12 @@ class Views:
             return None
 
     def is_there(self, name: str) -> bool:
-        """Whether there is a view of this name."""
+        """Whether a view of this name exists."""
         return self.storage.size(view_file(*split_name(name))) is not None
 
     def put(self, name: str, view: View, *, replaces: bool) -> bool:
-        """Returns False if there is one of this name, and it is not to be replaced. Raises TableNotFound without its database."""
+        """Stores a view; returns False if a view of this name exists and must not be replaced. Raises TableNotFound if the
+        database is missing."""
         database, own = split_name(name)
         Databases(self.storage).need(database)
         if not replaces:
@@ -44,7 +45,7 @@ class Views:
         return True
 
     def drop(self, name: str) -> bool:
-        """Returns False if there is no such view."""
+        """Drops a view; returns False if it does not exist."""
         existed = self.is_there(name)
         self.storage.delete(view_file(*split_name(name)))
         return existed

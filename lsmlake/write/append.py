@@ -44,14 +44,14 @@ def append_files(version: Version, tables: Iterable[pa.Table], covers: Covers | 
 
 def joined(messages: Iterable[CommitMessage]) -> list[CommitMessage]:
     """Joins the appends of each bucket into one message, in the given order."""
-    found: dict[Bucket, CommitMessage] = {}
+    messages_by_bucket: dict[Bucket, CommitMessage] = {}
     for message in messages:
-        known = found.get(message.bucket)
+        known = messages_by_bucket.get(message.bucket)
         if known is not None:
             append = replace(message.append, added=known.append.added + message.append.added)
             message = CommitMessage(message.bucket, append, None, known.rows + message.rows, known.written + message.written)
-        found[message.bucket] = message
-    return list(found.values())
+        messages_by_bucket[message.bucket] = message
+    return list(messages_by_bucket.values())
 
 
 def _written(version: Version, covers: Covers, rows: pa.Table) -> list[CommitMessage]:

@@ -106,13 +106,13 @@ def candidates(schema: Schema, equal: Iterable[tuple[str, str]], source: SourceV
     """A predicate that is true of every target row that matches a source row; None if nothing is known. `equal`: pairs of a
     target and a source column that must be equal; pairs whose values are not compared as stored are ignored."""
     indexed = schema.parsed_options.index.columns
-    found = [
+    predicates = [
         _equal_to_source(
             Column((own,), schema.plain_columns.field(own).type), other, source, _LISTED_FOR_INDEX if own in indexed else _LISTED
         )
         for own, other in equal
     ]
-    known = [one for one in found if one is not None]
+    known = [predicate for predicate in predicates if predicate is not None]
     return and_(*known) if known else None
 
 
@@ -134,8 +134,8 @@ def _equal_to_source(column: Column, source: str, values: SourceValues, most: in
         return None
     listed = values.distinct(source, most)
     if listed is not None:
-        found = [value for value in listed.to_pylist() if not integers or _holds(kind, value)]
-        return In(column, tuple(found)) if found else Constant(False)
+        fitting = [value for value in listed.to_pylist() if not integers or _holds(kind, value)]
+        return In(column, tuple(fitting)) if fitting else Constant(False)
     low, high = values.bounds(source)
     if integers and not (_holds(kind, low) and _holds(kind, high)):
         return None

@@ -45,12 +45,12 @@ class Order:
     keys: object | None = None
 
     @staticmethod
-    def of(order_by: OrderBy | None, found: pa.Schema, schema: Schema, row_kind: str | None, *, untyped: bool = False) -> Order:
-        """The order of data with the columns `found` for a table.
+    def of(order_by: OrderBy | None, data: pa.Schema, schema: Schema, row_kind: str | None, *, untyped: bool = False) -> Order:
+        """The order of the rows of `data` for a table.
 
         Args:
             order_by: the argument; without one, data with all commit columns is in their order.
-            found: the columns of the data.
+            data: the columns of the data.
             schema: of the table.
             row_kind: the column with the row kinds, if there is one.
             untyped: texts in the data may stand for values of other types, see `check_typed`.
@@ -59,25 +59,25 @@ class Order:
             InvalidQuery: an expression is not SQL, reads an unknown column, or has values without an order.
             InvalidData: see `check_typed`.
         """
-        commit, order_by = commit_columns_in(found, schema), order_in(order_by, found, schema)
+        commit, order_by = commit_columns_in(data, schema), order_in(order_by, data, schema)
         if order_by is None or order_by.any:
             return Order(frozenset(commit))
-        others = _others(found, schema)
-        columns = pa.schema([*(field for field in schema.typed_columns if field.name in found.names), *others])
+        others = _others(data, schema)
+        columns = pa.schema([*(field for field in schema.typed_columns if field.name in data.names), *others])
         if order_by.names:
-            made = None
+            keys = None
             names = tuple(_column(text, columns) for text in order_by.expressions)
             read = list(dict.fromkeys(names))
         else:
             from lsmlake.dialect.sort_keys import sort_keys  # loads sqlglot
 
-            made, names = sort_keys(order_by.expressions, columns, order_by.zone), ()
-            read = list(made.needs)
+            keys, names = sort_keys(order_by.expressions, columns, order_by.zone), ()
+            read = list(keys.needs)
         given = tuple(others.field(name) for name in read if name in others.names)
-        if untyped and made is None:
+        if untyped and keys is None:
             check_typed(given)
         own = {name for name in (*(field.name for field in given), *commit) if name != row_kind}
-        return Order(frozenset(own), given, names, made)
+        return Order(frozenset(own), given, names, keys)
 
     def without_own(self, data: pa.Table) -> pa.Table:
         """The data without the columns that only the order reads."""
@@ -101,22 +101,22 @@ class Order:
         return pa.table([rows[name] for name in self.names], names=[str(i) for i in range(len(self.names))])
 
 
-def order_in(order_by: OrderBy | None, found: pa.Schema, schema: Schema) -> OrderBy | None:
+def order_in(order_by: OrderBy | None, columns: pa.Schema, schema: Schema) -> OrderBy | None:
     """The order that `order_by` asks for; without it, the order of the commit columns, if the data has them."""
-    return order_by or (OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL)) if commit_columns_in(found, schema) else None)
+    return order_by or (OrderBy((COMMIT_SNAPSHOT, CHANGE_ORDINAL)) if commit_columns_in(columns, schema) else None)
 
 
-def commit_columns_in(found: pa.Schema, schema: Schema) -> tuple[str, ...]:
+def commit_columns_in(columns: pa.Schema, schema: Schema) -> tuple[str, ...]:
     """The commit columns of a change feed, if the data has all of them and the table has none of them."""
-    there = all(found.names.count(name) == 1 for name in COMMIT_COLUMNS)
-    return COMMIT_COLUMNS if there and not any(name in schema.columns.names for name in COMMIT_COLUMNS) else ()
+    complete = all(columns.names.count(name) == 1 for name in COMMIT_COLUMNS)
+    return COMMIT_COLUMNS if complete and not any(name in schema.columns.names for name in COMMIT_COLUMNS) else ()
 
 
-def _others(found: pa.Schema, schema: Schema) -> pa.Schema:
+def _others(columns: pa.Schema, schema: Schema) -> pa.Schema:
     """The columns of the data that the table lacks and whose types are known."""
     own, fields = {name.lower() for name in schema.columns.names}, []
-    for field in found:
-        if field.name.lower() in own or found.names.count(field.name) > 1:
+    for field in columns:
+        if field.name.lower() in own or columns.names.count(field.name) > 1:
             continue
         try:
             fields.append(pa.field(field.name, column_types.plain(column_types.canonical(field.type, field.name))))
@@ -129,15 +129,15 @@ def _column(text: str, columns: pa.Schema) -> str:
     """The column that a name means; case is ignored unless two names differ only in case."""
     if text in columns.names:
         return _orderable(text, columns)
-    found = [name for name in columns.names if name.lower() == text.lower()]
-    if len(found) != 1:
+    matching = [name for name in columns.names if name.lower() == text.lower()]
+    if len(matching) != 1:
         raise InvalidQuery(
-            "order_by names no column of the data" if not found else "order_by names several columns of the data",
+            "order_by names no column of the data" if not matching else "order_by names several columns of the data",
             expected=f"one of {columns.names}",
             found=repr(text),
             cure="correct the name",
         )
-    return _orderable(found[0], columns)
+    return _orderable(matching[0], columns)
 
 
 def _orderable(name: str, columns: pa.Schema) -> str:
@@ -291,9 +291,9 @@ class Arrival:
         """A number for each row; of two rows the greater one arrived later. None: they arrived in the order of the rows."""
         if self.by is None:
             return None if (self.places[1:] > self.places[:-1]).all() else self.places
-        found = np.empty(len(self.places), np.int64)
-        found[np.lexsort((self.places, self._by_ranks()))] = np.arange(len(self.places))
-        return found
+        ranks = np.empty(len(self.places), np.int64)
+        ranks[np.lexsort((self.places, self._by_ranks()))] = np.arange(len(self.places))
+        return ranks
 
     def _by_ranks(self) -> np.ndarray | None:
         return None if self.by is None else SequenceFields(tuple(self.by.column_names)).ranks(self.by, every=True)

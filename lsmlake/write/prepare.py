@@ -74,40 +74,40 @@ def row_kind_source(schema: Schema, request: WriteRequest) -> rowkind.Source | N
     return request.row_kind or (rowkind.Source(field) if field else None)
 
 
-def order_of(found: pa.Schema, schema: Schema, request: WriteRequest) -> Order:
-    """The order of the rows of a write from data with the columns `found`."""
+def order_of(columns: pa.Schema, schema: Schema, request: WriteRequest) -> Order:
+    """The order of the rows of a write. `columns`: the columns of the data."""
     source = row_kind_source(schema, request)
     if request.deletes:
         return Order()
-    return Order.of(request.order_by, found, schema, source and source.column, untyped=request.cast is not None)
+    return Order.of(request.order_by, columns, schema, source and source.column, untyped=request.cast is not None)
 
 
-def unstored(found: pa.Schema, schema: Schema, request: WriteRequest) -> tuple[str, ...]:
+def unstored(columns: pa.Schema, schema: Schema, request: WriteRequest) -> tuple[str, ...]:
     """The columns of data that no write stores: the row kinds, and the commit columns of a change feed."""
     kinds = () if request.row_kind is None else (request.row_kind.column,)
-    return (*kinds, *commit_columns_in(found, schema))
+    return (*kinds, *commit_columns_in(columns, schema))
 
 
-def optional_columns(found: Sequence[str], schema: Schema) -> frozenset[str]:
+def optional_columns(columns: Sequence[str], schema: Schema) -> frozenset[str]:
     """Returns the columns that the data lacks and may lack: those with a default. Under merge rules that combine rows these are
     the nullable columns outside `sequence.field`, so several writers can write different columns.
 
     Raises:
-        InvalidData: `found` has columns of a sequence group but lacks its sequence, so their values would be ignored.
+        InvalidData: `columns` has columns of a sequence group but lacks its sequence, so their values would be ignored.
     """
     options = schema.parsed_options
     if not schema.combines_rows:
-        return frozenset(field.name for field in schema.columns if field.name not in found and may_be_omitted(field))
+        return frozenset(field.name for field in schema.columns if field.name not in columns and may_be_omitted(field))
     for sequence, members in options.columns.sequence_groups.items():
-        given, missing = [name for name in members if name in found], [name for name in sequence if name not in found]
+        given, missing = [name for name in members if name in columns], [name for name in sequence if name not in columns]
         if given and missing:
             raise InvalidData(
                 f"the data lacks the sequence {missing} of its columns {given}",
                 expected=f"{list(sequence)}: rows without the sequence of a group do not change the group",
-                found=list(found),
+                found=list(columns),
                 cure="add the sequence columns, or omit the columns of the group",
             )
-    others = {*found, *schema.primary_key, *options.merge.sequence_field}
+    others = {*columns, *schema.primary_key, *options.merge.sequence_field}
     return frozenset(field.name for field in schema.columns if field.nullable and field.name not in others)
 
 
@@ -137,17 +137,17 @@ def _deletes(data: pa.Table, schema: Schema, request: WriteRequest, first_row: i
     return _stored(pa.table(columns, schema=schema.row_columns), np.full(keys.num_rows, kind, np.int8), schema)
 
 
-def check_sequence(found: Sequence[str], schema: Schema, request: WriteRequest) -> None:
-    """Raises InvalidData if the columns `found` lack the sequence of a delete. Without it the delete would be older than any row
+def check_sequence(columns: Sequence[str], schema: Schema, request: WriteRequest) -> None:
+    """Raises InvalidData if `columns` lack the sequence of a delete. Without it the delete would be older than any row
     with a sequence and delete nothing."""
     names = delete_columns(schema, request)
-    missing = [name for name in names if name not in found and name not in schema.primary_key]
+    missing = [name for name in names if name not in columns and name not in schema.primary_key]
     if missing:
         raise InvalidData(
             "a delete by key lacks the sequence",
             where=f"columns {missing}",
             expected=f"{list(names)}: the table has sequence.field = {','.join(schema.parsed_options.merge.sequence_field)}",
-            found=list(found),
+            found=list(columns),
             cure="add them to delete only older rows, or pass ignore_sequence=True to delete rows of any sequence",
         )
 

@@ -107,8 +107,8 @@ class KeysUnchanged(Requirement):
                     for chunk in reader.chunks(schema.primary_key):
                         keys = _distinct(chunk.table, schema)
                         hits = files.find(keys.select(list(schema.key)), touched, repeats=True).values()
-                        found = pa.chunked_array([pa.array(one.keys) for one in hits], pa.int64()).unique()
-                        self._check_same(now, keys.take(found), None)
+                        places = pa.chunked_array([pa.array(one.keys) for one in hits], pa.int64()).unique()
+                        self._check_same(now, keys.take(places), None)
 
     def _check_new(self, now: Version, wanted: ReadSet) -> None:
         """Raises Overtaken if new files hold wanted rows. Rows that are merged with older rows can match in parts, so all of them
@@ -149,9 +149,9 @@ def _touched(before: BucketState | None, after: BucketState | None) -> list[Data
         for file in state.files if state else ():
             yield (file.name, state.vectors.get(file.name)), file
 
-    one, other = dict(marked(before)), dict(marked(after))
-    found = {file.name: file for marks in (one, other) for mark, file in marks.items() if mark not in one or mark not in other}
-    return list(found.values())
+    old, new = dict(marked(before)), dict(marked(after))
+    files = {file.name: file for marks in (old, new) for mark, file in marks.items() if mark not in old or mark not in new}
+    return list(files.values())
 
 
 def _distinct(rows: pa.Table, schema: Schema) -> pa.Table:

@@ -77,8 +77,10 @@ class Replacement:
         if self.where is None:
             chosen = {key for key, bucket in partitions.items() if _is_replaced(bucket, written, schema)}
         else:
-            found = partitions_match(self.where, schema, list(partitions.values()))
-            chosen = {key for (key, bucket), one in zip(partitions.items(), found, strict=True) if _decided(one, bucket, schema)}
+            matches = partitions_match(self.where, schema, list(partitions.values()))
+            chosen = {
+                key for (key, bucket), one in zip(partitions.items(), matches, strict=True) if _decided(one, bucket, schema)
+            }
         return [bucket for bucket in buckets if bucket.partition_key in chosen]
 
     def check(self, rows: pa.Table, schema: Schema, kept: np.ndarray | None, first_row: int | None) -> None:
@@ -127,16 +129,16 @@ class Overwrite:
         return self._planned[1]
 
 
-def _decided(found: bool | None, bucket: Bucket, schema: Schema) -> bool:
+def _decided(matches: bool | None, bucket: Bucket, schema: Schema) -> bool:
     """Raises InvalidQuery if the condition is true of some rows of the partition only."""
-    if found is None:
+    if matches is None:
         raise InvalidQuery(
             "where divides a partition",
             expected="a condition that is true of all rows of a partition or of none",
             found=f"partition {schema.partition_text(bucket.spec, bucket.partition)}",
             cure=_DIVIDED,
         )
-    return found
+    return matches
 
 
 def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema) -> bool:
@@ -144,16 +146,16 @@ def _is_replaced(bucket: Bucket, written: Mapping[tuple, Bucket], schema: Schema
     written. Raises InvalidQuery if it lies partly inside."""
     if bucket.spec == schema.spec_id:
         return bucket.partition_key in written
-    found = [one for one in written.values() if lies_in(bucket, one, schema) is not False]
-    if found and not any(lies_in(bucket, one, schema) for one in found):
+    overlapping = [one for one in written.values() if lies_in(bucket, one, schema) is not False]
+    if overlapping and not any(lies_in(bucket, one, schema) for one in overlapping):
         raise InvalidQuery(
             "the overwrite divides a partition from before the partitions were altered",
             expected="older partitions inside or outside of those that the data names",
             found=f"{schema.partition_text(bucket.spec, bucket.partition) or 'the unpartitioned rows'}, "
-            f"partly in {schema.partition_text(found[0].spec, found[0].partition)}",
+            f"partly in {schema.partition_text(overlapping[0].spec, overlapping[0].partition)}",
             cure=_DIVIDED,
         )
-    return bool(found)
+    return bool(overlapping)
 
 
 def partition_predicate(schema: Schema, where: str | Predicate, zone: str, now: str | None) -> Predicate:

@@ -170,9 +170,11 @@ def check_no_new_rows(base: Version, now: Version, wanted: ReadSet) -> None:
         raise Overtaken
     if wanted.everything and base.kinds_until(now) - {SNAPSHOT_OF_COMPACTION}:
         raise Overtaken
-    found = plan(now, wanted.predicate)
-    splits = (replace(split, files=tuple(file for file in split.files if file.sequence > base.number)) for split in found.splits)
-    for one in matched(replace(found, splits=tuple(splits))):
+    planned = plan(now, wanted.predicate)
+    splits = (
+        replace(split, files=tuple(file for file in split.files if file.sequence > base.number)) for split in planned.splits
+    )
+    for one in matched(replace(planned, splits=tuple(splits))):
         if wanted.among is None or any(wanted.among(rows).any() for rows in rows_at(now, one, wanted.columns)):
             raise Overtaken
 

@@ -108,8 +108,8 @@ def new_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = O
 
 def picker(version: Version, compact: bool | None) -> Picker | None:
     """Returns the picker for inline compaction, None for no compaction. `compact`: True or False; None: as `write-only` says."""
-    wanted = not version.options.write.write_only if compact is None else compact
-    return as_needed(version.options.compaction, version.meta.env.clock()) if wanted else None
+    compacts = not version.options.write.write_only if compact is None else compact
+    return as_needed(version.options.compaction, version.meta.env.clock()) if compacts else None
 
 
 def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest) -> Iterator[Part]:
@@ -192,8 +192,8 @@ def publish(
         return None
     restate = None if replaces is None else Overwrite.of(replaces, version.schema, messages).restate
     remade, properties = replaces is not None, request.properties()
-    wanted = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
-    snapshot = commit(version, wanted).snapshot
+    changes = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
+    snapshot = commit(version, changes).snapshot
     if snapshot is not None:
         _split_small(version, snapshot, messages)
         if _log.isEnabledFor(logging.INFO):
@@ -338,10 +338,10 @@ class Intake:
     @cached_property
     def _first_sizes(self) -> Counter[Bucket]:
         """Estimated stored bytes of the first buckets of new partitions."""
-        found: Counter[Bucket] = Counter()
+        sizes_by_bucket: Counter[Bucket] = Counter()
         for bucket, size in self.sizes.items():
-            found[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
-        return found
+            sizes_by_bucket[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
+        return sizes_by_bucket
 
     def _grown(self, bucket: Bucket) -> tuple[Bucket, int]:
         """The bucket, and its total, to which the rows of a spilled bucket go."""

@@ -297,7 +297,7 @@ def test_a_name_of_a_module_leads_to_one_file():
 
 
 ATTRIBUTES = {"compact.base", "files.write", "predicate.columns", "spark.sql"}
-"""Attributes of values that are called as rooms are, where docstrings mean the values; and the options of Spark."""
+"""Names in docstrings that begin like a room and are no modules: attributes of values, and Spark's settings."""
 
 
 def test_modules_named_in_docstrings_exist():

@@ -1,5 +1,5 @@
-"""The verbs of databases and of tables as a whole: to list, create, open, rename and drop them; and what a lake handle remembers
-from one statement to the next."""
+"""The verbs of databases and of tables as a whole: to list, create, open, rename and drop them; and the session of a lake handle:
+its current database and temporary views."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from lsmlake.tables.views import Views
 
 
 class Session:
-    """The current database, and temporary views. Threads can share it; each then sees what the others set. Pickles empty.
+    """The current database, and temporary views. Threads can share a session and then see each other's changes. Pickles empty.
 
     Attributes:
-        database: where tables are that are named without a database; None: nowhere.
+        database: the database of tables that are named without one; None: such names are refused.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Session:
         return Session, ()
 
     def full_name(self, name: str) -> str:
-        """The name of a table with its database, if there is one."""
+        """The name of a table, with the current database if the name has none and there is one."""
         return f"{self.database}.{name}" if "." not in name and self.database is not None else name
 
     # -- temporary views ----------------------------------------------------------------------------------------------
@@ -55,12 +55,12 @@ class Session:
             return dict(self._views)
 
     def view(self, name: str) -> View | None:
-        """The temporary view of a name, whatever its case."""
+        """The temporary view of this name, compared without case; None if it does not exist."""
         with self._lock:
             return next((view for known, view in self._views.items() if known.lower() == name.lower()), None)
 
     def put_view(self, name: str, view: View, *, replaces: bool) -> bool:
-        """Returns False if there is one of this name, and it is not to be replaced."""
+        """Stores a temporary view. Returns False if one of this name exists and `replaces` is False."""
         with self._lock:
             known = next((one for one in self._views if one.lower() == name.lower()), None)
             if known is not None and not replaces:
@@ -70,7 +70,7 @@ class Session:
             return True
 
     def drop_view(self, name: str) -> bool:
-        """Returns False if there is no such view."""
+        """Removes a temporary view. Returns False if it does not exist."""
         with self._lock:
             known = next((one for one in self._views if one.lower() == name.lower()), None)
             return self._views.pop(known, None) is not None
@@ -236,7 +236,7 @@ class CatalogVerbs:
         databases, root, entry = Databases(self.env.storage), meta.paths.root, CatalogEntry.of(meta)
 
         def clear() -> None:
-            databases.clear(root, foreign=True)  # nothing if the table is there still
+            databases.clear(root, foreign=True)  # does nothing if the table still exists
 
         undo.on_failure(clear)
         databases.end_table(root)
@@ -286,7 +286,7 @@ class CatalogVerbs:
         return renamed
 
     def _main(self, name: str) -> Metadata:
-        """The table of a name that is no branch."""
+        """The metadata of a table, whose name must not be that of a branch."""
         split_name(name)
         return self.table(name).meta
 

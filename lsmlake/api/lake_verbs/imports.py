@@ -53,10 +53,10 @@ class Imports(CatalogVerbs):
             name: "database.table".
             primary_key: the key columns, among them the partition columns. Empty: an append-only table.
             snapshot: the id of a snapshot of Iceberg. None: the current one.
-            partition_by: None: as there; []: a table without partitions. Others, as in `create_table`: all files are written
-                anew.
+            partition_by: None: the fields of the Iceberg table; []: no partitions. Other fields, as in `create_table`: all
+                files are written anew.
             options: as in `create_table`.
-            comment: as in `create_table`. None: as there.
+            comment: as in `create_table`. None: the comment of the Iceberg table.
             storage_options: settings of the object store with the Iceberg table, as in `connect`.
             newest: of a folder, take the newest metadata file, whether a catalog has it or not. The writer may have died before
                 its commit, so the table may get rows that the catalog does not have.
@@ -109,9 +109,9 @@ class Imports(CatalogVerbs):
             name: "database.table".
             primary_key: as in `import_iceberg`.
             version: the number of a version of the Delta table. None: the newest.
-            partition_by: None: as there; []: a table without partitions; others as in `create_table`.
+            partition_by: None: the columns of the Delta table; []: no partitions; other fields as in `create_table`.
             options: as in `create_table`.
-            comment: as in `create_table`. None: as there.
+            comment: as in `create_table`. None: the comment of the Delta table.
             storage_options: settings of the object store with the Delta table, as in `connect`.
 
         Returns:
@@ -204,7 +204,7 @@ class Imports(CatalogVerbs):
         *,
         link: bool = True,
     ) -> ImportReport:
-        root, found = Databases(self.env.storage).root_of_new(name), read()
+        root, examined = Databases(self.env.storage).root_of_new(name), read()
         if partition_by:
-            found = repartitioned(found, partition_by, name)
-        return adopt(self.env, root, name, outside, found, dict(options or {}), comment, primary_key, link=link)
+            examined = repartitioned(examined, partition_by, name)
+        return adopt(self.env, root, name, outside, examined, dict(options or {}), comment, primary_key, link=link)

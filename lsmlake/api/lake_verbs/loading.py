@@ -1,4 +1,4 @@
-"""The verb that makes a table of rows, whose columns are inferred from them; and loading rows into a table."""
+"""The verb that creates a table from rows, with columns inferred from the rows; and loading rows into a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lsmlake.schema.from_data import schema_from
 
 @verbs_of("Lake")
 class Loading(CatalogVerbs):
-    """The verb that makes a table of rows."""
+    """The verb that creates a table from rows."""
 
     def create_table_from(
         self,
@@ -102,8 +102,8 @@ def created_from(
     files: FileOptions = FileOptions(),
     load: Callable[[Table, Data | Input], Snapshot | None] | None = None,
 ) -> tuple[Table, Snapshot | None]:
-    """`Lake.create_table_from`, with the snapshot of its commit; None for data without rows. `load`: writes the rows. Default:
-    `added`."""
+    """`Lake.create_table_from`; also returns the snapshot of its commit, None for data without rows. `load`: writes the rows.
+    Default: `added`."""
     columns, rows = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind), files)
     table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
     try:

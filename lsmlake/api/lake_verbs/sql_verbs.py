@@ -27,8 +27,8 @@ class Sql(CatalogVerbs):
         """Execute a statement of Spark SQL. Each table is read at one snapshot, and each changed table gets one commit.
 
         Args:
-            text: a query with tables as database.table, a change of rows or of tables, or CALL of a procedure. What is not
-                supported is refused before anything happens, with its place in the text.
+            text: a query with tables as database.table, a change of rows or of tables, or CALL of a procedure. Unsupported
+                SQL is refused before anything happens, with its place in the text.
             args: values of the parameters: {"id": 7} for `:id`, or a list for `?`. They are values, never parts of the text.
             tables: further data by name, such as a pyarrow.Table, for names without a database; with Spark attached also
                 DataFrames, whose rows stay in Spark.
@@ -45,12 +45,12 @@ class Sql(CatalogVerbs):
             >>> lake.sql("SELECT * FROM sales.orders WHERE order_id = :id", args={"id": 7}).fetchall()
         """
         try:
-            found = self.runtime.executes(self, text, args, dict(tables or {}))
+            result = self.runtime.executes(self, text, args, dict(tables or {}))
         except LakeError as error:
             if (worded := error.for_sql()) is error:
                 raise
             raise worded from error.__cause__
-        return Result(found) if isinstance(found, pa.Table) else found
+        return Result(result) if isinstance(result, pa.Table) else result
 
     def register_tables(self, spark: SparkSession, database: str | None = None) -> list[str]:
         """Put tables into Spark's catalog: spark.table("sales.orders"), INSERT INTO and INSERT OVERWRITE of Spark SQL.

@@ -108,8 +108,8 @@ class History(Handle):
             >>> test.upsert(rows)
             >>> orders.fast_forward("test")
         """
-        found = resolve(self.meta, Moment(snapshot, None, tag), self.runtime.zone)
-        create_branch(self.meta, name, found, tag)
+        base = resolve(self.meta, Moment(snapshot, None, tag), self.runtime.zone)
+        create_branch(self.meta, name, base, tag)
         after_names(self.meta)
         return self.branch(name)
 

@@ -1,4 +1,4 @@
-"""The verbs that list what a table consists of."""
+"""The verbs that list the parts of a table, such as snapshots, files and partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lsmlake.tables.version import Version
 
 @verbs_of("Table")
 class Listings(Handle):
-    """The verbs that list what a table consists of."""
+    """The verbs that list the parts of a table, such as snapshots, files and partitions."""
 
     def snapshots(self) -> pa.Table:
         """One row per retained snapshot, oldest first."""

@@ -68,7 +68,7 @@ class Reading(Handle):
             >>> scan = orders.scan()
             >>> duckdb.sql("SELECT * FROM scan")
         """
-        if mode not in (FRESH, RAW):  # Scan knows another one, for the readers of changes
+        if mode not in (FRESH, RAW):  # Scan has one more mode, for the readers of changes
             raise InvalidQuery(
                 "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
             )
@@ -277,10 +277,10 @@ def _as_keys(key: object, schema: Schema) -> pa.Table:
         _check_row(row, schema)
     try:
         tables = [as_table(rows, schema.plain_columns)] if one else as_input(rows, schema.plain_columns).tables
-        found = [conform(table, schema, schema.primary_key, first_row=None if one else 0) for table in tables if table.num_rows]
+        parts = [conform(table, schema, schema.primary_key, first_row=None if one else 0) for table in tables if table.num_rows]
     except InvalidData as error:  # its cure is for upserts
         raise error.changed(cure=_cure(schema)) from error
-    return pa.concat_tables(found) if found else schema.row_columns.empty_table().select(list(schema.primary_key))
+    return pa.concat_tables(parts) if parts else schema.row_columns.empty_table().select(list(schema.primary_key))
 
 
 def _check_row(row: object, schema: Schema) -> None:

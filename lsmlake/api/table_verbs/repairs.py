@@ -1,4 +1,4 @@
-"""The verbs that find damage and mend it."""
+"""The verbs that find damage and repair it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lsmlake.tables.finding import Finding
 
 @verbs_of("Table")
 class Repairs(Handle):
-    """The verbs that find damage and mend it."""
+    """The verbs that find damage and repair it."""
 
     def repair(self, *, action: RepairAction | None = None, keys: Sequence[Mapping[str, object]] | None = None) -> RepairReport:
         """Find rows that cannot be merged with the older rows of their key, and remove them.

@@ -78,7 +78,7 @@ class Merge:
         return self._with(Clause(BY_SOURCE, DELETE, None, condition))
 
     def execute(self) -> DmlReport:
-        """Carry out the merge, as one commit.
+        """Execute the merge, as one commit.
 
         Raises:
             InvalidQuery: an expression is invalid, a clause can never apply, or the merge engine cannot update rows.
@@ -213,5 +213,5 @@ class Statements(Writing, Reading):
 
 
 def _read_at(scan: Scan, version: Version) -> Scan:
-    """The same read of a version of its table."""
+    """The same scan, pinned to a version of its table."""
     return replace(scan, moment=Moment(snapshot=version.number or None))

@@ -1,4 +1,4 @@
-"""The verbs that change how a table is made up: alterations, compaction, statistics."""
+"""The verbs that maintain a table: alterations, compaction, statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lsmlake.write.replace import partition_predicate
 
 @verbs_of("Table")
 class Upkeep(Handle):
-    """The verbs that change how a table is made up: alterations, compaction, statistics."""
+    """The verbs that maintain a table: alterations, compaction, statistics."""
 
     def analyze(self, columns: Sequence[str] | None = None) -> Snapshot | None:
         """Compute statistics of the visible rows and publish them as a snapshot of kind ANALYZE.
@@ -67,7 +67,7 @@ class Upkeep(Handle):
         return compact_table(version, run, wanted, full=full, divide=self.runtime.divide)
 
     def rescale(self, buckets: int | str, *, where: str | None = None) -> CompactionReport:
-        """Give the partitions that there are another number of buckets, one commit for each partition, beside running writers.
+        """Give the existing partitions another number of buckets, one commit for each partition, beside running writers.
 
         Rows move to new files; history, tags, consumers and writers go on. The option `bucket` says how many buckets new
         partitions have, and stays; under `bucket = auto` later compactions may split and merge the buckets again.
@@ -146,7 +146,7 @@ def _number_of_buckets(schema: Schema, given: int | str) -> int | str:
 
 
 def _wanted(version: Version, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
-    """A test of the buckets that a compaction may touch. `zone`: the time zone of times in `where` that name none; `now`: the
+    """A test for the buckets that a compaction may change. `zone`: the time zone of times without one in `where`; `now`: the
     time of the call."""
     schema = version.schema
     numbers = None if buckets is None else {int(number) for number in buckets}

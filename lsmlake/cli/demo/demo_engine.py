@@ -23,7 +23,7 @@ class EngineName(str, Enum):
 
     @staticmethod
     def of(given: str | None) -> EngineName | None:
-        """None: none was given. Raises InvalidOption."""
+        """The engine of this name; None if none was given. Raises InvalidOption."""
         known = {one.value: one for one in EngineName}
         if given is not None and given not in known:
             what, expected = "there is no such engine", " or ".join(known)
@@ -32,8 +32,8 @@ class EngineName(str, Enum):
 
 
 class DemoEngine(Protocol):
-    """`title`: of the stream. `intake`: a clause that says how the events reach the table. `reader`, `writer`: the names, in the
-    report, of what reads the table and of what writes plain files."""
+    """An engine of the demo. `title`: the title of the stream. `intake`: a clause that says how the events reach the table.
+    `reader`, `writer`: the report's names for the readers of the table and the writers of plain files."""
 
     title: str
     intake: str

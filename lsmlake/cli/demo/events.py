@@ -79,7 +79,7 @@ def load_flights() -> pa.Table:
     """
     package = find_spec(_PACKAGE)
     folders = [Path(folder) for folder in package.submodule_search_locations or ()] if package else []
-    archive = next((found for folder in folders if (found := folder / "data" / f"{_MEMBER}.zip").is_file()), None)
+    archive = next((path for folder in folders if (path := folder / "data" / f"{_MEMBER}.zip").is_file()), None)
     if archive is None:
         raise MissingDependency(
             "the flights of the demo are not installed",

@@ -21,7 +21,7 @@ _WRITER = "demo"
 
 
 class InProcess:
-    """An `Engine`."""
+    """The `DemoEngine` in this process."""
 
     title = "The stream, in this process"
     intake, reader, writer = "A thread writes them, one file per micro-batch and commit,", "SQL", "PyArrow and read by DuckDB"

@@ -27,7 +27,7 @@ _SETTINGS = {
 
 
 class OnSpark:
-    """An `Engine`. `scratch`: a directory for checkpoints."""
+    """The `DemoEngine` on Spark. `scratch`: a directory for checkpoints."""
 
     intake, reader, writer = "Spark streams them, one file per micro-batch,", "Spark", "Spark"
 

@@ -22,11 +22,11 @@ _SHOWN = 10  # rows of a difference
 _CURE = "please report this"
 
 
-def prove(what: str, found: pa.Table, expected: pa.Table, screen: Screen) -> None:
+def prove(what: str, actual: pa.Table, expected: pa.Table, screen: Screen) -> None:
     """Show the difference and raise Corrupt unless both hold the same rows, in any order."""
-    if types := _fields(found) ^ _fields(expected):
+    if types := _fields(actual) ^ _fields(expected):
         raise Corrupt("names or types of columns differ", where=what, found=", ".join(map(" ".join, sorted(types))), cure=_CURE)
-    rows = difference(found, expected)
+    rows = difference(actual, expected)
     if not rows.num_rows:
         screen.labelled("equal", f"{expected.num_rows:,} rows, {expected.num_columns} columns: {what}", "bold green")
         return
@@ -34,13 +34,13 @@ def prove(what: str, found: pa.Table, expected: pa.Table, screen: Screen) -> Non
     missing, surplus = (pc.sum(part).as_py() or 0 for part in _missing_and_surplus(rows[_COUNT]))
     raise Corrupt(
         "the table does not hold the rows that were written", where=what, expected=f"{expected.num_rows:,} rows",
-        found=f"{found.num_rows:,} rows, {missing:,} missing and {surplus:,} surplus", cure=_CURE)  # fmt: skip
+        found=f"{actual.num_rows:,} rows, {missing:,} missing and {surplus:,} surplus", cure=_CURE)  # fmt: skip
 
 
-def difference(found: pa.Table, expected: pa.Table) -> pa.Table:
-    """The distinct rows whose number differs, by primary key; `_count` is their number in `expected` minus that in `found`."""
+def difference(actual: pa.Table, expected: pa.Table) -> pa.Table:
+    """The distinct rows whose number differs, by primary key; `_count` is their number in `expected` minus that in `actual`."""
     names = expected.column_names
-    sides = [_counted(table.select(names), count) for table, count in ((expected, 1), (found, -1))]
+    sides = [_counted(table.select(names), count) for table, count in ((expected, 1), (actual, -1))]
     sums = pa.concat_tables(sides).group_by(names).aggregate([(_COUNT, "sum")]).rename_columns([*names, _COUNT])
     order = [name for name in (*PRIMARY_KEY, _COUNT) if name in sums.column_names]
     return sums.filter(pc.not_equal(sums[_COUNT], 0)).sort_by([(name, "ascending") for name in order])

@@ -44,8 +44,8 @@ def build_site(folder: Path) -> None:
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(settings)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        found = done.stderr.strip()[-_FOUND_MAX:]
-        raise EngineFailed("mkdocs could not build the site", where=str(folder), found=found, cure="see its messages")
+        messages = done.stderr.strip()[-_FOUND_MAX:]
+        raise EngineFailed("mkdocs could not build the site", where=str(folder), found=messages, cure="see its messages")
 
 
 def write_sources(folder: Path) -> None:

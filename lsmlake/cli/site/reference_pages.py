@@ -59,9 +59,9 @@ def _options() -> str:
     groups: dict[str, list[OptionFacts]] = {}
     for facts in reference():
         groups.setdefault(facts.group, []).append(facts)
-    for group, found in groups.items():
+    for group, options in groups.items():
         parts.append(f"## {group[0].upper()}{group[1:]}")
-        parts.append(_table(("option", "type and default", "meaning", "change"), map(_option, found)))
+        parts.append(_table(("option", "type and default", "meaning", "change"), map(_option, options)))
     return _page(parts)
 
 
@@ -89,8 +89,8 @@ def _system_tables() -> str:
     lake.create_database("docs", if_not_exists=True)
     table = lake.create_table("docs.example", "id BIGINT NOT NULL, name STRING", primary_key=["id"], if_not_exists=True)
     for name, about in SUMMARIES.items():
-        found = table.system_table(name)
-        schema = found.schema if name not in ("audit_log", "binlog", "ro") else found.to_batches().schema
+        rows = table.system_table(name)
+        schema = rows.schema if name not in ("audit_log", "binlog", "ro") else rows.to_batches().schema
         columns = [(f"`{field.name}`", f"`{field.type}`") for field in schema]
         parts += [f"## {name}", f"{about[0].upper()}{about[1:]}.", _table(("column", "Arrow type"), columns)]
         if name in ("audit_log", "binlog", "ro"):
@@ -121,8 +121,8 @@ def _errors() -> str:
 
 def error_classes() -> Mapping[str, type[errors.LakeError]]:
     """Name -> class, in the order of the module."""
-    found = vars(errors).items()
-    return {name: each for name, each in found if isinstance(each, type) and issubclass(each, errors.LakeError)}
+    members = vars(errors).items()
+    return {name: each for name, each in members if isinstance(each, type) and issubclass(each, errors.LakeError)}
 
 
 # -- public names -----------------------------------------------------------------------------------------------------

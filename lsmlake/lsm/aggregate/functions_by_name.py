@@ -44,13 +44,13 @@ def function(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
     Raises:
         InvalidOption: there is no such function; it does not support the type; or a setting is unused or contradictory.
     """
-    made = _builtin(name, field, settings, where) if name in BUILTIN else _other(name, field, settings, where)
+    aggregate = _builtin(name, field, settings, where) if name in BUILTIN else _other(name, field, settings, where)
     if settings.overflow == NULL:
-        made = OverflowAsNull(made, where)
+        aggregate = OverflowAsNull(aggregate, where)
     if settings.ignore_retract:
-        return IgnoreRetract(made)
+        return IgnoreRetract(aggregate)
     cure = f"set fields.{field.name}.ignore-retract to true, or use a function that supports retraction"
-    return made if made.retracts else NoRetract(made, where, cure)
+    return aggregate if aggregate.retracts else NoRetract(aggregate, where, cure)
 
 
 def register(name: str, make: Factory) -> None:
@@ -70,13 +70,13 @@ def register(name: str, make: Factory) -> None:
     if name in BUILTIN or name in _registered or name in _installed():
         raise InvalidOption("an aggregate function with this name exists", found=repr(name), cure="choose another name")
     try:
-        made = make(_TRIAL, FieldSettings())
+        trial = make(_TRIAL, FieldSettings())
     except Exception as error:
         pass_interruption(error)
         if isinstance(error, TypeError) and "abstract" in str(error):
             raise _incomplete(name, "", error) from error
     else:
-        _check_complete(name, made, "")
+        _check_complete(name, trial, "")
     _registered[name] = make
 
 
@@ -85,10 +85,10 @@ def _check_complete(name: str, made: object, where: str) -> None:
         raise _incomplete(name, where, f"a {type(made).__name__} without {', '.join(missing)}")
 
 
-def _incomplete(name: str, where: str, found: object) -> InvalidOption:
+def _incomplete(name: str, where: str, given: object) -> InvalidOption:
     what = f"the aggregate function {name!r}, which is not built in, is incomplete"
     expected = "a subclass of lsmlake.lsm.aggregate.Function with the method reduce"
-    return InvalidOption(what, where=where, expected=expected, found=found, cure="write the missing methods")
+    return InvalidOption(what, where=where, expected=expected, found=given, cure="write the missing methods")
 
 
 def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
@@ -115,9 +115,9 @@ def _builtin(name: str, field: pa.Field, settings: FieldSettings, where: str) ->
 def _other(name: str, field: pa.Field, settings: FieldSettings, where: str) -> Function:
     """Creates a function that is not built in."""
     try:
-        made = _factory(name, where)(field, settings)
-        _check_complete(name, made, where)
-        return Guarded(made, name, where)
+        aggregate = _factory(name, where)(field, settings)
+        _check_complete(name, aggregate, where)
+        return Guarded(aggregate, name, where)
     except LakeError:
         raise
     except Exception as error:

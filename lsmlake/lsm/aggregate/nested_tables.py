@@ -107,14 +107,14 @@ class NestedUpdate(Function):
         adds = np.flatnonzero(~elements.retract)
         groups = elements.groups[adds]
         identities = self.key.identities(elements.items.take(pa.array(adds))) if self.key.fields else np.arange(len(adds))
-        _, first, which = np.unique(codes.joint(groups, identities), return_index=True, return_inverse=True)
+        _, first, element_numbers = np.unique(codes.joint(groups, identities), return_index=True, return_inverse=True)
         new = np.zeros(len(adds), np.int64)
         new[first] = 1
         rows_before = np.cumsum(new) - new  # new rows before this one, in all groups
         opened = segments.of_sorted(groups)
         rank = rows_before - np.repeat(rows_before[opened], segments.lengths(opened, len(groups)))
         keep = elements.retract.copy()
-        keep[adds] = rank[first][which] < self.limit
+        keep[adds] = rank[first][element_numbers] < self.limit
         return elements.where(keep)
 
     def _by_turns(self, values: pa.Array, starts: np.ndarray, retract: np.ndarray) -> pa.Array:

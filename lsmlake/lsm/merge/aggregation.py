@@ -123,8 +123,8 @@ class Aggregation(MergeRule):
 
     def contests(self, columns: Sequence[str]) -> list[Contest]:
         functions = {name: self.functions[name] for name in columns if name in self.functions}
-        found = [contest for name, made in functions.items() for contest in contests_of(name, made, self.sequence)]
-        return [*found, Contest((), self.sequence)] if self.remove_on_delete else found
+        contests = [contest for name, made in functions.items() for contest in contests_of(name, made, self.sequence)]
+        return [*contests, Contest((), self.sequence)] if self.remove_on_delete else contests
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         return frozenset(columns) | frozenset(self.sequence.columns)

@@ -152,16 +152,16 @@ def _combined_contributing(rows: pa.Table, groups: Groups, kinds: np.ndarray, po
     keep = rule.contributing(rows, groups, kinds)
     starts, live = segments.kept(keep, groups.starts)
     retract = retractions(kinds[keep])
-    made = (
+    combined = (
         _combined(rows, Groups(groups.rows[keep], starts), retract if retract.any() else None, pool, rule)
         if len(live)
         else rows.slice(0, 0)
     )
     removed = np.setdiff1d(np.arange(len(groups.starts)), live)
     if not len(removed):
-        return made
+        return combined
     deletes = with_kind(gather(rows, groups.last[removed], pool), DELETE)
-    return _in_key_order([with_kind(made, INSERT), deletes], [live, removed], pool)
+    return _in_key_order([with_kind(combined, INSERT), deletes], [live, removed], pool)
 
 
 def _in_key_order(parts: list[pa.Table], owners: list[np.ndarray], pool: Threads | None) -> pa.Table:
@@ -181,8 +181,8 @@ def replayed(rule: Combining, rows: pa.Table, groups: Groups) -> np.ndarray:
         retract = retract[keep]
     late = np.zeros(count, bool)
     starts, _ = segments.kept(keep, groups.starts)
-    if len(starts) and (found := rule.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
-        late[keep] = found if retract is None else found & ~retract
+    if len(starts) and (late_rows := rule.late(rows, Groups(groups.rows[keep], starts), retract)) is not None:
+        late[keep] = late_rows if retract is None else late_rows & ~retract
     places = np.arange(count)
     order = np.lexsort(
         (np.where(late, -places, places), np.add(keep, keep & ~late, dtype=np.int8), segments.numbers(groups.starts, count))

@@ -99,13 +99,13 @@ class Neighbours(NamedTuple):
         places = np.flatnonzero(~first)
         return Neighbours(groups.rows[places - 1], groups.rows[places], first[places - 1])
 
-    def of_keys(self, found: np.ndarray) -> Neighbours:
-        """All pairs of the keys that have one of the pairs `found`."""
-        if found.all():
+    def of_keys(self, chosen: np.ndarray) -> Neighbours:
+        """All pairs of the keys that have a chosen pair. `chosen`: a flag for each pair."""
+        if chosen.all():
             return self
         keys = self._keys()
         wanted = np.zeros(keys[-1] + 1, bool)
-        wanted[keys[found]] = True
+        wanted[keys[chosen]] = True
         kept = wanted[keys]
         return Neighbours(*(array[kept] for array in self))
 
@@ -197,10 +197,10 @@ def _differing(
 
 def _changes(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Flags the first place and those at which one of the arrays differs from the place before."""
-    found = np.ones(len(arrays[0]), bool)
-    if len(found):
-        found[1:] = np.logical_or.reduce([array[1:] != array[:-1] for array in arrays])
-    return found
+    changes = np.ones(len(arrays[0]), bool)
+    if len(changes):
+        changes[1:] = np.logical_or.reduce([array[1:] != array[:-1] for array in arrays])
+    return changes
 
 
 def _equal(rows: RankedRows, one: np.ndarray, other: np.ndarray, contest: Contest) -> np.ndarray:

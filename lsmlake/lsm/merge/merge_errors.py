@@ -83,8 +83,8 @@ def _unmergeable(error: InvalidData, rows: pa.Table, groups: Groups, key: Sequen
     more = f" and {len(places) - _ROWS_SHOWN} more" if len(places) > _ROWS_SHOWN else ""
     keys = rows.select(list(key)).take(pa.array(groups.first[numbers]))
     count = "1 key" if len(numbers) == 1 else f"{len(numbers)} keys" + (" or more" if len(numbers) == KEYS_MAX else "")
-    found = f"{count}, first {row_text(keys)} with the rows {texts}{more}"
-    named = Unmergeable(error.what, where=_column(error.where), expected=error.expected, found=found, cure=error.cure)
+    unmergeable = f"{count}, first {row_text(keys)} with the rows {texts}{more}"
+    named = Unmergeable(error.what, where=_column(error.where), expected=error.expected, found=unmergeable, cure=error.cure)
     named.keys = keys
     return named
 

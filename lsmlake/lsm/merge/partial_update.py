@@ -56,12 +56,12 @@ class SequenceGroup:
         """See `MergeRule.contests`."""
         plain = tuple(name for name in self.columns if name not in self.functions)
         functions = self.functions.items()
-        found = [
+        contests = [
             contest._replace(only_sequenced=True)
             for name, made in functions
             for contest in contests_of(name, made, self.sequence)
         ]
-        return [Contest(plain, self.sequence, Decisive.NEWEST, only_sequenced=True), *found] if plain else found
+        return [Contest(plain, self.sequence, Decisive.NEWEST, only_sequenced=True), *contests] if plain else contests
 
     def sequenced_rows(self, rows: pa.Table, groups: Groups) -> SequencedRows:
         """Returns which of `groups.rows` are sequenced rows of this group, and their ranks."""
@@ -93,17 +93,17 @@ class GroupColumns:
         self, group: SequenceGroup, rows: pa.Table, groups: Groups, retract: np.ndarray | None, loses_ties: np.ndarray | None
     ) -> None:
         self.group, self.groups = group, groups
-        found = group.sequenced_rows(rows, groups)
+        sequenced = group.sequenced_rows(rows, groups)
         count = len(groups.rows)
         ordered = any(name in rows.column_names and not f.commutative_adds for name, f in group.functions.items())
-        on_time = found.on_time(groups.starts, loses_ties) if ordered or loses_ties is not None else None
+        on_time = sequenced.on_time(groups.starts, loses_ties) if ordered or loses_ties is not None else None
         if on_time is None:
-            self.newest = newest_places(found.ranks, groups.starts, found.flags)
+            self.newest = newest_places(sequenced.ranks, groups.starts, sequenced.flags)
         else:
             self.newest = last_where(on_time, groups.starts, count)
         self.values_from = self.newest if retract is None else np.where(retract[self.newest], -1, self.newest)
-        places = np.arange(count) if found.flags is None else np.flatnonzero(found.flags)
-        starts, self.present = (groups.starts, None) if found.flags is None else kept(found.flags, groups.starts)
+        places = np.arange(count) if sequenced.flags is None else np.flatnonzero(sequenced.flags)
+        starts, self.present = (groups.starts, None) if sequenced.flags is None else kept(sequenced.flags, groups.starts)
         self.rows = groups.rows[places]
         self.fold = Fold(
             starts, len(places), None if retract is None else retract[places], None if on_time is None else ~on_time[places]
@@ -163,20 +163,20 @@ class PartialUpdate(MergeRule):
                 found=[",".join(fields) for fields in groups],
                 cure="use partial-update.remove-record-on-sequence-group, or no groups",
             )
-        made = (
+        sequence_groups = (
             SequenceGroup(SequenceFields(fields), columns, {n: functions[n] for n in columns if n in functions}, removes)
             for fields, columns in groups.items()
             for removes in [any(name in removing for name in fields)]
         )
-        return PartialUpdate(schema.primary_key, sequence, tuple(made), options.merge.remove_on_delete)
+        return PartialUpdate(schema.primary_key, sequence, tuple(sequence_groups), options.merge.remove_on_delete)
 
     def merge(self, rows: pa.Table, groups: Groups, pool: Threads | None, *, complete: bool) -> pa.Table:
         return combine(rows, groups, pool, self, complete=complete)
 
     def uncombined_adds(self) -> Uncombined:
         functions = [function for group in self.groups for function in group.functions.values()]
-        found = Uncombined.of(functions, sequenced=True)
-        return Uncombined.REPEATS if self.sequence and found is Uncombined.NONE else found
+        uncombined = Uncombined.of(functions, sequenced=True)
+        return Uncombined.REPEATS if self.sequence and uncombined is Uncombined.NONE else uncombined
 
     def columns(self, rows: pa.Table, groups: Groups, retract: np.ndarray | None) -> MakeColumn:
         late = None if groups.unique else self.late(rows, groups, retract)
@@ -224,8 +224,8 @@ class PartialUpdate(MergeRule):
             def removes(places: np.ndarray, key_starts: np.ndarray) -> np.ndarray:
                 late = self.late(rows, Groups(groups.rows[places], key_starts), retract[places])
                 on_time = on_time_rows(late, len(places))
-                found = [on_time & group.at(places).on_time(key_starts, late) for group in removing]
-                return np.logical_or.reduce(found) if removing else on_time
+                removed = [on_time & group.at(places).on_time(key_starts, late) for group in removing]
+                return np.logical_or.reduce(removed) if removing else on_time
 
             last = last_removals(deletes, ~retract, starts, removes)
         else:
@@ -256,10 +256,10 @@ class PartialUpdate(MergeRule):
     def contests(self, columns: Sequence[str]) -> list[Contest]:
         grouped = {name for group in self.groups for name in group.all_columns}
         alone = [name for name in columns if name not in grouped and name not in self.sequence.columns]
-        found = [Contest((name,), self.sequence, Decisive.NEWEST, skips_nulls=True) for name in alone]
-        found += [contest for group in self.groups for contest in group.contests()]
+        contests = [Contest((name,), self.sequence, Decisive.NEWEST, skips_nulls=True) for name in alone]
+        contests += [contest for group in self.groups for contest in group.contests()]
         removes = self.remove_on_delete or any(group.removes for group in self.groups)
-        return [*found, Contest((), self.sequence)] if removes else found
+        return [*contests, Contest((), self.sequence)] if removes else contests
 
     def needs(self, columns: Collection[str]) -> frozenset[str]:
         wanted = {*columns, *self.sequence.columns}

@@ -129,15 +129,15 @@ def merge(
     kept = (groups.rows >= last_erasing[key_numbers]) & (sorted_kinds != ERASE)
     live, starts = np.unique(key_numbers[kept], return_index=True)
     erased = np.setdiff1d(np.arange(len(groups.starts)), live)
-    made = rows.slice(0, 0)
+    merged = rows.slice(0, 0)
     if len(live):
-        made = rule.merge(with_kind(rows, plain(kinds)), Groups(groups.rows[kept], starts), pool, complete=complete)
-    made_keys, first = _match_keys(made, gather(rows.select(key), groups.first[live]), key) if len(live) else (live, live)
-    made_kinds = np.zeros(made.num_rows, np.int8) if kinds_of(made) is None else kinds_of(made).copy()
+        merged = rule.merge(with_kind(rows, plain(kinds)), Groups(groups.rows[kept], starts), pool, complete=complete)
+    merged_keys, first = _match_keys(merged, gather(rows.select(key), groups.first[live]), key) if len(live) else (live, live)
+    merged_kinds = np.zeros(merged.num_rows, np.int8) if kinds_of(merged) is None else kinds_of(merged).copy()
     if not complete:
-        made_kinds[first[last_erasing[live] >= 0]] |= ERASES
-    parts = [with_kind(made, made_kinds), with_kind(gather(rows, last_erasing[erased], pool), ERASE)]
-    return gather(pa.concat_tables(parts), np.argsort(np.concatenate([live[made_keys], erased]), kind="stable"), pool)
+        merged_kinds[first[last_erasing[live] >= 0]] |= ERASES
+    parts = [with_kind(merged, merged_kinds), with_kind(gather(rows, last_erasing[erased], pool), ERASE)]
+    return gather(pa.concat_tables(parts), np.argsort(np.concatenate([live[merged_keys], erased]), kind="stable"), pool)
 
 
 def _match_keys(made: pa.Table, live: pa.Table, key: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -145,8 +145,8 @@ def _match_keys(made: pa.Table, live: pa.Table, key: Sequence[str]) -> tuple[np.
     if made.num_rows == live.num_rows:
         every = np.arange(made.num_rows)
         return every, every
-    made_keys, live_keys = comparable([made.select(key), live.select(key)])
-    return np.searchsorted(live_keys, made_keys), np.searchsorted(made_keys, live_keys)
+    merged_keys, live_keys = comparable([made.select(key), live.select(key)])
+    return np.searchsorted(live_keys, merged_keys), np.searchsorted(merged_keys, live_keys)
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------

@@ -39,10 +39,10 @@ class SequenceFields:
 
     def any_valid(self, rows: pa.Table) -> np.ndarray:
         """Flags the rows in which at least one sequence column is not null."""
-        found = np.zeros(rows.num_rows, bool)
+        valid = np.zeros(rows.num_rows, bool)
         for name in self.columns:
-            found |= np.asarray(rows[name].is_valid())
-        return found
+            valid |= np.asarray(rows[name].is_valid())
+        return valid
 
     def ranks(self, rows: pa.Table, *, every: bool = False) -> np.ndarray:
         """Returns one uint64 per row that orders the rows, greater = newer. Without `every`, ranks of rows whose sequence columns
@@ -78,9 +78,9 @@ def _dense(order: list[np.ndarray]) -> np.ndarray:
     changes = np.zeros(len(rows), bool)
     for array in order:
         changes[1:] |= array[rows[1:]] != array[rows[:-1]]
-    found = np.empty(len(rows), np.uint64)
-    found[rows] = np.cumsum(changes)
-    return found
+    ranks = np.empty(len(rows), np.uint64)
+    ranks[rows] = np.cumsum(changes)
+    return ranks
 
 
 def _arrays(column: pa.ChunkedArray, descending: bool) -> list[np.ndarray]:
@@ -174,10 +174,10 @@ def last_removals(deletes: np.ndarray, adds: np.ndarray, starts: np.ndarray, rem
         if not len(places):
             break
         key_starts = segments.of_sorted(number[places])
-        found = segments.last_where(removes(places, key_starts) & deletes[places], key_starts, len(places))
-        removed = np.flatnonzero(found >= 0)
+        last_removing = segments.last_where(removes(places, key_starts) & deletes[places], key_starts, len(places))
+        removed = np.flatnonzero(last_removing >= 0)
         keys = number[places[key_starts[removed]]]
-        last[keys] = places[found[removed]]
+        last[keys] = places[last_removing[removed]]
         again = np.zeros(len(starts), bool)
         again[keys] = True
         places = places[again[number[places]] & (places > last[number[places]])]

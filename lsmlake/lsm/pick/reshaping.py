@@ -37,14 +37,14 @@ def pick_reshapings(
         sizes: the live bytes of the buckets with files; other buckets are empty.
         rows: their live rows. A bucket of few large rows is not split into buckets without rows.
     """
-    found = []
+    splits = []
     for share, size in sizes.items():
         parts = parts_of(size, target_bytes)
         while share.total * parts > SLOTS_MAX or (rows is not None and _ROWS_MIN * parts > rows[share]):
             parts //= 2
         if parts > 1:
-            found.append(Reshaping((share,), share.parts(parts)))
-    return found + _merges(cover, sizes, target_bytes)
+            splits.append(Reshaping((share,), share.parts(parts)))
+    return splits + _merges(cover, sizes, target_bytes)
 
 
 def parts_of(size: int, target_bytes: int) -> int:
@@ -76,13 +76,13 @@ def _merges(cover: Cover, sizes: Mapping[Share, int], target_bytes: int) -> list
 
 def to_cover(now: Cover, wanted: Cover) -> list[Reshaping]:
     """Returns the steps that bring a partition from one cover to another, as many independent steps as possible."""
-    found, left = [], {share for share in now.shares if not wanted.has(share)}
+    steps, left = [], {share for share in now.shares if not wanted.has(share)}
     while left:
         sources, targets, reached = set(), set(), {min(left)}
         while reached:
             sources |= reached
             targets |= {target for source in reached for target in wanted.meeting(source)}
             reached = {source for target in targets for source in now.meeting(target)} - sources
-        found.append(Reshaping(tuple(sorted(sources)), tuple(sorted(targets))))
+        steps.append(Reshaping(tuple(sorted(sources)), tuple(sorted(targets))))
         left -= sources
-    return found
+    return steps

@@ -86,8 +86,8 @@ def in_full(schema: Schema, now_ms: int) -> Choice:
 
     def choose(levels: Levels) -> Compaction | None:
         expired = {file.name for file in levels.files if expiry and expiry.may_apply_to(file)}
-        if (found := pick_full(levels, options)) or not expired:
-            return found
+        if (picked := pick_full(levels, options)) or not expired:
+            return picked
         last = last_level_of(options, levels)
         return Compaction(stretches(levels.runs[0].files, expired), last, last, "full: expired rows")
 

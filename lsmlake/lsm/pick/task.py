@@ -113,11 +113,11 @@ def plan_task(
     )
 
 
-def _groups(found: Iterable[Section], moves: Callable[[Section], bool]) -> list[tuple[Section, ...]]:
+def _groups(sections: Iterable[Section], moves: Callable[[Section], bool]) -> list[tuple[Section, ...]]:
     """Groups neighbouring sections; a section for which `moves` is true is a group of its own."""
     groups: list[list[Section]] = []
     joining = False
-    for section in found:
+    for section in sections:
         alone = moves(section)
         if alone or not joining:
             groups.append([])

@@ -44,15 +44,15 @@ def pick_universal(
     """
     runs, max_level = levels.runs, last_level_of(options, levels)
     ratio = options.size_ratio + offpeak_ratio(options, now_ms // 3_600_000 % 24 if hour is None else hour)
-    found = _first_rule(runs, max_level, options, ratio, now_ms)
-    if found is None and _forced(levels, options, empty_picks):
-        found = extend(runs, len(levels.level0_runs), ratio, forced=True), "level 0"
-    if found is None:
+    picked = _first_rule(runs, max_level, options, ratio, now_ms)
+    if picked is None and _forced(levels, options, empty_picks):
+        picked = extend(runs, len(levels.level0_runs), ratio, forced=True), "level 0"
+    if picked is None:
         return None
-    taken, output_level = unit(runs, found[0], max_level)
+    taken, output_level = unit(runs, picked[0], max_level)
     if len(taken) == 1 and len(taken[0].files) == 1 and taken[0].level == output_level:
         return None
-    return whole_runs(taken, output_level, max_level, found[1], options.dead_share)
+    return whole_runs(taken, output_level, max_level, picked[1], options.dead_share)
 
 
 def _first_rule(

@@ -1,9 +1,9 @@
-"""The next schema: that which a sequence of alterations gives, and that of a table which is replaced; and the alterations that
-add what the columns of new data have and a table lacks.
+"""The next schema of a table: after a sequence of alterations, and after a replacement. Also lists the alterations that add the
+columns and fields of new data which a table lacks.
 
-In a replacement (CREATE OR REPLACE TABLE) a column that had the same name and type is the same column, so it keeps its id. All
-others are new, whatever their names. Rows of one key must stay in one place of the history, and files of before are read by their
-partitions: so a primary key, and the columns of partitions, stay.
+In a replacement (CREATE OR REPLACE TABLE) a column with the same name and type is the same column and keeps its id. All other
+columns are new, whatever their names. The primary key and the partition columns must stay: the history of each key continues, and
+older files are read by their partitions.
 """
 
 from __future__ import annotations
@@ -69,37 +69,37 @@ def altered(schema: Schema, alterations: Sequence[Alteration], id: int, time_ms:
     )
 
 
-def additions(found: pa.Schema, schema: Schema, ignored: Collection[str] = ()) -> list[Alteration]:
-    """Returns what adds the columns of `found` that a table lacks, and the fields that its structs lack, nullable at all levels,
-    in their order. `ignored`: columns of the data that are not stored. Raises InvalidSchema for a type that no column has."""
-    wanted = [field for field in found if field.name not in ignored]
+def additions(data: pa.Schema, schema: Schema, ignored: Collection[str] = ()) -> list[Alteration]:
+    """Returns the alterations that add the columns and struct fields of `data` that a table lacks, nullable at all levels, in
+    their order. `ignored`: columns of the data that are not stored. Raises InvalidSchema for a type that no column can have."""
+    wanted = [field for field in data if field.name not in ignored]
     return list(_additions((), wanted, tuple(schema.columns)))
 
 
-def _additions(parent: tuple[str, ...], found: Sequence[pa.Field], known: Siblings) -> Iterator[Alteration]:
+def _additions(parent: tuple[str, ...], fields: Sequence[pa.Field], known: Siblings) -> Iterator[Alteration]:
     by_name = {field.name.lower(): field for field in known}
-    for field in found:
+    for field in fields:
         path = (*parent, field.name)
-        there = by_name.get(field.name.lower())
-        if there is None:
+        stored = by_name.get(field.name.lower())
+        if stored is None:
             type_ = nested.nullable(column_types.canonical(field.type, shown(path)))
             yield AddColumn(path, with_sized_text(pa.field(field.name, type_), sized_text(field)), None, False, None, None)
         else:
-            inside = column_types.inner_fields(there.type)
-            yield from _additions((*parent, there.name), _found_inside(field.type, there.type, inside), inside)
+            inside = column_types.inner_fields(stored.type)
+            yield from _additions((*parent, stored.name), _found_inside(field.type, stored.type, inside), inside)
 
 
-def _found_inside(found: pa.DataType, stored: pa.DataType, inside: Siblings) -> list[pa.Field]:
-    """Returns the fields inside a type of the data, named as in the nested type that the table has; none if it is of another
-    kind. A type of the data can have parts without a type, such as the elements of lists that are all empty."""
+def _found_inside(given: pa.DataType, stored: pa.DataType, inside: Siblings) -> list[pa.Field]:
+    """Returns the fields inside a type of the data, named as in the nested type of the table; none if the data's type is of
+    another kind. Parts of a type of the data can have the null type, such as the elements of lists that are all empty."""
     t = pa.types
-    if t.is_struct(stored) and t.is_struct(found):
-        return list(found)
-    lists = t.is_list(found) or t.is_large_list(found) or t.is_fixed_size_list(found)
+    if t.is_struct(stored) and t.is_struct(given):
+        return list(given)
+    lists = t.is_list(given) or t.is_large_list(given) or t.is_fixed_size_list(given)
     if t.is_list(stored) and lists:
-        return [found.value_field.with_name(inside[0].name)]
-    if t.is_map(stored) and t.is_map(found):
-        return [one.with_name(own.name) for one, own in zip(column_types.inner_fields(found), inside, strict=True)]
+        return [given.value_field.with_name(inside[0].name)]
+    if t.is_map(stored) and t.is_map(given):
+        return [one.with_name(own.name) for one, own in zip(column_types.inner_fields(given), inside, strict=True)]
     return []
 
 
@@ -110,7 +110,7 @@ _CURE = "write DROP TABLE, then CREATE TABLE: the older snapshots then go with t
 
 
 def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str) -> Schema:
-    """The schema `wanted`, made as if for a new table, as the one after `now`. Raises InvalidSchema."""
+    """Returns the schema after `now` in a replacement. `wanted`: the schema as made for a new table. Raises InvalidSchema."""
     if wanted.primary_key != now.primary_key:
         raise InvalidSchema(
             "a table that is replaced keeps its primary key",
@@ -122,7 +122,7 @@ def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str)
     ids = itertools.count(now.highest_field_id + 1)
     columns = pa.schema([_column(field, now, ids) for field in wanted.columns])
     _check_kept(now, columns, where)
-    made = replace(
+    schema = replace(
         wanted,
         id=number,
         table_uuid=now.table_uuid,
@@ -131,19 +131,19 @@ def replaced(now: Schema, wanted: Schema, number: int, time_ms: int, where: str)
         partitioning=_partitioning(now, wanted, columns, where),
         time_ms=time_ms,
     )
-    made.check(made.parsed_options, where)
-    return made
+    schema.check(schema.parsed_options, where)
+    return schema
 
 
 def _column(field: pa.Field, now: Schema, ids: Iterator[int]) -> pa.Field:
-    """A column with the ids of the one that it was, or with new ones."""
+    """Returns a column with the ids of the same column in `now`, or with new ids."""
     known = next((one for one in now.columns if one.name == field.name), None)
     same = known is not None and column_types.plain(known.type) == column_types.plain(field.type)
     if not same or (pa.types.is_nested(field.type) and _inner_lengths(known) != _inner_lengths(field)):
         return column_types.number_fields(pa.schema([field]), ids).field(0)
     metadata = {**(field.metadata or {}), column_types.FIELD_ID: known.metadata[column_types.FIELD_ID]}
-    made = pa.field(field.name, known.type, field.nullable, metadata)
-    return made if (value := default_of(known, INITIAL)) is None else with_default(made, INITIAL, value)
+    column = pa.field(field.name, known.type, field.nullable, metadata)
+    return column if (value := default_of(known, INITIAL)) is None else with_default(column, INITIAL, value)
 
 
 def _inner_lengths(field: pa.Field) -> str:
@@ -151,11 +151,11 @@ def _inner_lengths(field: pa.Field) -> str:
 
 
 def _check_kept(now: Schema, columns: pa.Schema, where: str) -> None:
-    there = {column_types.field_id(field) for field in columns}
+    ids = {column_types.field_id(field) for field in columns}
     by_id = {column_types.field_id(field): field for field in now.columns}
     needed = {column_types.field_id(now.columns.field(name)) for name in now.primary_key}
     needed |= {field.source for field in now.partitioning.fields}
-    if gone := [by_id[number] for number in sorted(needed - there)]:
+    if gone := [by_id[number] for number in sorted(needed - ids)]:
         raise InvalidSchema(
             "a table that is replaced keeps the columns of its key and partitions, with their types",
             where=where,
@@ -177,8 +177,8 @@ def _partitioning(now: Schema, wanted: Schema, columns: pa.Schema, where: str) -
             highest += 1
             field = PartitionField(highest, source, one.name, one.transform)
         fields.append(field)
-    made = now.partitioning.with_fields(tuple(fields))
-    if now.primary_key and made.current != now.spec_id:
+    partitioning = now.partitioning.with_fields(tuple(fields))
+    if now.primary_key and partitioning.current != now.spec_id:
         raise InvalidSchema(
             "a table with a primary key that is replaced keeps its partitions",
             where=where,
@@ -186,4 +186,4 @@ def _partitioning(now: Schema, wanted: Schema, columns: pa.Schema, where: str) -
             found=", ".join(wanted.partition_by) or "none",
             cure=_CURE,
         )
-    return made
+    return partitioning

@@ -16,7 +16,7 @@ from lsmlake.types import column_types
 
 @dataclass(frozen=True)
 class Draft:
-    """`partitioning`: the specs so far; `fields`: those of the next one. `where` names the table in messages."""
+    """`partitioning`: the specs so far. `fields`: the partition fields of the next spec. `where` names the table in messages."""
 
     columns: Siblings
     highest_field_id: int
@@ -59,7 +59,7 @@ class FieldPlace:
 
     @property
     def parent(self) -> pa.Field | None:
-        """The field that this one is inside of; None for a column."""
+        """The field that directly contains this one; None for a column."""
         return None if self.is_column else field_at(self.draft.columns, self.positions[:-1])
 
     @property
@@ -74,7 +74,7 @@ class FieldPlace:
 
     @property
     def role(self) -> str | None:
-        """The role by which the column decides the place of every row: "key" or "partition"; None if it has no such role."""
+        """The role of a column that decides where each row is stored: "key" or "partition"; None for other columns."""
         name = self.column.name
         fields = (*self.draft.partitioning.fields, *self.draft.fields)
         if column_types.field_id(self.column) in {field.source for field in fields}:
@@ -95,7 +95,7 @@ class FieldPlace:
         return f"{self.draft.where}, column {shown(self.path)!r}"
 
     def check_member(self, what: str) -> None:
-        """Raises InvalidSchema for the element of a list and the key or value of a map, which cannot have `what`."""
+        """Raises InvalidSchema if the field is the element of a list or the key or value of a map, which cannot have `what`."""
         if self.parent and not pa.types.is_struct(self.parent.type):
             raise InvalidSchema(
                 f"only columns and fields of structs have {what}",
@@ -105,7 +105,7 @@ class FieldPlace:
             )
 
     def altered(self, alter: Callable[[pa.Field], pa.Field]) -> Draft:
-        """Returns the draft with the field replaced by what `alter` makes of it."""
+        """Returns the draft with the field replaced by the result of `alter`."""
         return self.siblings_edited(lambda before, field, after: (*before, alter(field), *after))
 
     def dropped(self) -> Draft:
@@ -141,7 +141,7 @@ def field_of(name: str, type_: object, where: str) -> pa.Field:
         )
     from lsmlake.types import ddl  # loads sqlglot
 
-    found = ddl.parse_columns(f"c {text}")
-    if len(found) != 1:
+    columns = ddl.parse_columns(f"c {text}")
+    if len(columns) != 1:
         raise InvalidSchema("not one type", where=where, expected=ddl.TYPES, found=repr(text), cure="pass one type")
-    return found.field(0).with_name(name)
+    return columns.field(0).with_name(name)

@@ -1,5 +1,5 @@
-"""Alterations of the columns: adding, dropping, renaming and moving them; and of the properties of one: its type, its comment,
-whether it may be null, and its default. Fields of structs count as columns.
+"""Alterations of columns: add, drop, rename and move a column; change its type, its comment, its default, and whether it may be
+null. Fields of structs count as columns.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class RenameColumn(Alteration):
                 found=f"{old!r}, which an option names",
                 cure="choose another name, or unset the option before",
             )
-        made = replace(
+        renamed_draft = replace(
             place.altered(lambda one: one.with_name(self.name)), options=options, primary_key=tuple(map(swap, draft.primary_key))
         )
-        return made if column else made.with_renamed_fields(column_types.field_id(place.field), old, self.name)
+        return renamed_draft if column else renamed_draft.with_renamed_fields(column_types.field_id(place.field), old, self.name)
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,14 @@ class MoveColumn(Alteration):
 
 
 def _renaming(column: str | None, old: str, new: str) -> Renaming:
-    """A column renamed or, given the column, a field of the structs in it."""
+    """Renames a column or, if `column` is given, a field of the structs in that column."""
     if column is None:
         return Renaming(lambda one: new if one == old else one, lambda _, inner: inner)
     return Renaming(lambda one: one, lambda at, inner: new if at == column and inner == old else inner)
 
 
 def _parent_of(draft: Draft, path: Path) -> tuple[FieldPlace | None, str]:
-    """Returns the place of the field that a new field is in, None for a column, and the name of the new field."""
+    """Returns the place of the field that contains a new field (None for a column) and the name of the new field."""
     if not isinstance(path, str):
         *parents, name = names_of(path)
         return (draft.place(parents) if parents else None), name
@@ -188,7 +188,7 @@ def _with_defaults(added: pa.Field, given: AddColumn, where: str) -> pa.Field:
 
 
 def needs_default(added: pa.Field, where: str) -> InvalidSchema:
-    """The error that the rows that there are have no value of a new column."""
+    """The error for a new NOT NULL column without a default: existing rows have no value for it."""
     return InvalidSchema(
         "a new NOT NULL column needs a default",
         where=f"{where}, column {added.name!r}",
@@ -285,7 +285,7 @@ class SetNullable(Alteration):
 
 @dataclass(frozen=True)
 class SetDefault(Alteration):
-    """`value`: of rows that are written without the column from now on. `dropped`: there is no default."""
+    """`value`: for rows that are written without the column from now on. `dropped`: the default is removed."""
 
     path: Path
     value: object
@@ -303,14 +303,14 @@ class SetDefault(Alteration):
 
 
 def _widens_texts(old: pa.Field, new: pa.Field) -> bool:
-    """Whether all texts in values of `old` are texts of `new`, of equal types but for lengths."""
+    """Whether every text of `old` fits the lengths of `new`. The types are equal except for lengths."""
     inside = zip(column_types.inner_fields(old.type), column_types.inner_fields(new.type), strict=True)
     return widens_text(old, new) and all(_widens_texts(*both) for both in inside)
 
 
 def _retyped(one: pa.Field, new: pa.DataType) -> pa.Field:
-    made = one.with_type(new)
+    field = one.with_type(new)
     for which in (INITIAL, WRITE):
         if (value := default_of(one, which)) is not None:
-            made = with_default(made, which, value.cast(new))
-    return made
+            field = with_default(field, which, value.cast(new))
+    return field

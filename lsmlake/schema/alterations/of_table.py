@@ -26,7 +26,7 @@ class SetOption(Alteration):
 
 @dataclass(frozen=True)
 class SetTableComment(Alteration):
-    """Another description of the table; None: it has none."""
+    """Sets the description of the table; None removes it."""
 
     comment: str | None
 
@@ -39,7 +39,7 @@ class SetTableComment(Alteration):
 
 @dataclass(frozen=True)
 class AddPartitionField(Alteration):
-    """`term`: such as 'days(ts)'. `name`: None: as Iceberg names it. `place`: among the fields; None: the last one."""
+    """`term`: such as 'days(ts)'. `name`: None for Iceberg's name. `place`: the position among the fields; None for the last."""
 
     term: str
     name: str | None = None
@@ -61,7 +61,7 @@ class AddPartitionField(Alteration):
 
 @dataclass(frozen=True)
 class DropPartitionField(Alteration):
-    """`field`: its name, or what it is: 'ts_day' or 'days(ts)'."""
+    """`field`: the name of the field or its term: 'ts_day' or 'days(ts)'."""
 
     field: str
 
@@ -88,12 +88,12 @@ def _field_place(draft: Draft, given: str) -> int:
         return names.index(given.lower())
     columns = [field.name for field in draft.columns]
     term, ids = Term.parse(given, columns, draft.where), {field.name: column_types.field_id(field) for field in draft.columns}
-    found = [place for place, one in enumerate(draft.fields) if one.means(ids.get(term.column, -1), term.transform)]
-    if not found:
+    places = [place for place, one in enumerate(draft.fields) if one.means(ids.get(term.column, -1), term.transform)]
+    if not places:
         raise InvalidSchema(
             f"there is no partition field {given!r}",
             where=draft.where,
             expected=f"one of {[field.name for field in draft.fields]}",
             cure="correct the name",
         )
-    return found[0]
+    return places[0]

@@ -56,14 +56,14 @@ _STREAMING = {START, MODE, CONSUMER, CHANGELOG, COMMITS, MAX_ROWS, MAX_BYTES, MA
 _WRITING = {MERGE_SCHEMA, ORDER_BY, REPLACE_WHERE, OVERWRITE_MODE}
 
 _OF_SPARK = {"checkpointlocation", "queryname"}
-"""Options of a streaming write that are for Spark."""
+"""Options of a streaming write that Spark itself uses."""
 
 _CATALOG_PROPERTIES = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
 """Properties that Spark adds to the options of a catalog table; it also repeats each option as `option.<name>`."""
 
 _STORED = "lsmlake.options.table_options"
-"""The metadata of the first column of a catalog table that has the options: Spark passes only the columns to a read or an
-insert."""
+"""The metadata key under which the first column of a catalog table keeps the options: Spark passes only the columns to a
+read or an insert."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Given:
     """The options of one use of the format.
 
     Attributes:
-        texts: their texts, by name.
-        in_catalog: Spark is about to put the table into its catalog.
+        texts: option name -> text.
+        in_catalog: whether Spark is about to create a catalog table.
     """
 
     texts: Mapping[str, str]
@@ -80,7 +80,7 @@ class Given:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> Given:
-        """The options that Spark passes. Raises InvalidOption for a name that is not known."""
+        """The options that Spark passes. Raises InvalidOption for an unknown name."""
         texts, in_catalog = {}, False
         for name, value in options.items():
             if name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option."):
@@ -96,11 +96,11 @@ class Given:
         return Given(texts, in_catalog)
 
     def store_in(self, schema: StructType) -> None:
-        """Puts the options into the columns of a catalog table."""
+        """Stores the options in the metadata of the columns of a catalog table."""
         schema.fields[0].metadata = {**schema.fields[0].metadata, _STORED: json.dumps(dict(self.texts))}
 
     def recalled(self, schema: StructType) -> Given:
-        """With the options that the columns of a catalog table hold."""
+        """These options and those stored in the columns of a catalog table."""
         if PATH in self.texts:
             return self
         return replace(self, texts={**(table_options(schema) or {}), **self.texts})
@@ -141,16 +141,16 @@ class Given:
 
     @property
     def moment(self) -> Moment:
-        """The moment that a batch reads."""
+        """The moment at which a batch read sees the table."""
         return Moment(self._number(SNAPSHOT), self.texts.get(TIMESTAMP), self.texts.get(TAG))
 
     def refuse_writing(self) -> None:
-        """Raises InvalidOption for an option that only a write has."""
+        """Raises InvalidOption for an option that is only for writes."""
         if writing := sorted(self.texts.keys() & _WRITING):
             raise InvalidOption(f"option {writing[0]!r} is for writes only", where=_FORMAT, cure="remove it")
 
     def refuse_streaming(self) -> None:
-        """Raises InvalidOption for an option that only a stream has."""
+        """Raises InvalidOption for an option that is only for streams."""
         if streaming := sorted(self.texts.keys() & _STREAMING):
             raise InvalidOption(f"option {streaming[0]!r} is for streams only", where=_FORMAT, cure="remove it")
 
@@ -158,7 +158,7 @@ class Given:
 
     @property
     def streams(self) -> bool:
-        """Whether there is an option that only a stream has."""
+        """Whether an option that is only for streams is set."""
         return bool(self.texts.keys() & _STREAMING)
 
     @property
@@ -194,7 +194,7 @@ class Given:
     # -- writes -------------------------------------------------------------------------------------------------------
 
     def check_write(self, overwrite: bool) -> None:
-        """Raises InvalidOption for an option that such a write does not have."""
+        """Raises InvalidOption for an option that this kind of write does not accept."""
         allowed = {PATH, BRANCH, MERGE_SCHEMA, ORDER_BY, *((REPLACE_WHERE, OVERWRITE_MODE) if overwrite else ())}
         allowed |= {ZONE} if overwrite or ORDER_BY in self.texts else set()
         if other := sorted(self.texts.keys() - allowed):
@@ -206,7 +206,7 @@ class Given:
             )
 
     def replacement(self, schema: Schema, name: str, now: str | None) -> Replacement:
-        """The `Replacement` of an overwrite of the table `name`. `now`: the time of the write; None: it is one of many."""
+        """The `Replacement` of an overwrite of the table `name`. `now`: the time of the write; None: a stream."""
         where, mode = self.texts.get(REPLACE_WHERE), self.texts.get(OVERWRITE_MODE, "static").lower()
         if mode not in ("static", "dynamic") or (where is not None and mode == "dynamic"):
             raise InvalidOption(
@@ -227,7 +227,7 @@ class Given:
         return OrderBy.of(ANY if text is not None and text.strip().lower() == _ANY else text, self.zone)
 
     def evolves(self, default: bool) -> bool:
-        """Whether the write adds the columns that the table lacks. `default`: the option of the table."""
+        """Whether the write adds new columns to the table. `default`: the option of the table."""
         given = self.texts.get(MERGE_SCHEMA)
         return default if given is None else self._boolean(MERGE_SCHEMA, given)
 

@@ -21,7 +21,7 @@ from lsmlake.storage.storage import Storage
 
 _NAME = "lsmlake"
 _names: WeakKeyDictionary[Storage, str] = WeakKeyDictionary()
-"""The names of formats that carry a storage."""
+"""Storage -> the name of the format that carries it."""
 
 
 def register(spark) -> None:
@@ -31,8 +31,8 @@ def register(spark) -> None:
 
 
 def registered(spark, env: Env) -> str:
-    """Registers a format for the tables of a warehouse; returns its name. A warehouse that its address alone does not reach has
-    a format of its own, which carries the settings of the storage: Spark shows the options of a format, and not its class."""
+    """Registers a format for the tables of a warehouse; returns its name. A warehouse that needs more than its address gets
+    its own format, whose class carries the settings of the storage: Spark displays options, but not the class."""
     storage = env.storage
     if storage.by_address:
         register(spark)
@@ -49,10 +49,10 @@ def portable_source(
     """Returns the class of the data source.
 
     Args:
-        package: The package for processes that may lack it; None: it is installed there.
+        package: The package for processes that may lack it; None: all processes have it installed.
         named: The name of the format.
         given: Options that each table of the format has.
-        env: Of the warehouse of these tables; None: an option names their path.
+        env: The Env of the warehouse; None: an option gives the path of the table.
     """
     arrive, given, pickled = arrival(), dict(given), None if env is None else pickle.dumps(env)
 

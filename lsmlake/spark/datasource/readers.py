@@ -43,7 +43,7 @@ class BatchReader(WithPackage, DataSourceReader):
         return [InputPartition(split) for split in self.plan.splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark reads one partition even if there is none
+        if partition.value is None:  # Spark reads one partition even if the plan has none
             return
         for table in read_split(self.plan, partition.value):
             yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)

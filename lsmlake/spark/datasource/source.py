@@ -55,7 +55,7 @@ class LakeSource(DataSource):
 
     def __init__(self, options: Mapping[str, str], package: Package | None = None, env: bytes | None = None) -> None:
         """`package`: the package for readers in processes that may lack lsmlake. `env`: the pickled Env of the warehouse; None:
-        its address is enough. It is no option, since Spark shows options."""
+        the address is enough. `env` is not an option of the format, because Spark displays options."""
         super().__init__(options)
         self.package, self.env, self.given = package, env, Given.of(options)
 
@@ -105,26 +105,26 @@ class LakeSource(DataSource):
         return self._writer(BatchWriter, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """`overwrite`: the output mode is complete."""
+        """`overwrite`: whether the output mode is complete."""
         return self._writer(StreamWriter, schema, overwrite)
 
     def _writer(self, kind: type[Writer], schema: StructType, overwrite: bool) -> Writer:
         self.given.check_write(overwrite)
         given = self.given.recalled(schema)
-        table, found = self._table(given), to_arrow(schema)
+        table, columns = self._table(given), to_arrow(schema)
         version = table.version
         now = moment_of(table.meta.env) if kind is BatchWriter else None
         replaces = given.replacement(version.schema, table.name, now) if overwrite else None
         if given.evolves(version.options.write.merge_schema):
-            unstored, compactions = commit_columns_in(found, version.schema), partial(table.runtime.compactions, table.meta)
-            version = evolve(version, table.name, found, unstored, compactions)
+            unstored, compactions = commit_columns_in(columns, version.schema), partial(table.runtime.compactions, table.meta)
+            version = evolve(version, table.name, columns, unstored, compactions)
         order_by = given.order_by(not version.schema.append_only)
-        return kind(self.package, table, version.schema, found, WriteRequest(replaces=replaces, order_by=order_by))
+        return kind(self.package, table, version.schema, columns, WriteRequest(replaces=replaces, order_by=order_by))
 
 
 def _offered(given: Given, table: Table) -> Schema:
-    """A batch has the columns of the snapshot that it reads, a stream the current columns. Spark does not tell which of them is
-    wanted; options may."""
+    """The schema offered to Spark: for a batch, that of the snapshot that it reads; for a stream, the current one. Spark does
+    not say which of the two it plans; options may."""
     if given.streams:
         return _followed(given, table) or table.version.schema
     try:
@@ -134,7 +134,7 @@ def _offered(given: Given, table: Table) -> Schema:
 
 
 def _followed(given: Given, table: Table) -> Schema | None:
-    """The schema that names the columns of a stream, if an option does."""
+    """The schema whose id an option gives for a stream; None without this option."""
     return None if given.schema_id is None else table.meta.schemas.get(given.schema_id)
 
 
@@ -147,11 +147,11 @@ def _commits(given: Given) -> Sequence[pa.Field]:
 
 
 def _check_asked(asked: pa.Schema, stored: Schema, where: str, cure: str) -> None:
-    """Raises InvalidQuery unless the table has the columns of a DataFrame or of a table in Spark's catalog, with types that
-    these can hold."""
+    """Raises InvalidQuery unless the table has the columns `asked` by a DataFrame or a catalog table of Spark, with types that
+    widen to theirs."""
     offered = _fields(stored, [name for name in asked.names if name in stored.columns.names])
-    given, found = to_spark(asked), to_spark(offered)
-    if given.simpleString() == found.simpleString():
+    given, columns = to_spark(asked), to_spark(offered)
+    if given.simpleString() == columns.simpleString():
         return
     if asked.names == offered.names and all(map(widens, offered.types, asked.types)):
         return

@@ -4,13 +4,13 @@ micro-batches, through Spark's API for data sources.
 In an append-only table the tasks write files, and the committing process publishes them.
 
 Under a primary key Spark writes a Python data source without a shuffle, so several tasks may have rows of one bucket or key,
-while a commit adds one run per bucket. So the tasks only validate their rows and hand them over: small ones in a message of
-Spark, others in a file of the table. The committing process sorts and writes them as one upsert. Rows of a key that come from
+while a commit adds one run per bucket. So the tasks only validate their rows and hand them over: few rows in a message of
+Spark, more rows in a file of the table. The committing process sorts and writes them as one upsert. Rows of a key that come from
 several tasks and differ need an order: the option `order-by`, or a sequence. `Table.upsert` and `Table.write_stream` shuffle by
 bucket and write in the tasks.
 
-A micro-batch is committed with the id of its query and its number, so a repeated one does nothing. Spark keeps the id in the
-checkpoint and passes it to the tasks.
+A micro-batch is committed with the id of its query and its number, so repeating it does nothing. Spark keeps the query id in
+the checkpoint and passes it to the tasks.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass
 class _Message(WriterCommitMessage):
-    """The result of a task: `files` that it wrote; or its rows in Arrow's stream format, as `rows` or in the file `staged`.
-    `query`: the id of the streaming query."""
+    """The result of a task: the `files` that it wrote, or its rows in Arrow's stream format, in `rows` or in the file
+    `staged`. `query`: the id of the streaming query."""
 
     files: Sequence[CommitMessage] = ()
     rows: bytes = b""
@@ -67,7 +67,7 @@ class _Writer(WithPackage):
     partitions."""
 
     def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, request: WriteRequest):
-        """`schema`: of the table. Raises InvalidData if the columns do not fit."""
+        """`schema`: the schema of the table. Raises InvalidData if the columns do not fit."""
         self.package, self.table, self.schema, self.request = package, table, schema, request
         self.order = Order() if schema.append_only else order_of(columns, schema, request)
         self.columns = frame_writer.columns_for(schema, columns, request, self.order.own)
@@ -115,7 +115,7 @@ class _Writer(WithPackage):
         return _Message(staged=name)
 
     def _check(self, rows: pa.Table) -> None:
-        """Raises InvalidData for rows that the table does not take."""
+        """Raises InvalidData for rows that the table does not accept."""
         prepare(self.order.without_own(rows), self.schema, self.request, None)
 
     def _commit(self, messages: Messages, identity: Identity) -> None:
@@ -136,7 +136,7 @@ class _Writer(WithPackage):
         self._files.delete_quietly(self._files.paths.manifest(message.staged) for message in messages if message.staged)
 
     def _placed(self, messages: Sequence[_Message]) -> Iterator[write.Placed]:
-        """Yields the rows of all tasks and their order. The rows of a task are a part of the input."""
+        """Yields the rows of all tasks and their order. Each task has a contiguous part of the input."""
         ordered = Ordered.ALL if self.request.order_by is not None and self.request.order_by.any else Ordered.PARTS
         begun = 0
         for part, batch in self._batches(messages):
@@ -178,7 +178,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def _typed(rows: pa.Table, schema: Schema) -> pa.Table:
-    """The columns of the table among those of the rows, with the types of the table."""
+    """The columns of `rows` that the table has, with the types of the table."""
     columns = {name: rows[name] for name in rows.column_names if name in schema.columns.names}
     return pa.table({name: column.cast(schema.typed_columns.field(name).type) for name, column in columns.items()})
 

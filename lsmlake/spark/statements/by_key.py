@@ -27,7 +27,7 @@ _KIND = "_lsmlake_kind"
 
 
 def run(statement: SparkStatement) -> DmlReport:
-    """Carries out a statement."""
+    """Executes a statement on a table with a primary key."""
     target, clauses, version = statement.target, statement.clauses, statement.target.version
     planned = target.plan()
     if not planned.files and statement.source is None:
@@ -37,15 +37,15 @@ def run(statement: SparkStatement) -> DmlReport:
     numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
     rows = clauses.new_rows(rows, [], deleted=True)
     request, columns = _request(clauses, Identity(version.meta.env.ids()), KeysUnchanged(version, statement.wanted))
-    found, limit = statement.collected(rows, [ACTION, *columns])
-    if found is not None:
-        action = found[ACTION].to_numpy()
+    changes, limit = statement.collected(rows, [ACTION, *columns])
+    if changes is not None:
+        action = changes[ACTION].to_numpy()
         changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
-        arrival = Arrival(np.arange(found.num_rows), ordered=Ordered.QUERY)  # a join gives the rows
-        snapshot = frame_writer.upsert_collected(version, found.drop_columns([ACTION]), request, target.picker, arrival)
+        arrival = Arrival(np.arange(changes.num_rows), ordered=Ordered.QUERY)  # a join gives the rows
+        snapshot = frame_writer.upsert_collected(version, changes.drop_columns([ACTION]), request, target.picker, arrival)
         return DmlReport(snapshot, **changed)
     rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
-    by_tasks = {version.meta.paths.root}  # the driver was tried
+    by_tasks = {version.meta.paths.root}  # the driver has tried already
     snapshot = frame_writer.upsert(version, rows.selectExpr(*columns), request, by_tasks)
     changed = {name: int(counts.get.get(name) or 0) for name in numbers}
     statement.note(sum(changed.values()), limit)
@@ -53,7 +53,7 @@ def run(statement: SparkStatement) -> DmlReport:
 
 
 def _request(clauses: Clauses, identity: Identity, unchanged: KeysUnchanged) -> tuple[WriteRequest, list[str]]:
-    """The upsert that carries out the changes, and its columns: keys to delete, rows, or both with row kinds."""
+    """The upsert that executes the changes, and its columns: keys to delete, rows to write, or both with row kinds."""
     schema = clauses.schema
     names, deleting = schema.columns.names, clauses.numbers(DELETE)
     if len(deleting) == len(clauses.clauses):

@@ -40,7 +40,7 @@ from lsmlake.write.row_edit import replace_rows
 
 
 def run(statement: SparkStatement) -> DmlReport:
-    """Carries out a statement."""
+    """Executes a statement on an append-only table."""
     target, clauses, version = statement.target, statement.clauses, statement.target.version
     places = Places.of(target.plan())
     if not places.files and statement.source is None:
@@ -51,9 +51,9 @@ def run(statement: SparkStatement) -> DmlReport:
         rows = clauses.new_rows(rows, columns[1:], deleted=False)
         columns += map(column, range(len(version.schema.columns.names)))
     writing = row_edit_tasks.RowWriting(version, writes, clauses.numbers(INSERT))
-    found, limit = statement.collected(rows, columns)
-    if found is not None:
-        edit = row_edit_tasks.here(writing, found.to_batches())
+    changes, limit = statement.collected(rows, columns)
+    if changes is not None:
+        edit = row_edit_tasks.here(writing, changes.to_batches())
     else:
         edit = row_edit_tasks.run(writing, _together(rows, clauses) if writes else rows.selectExpr(*columns))
         statement.note(edit.rows + edit.inserted, limit)
@@ -85,7 +85,7 @@ def _together(rows, clauses: Clauses):
 
 @dataclass(frozen=True)
 class Places:
-    """The files of a plan that has no level 0. `numbers`: how `FILE` names each file: by what Catalyst tells of it."""
+    """The files of a plan without level 0. `numbers`: file name -> its number in the column `FILE`, computed by Catalyst."""
 
     plan: Plan
     files: Mapping[str, Matched]
@@ -94,15 +94,15 @@ class Places:
     @staticmethod
     def of(plan: Plan) -> Places:
         files = planned_files(plan.splits)
-        found = {one.file.name: Matched(*one, one.vector(plan.version.meta), np.empty(0, np.int64)) for one in files}
-        return Places(plan, found, mask.numbered([one.file for one in files]))
+        matched = {one.file.name: Matched(*one, one.vector(plan.version.meta), np.empty(0, np.int64)) for one in files}
+        return Places(plan, matched, mask.numbered([one.file for one in files]))
 
     @property
     def numbers(self) -> dict[str, int]:
         return dict(zip(self.files, self.number.of.tolist(), strict=True))
 
     def at(self, positions: Mapping[int, DeletionVector]) -> list[Matched]:
-        """The files whose rows at `positions`, by number of the file, are removed."""
+        """The files with rows to remove. `positions`: number of a file -> positions of the rows."""
         names = {number: name for name, number in self.numbers.items()}
         if unknown := sorted(positions.keys() - names.keys()):
             raise Corrupt(self._unknown, found=unknown, cure="verify() names the file")

@@ -1,7 +1,7 @@
-"""Evaluates the clauses of a statement in Catalyst: which clause is for each row, and the new values of the row.
+"""Evaluates the clauses of a statement in Catalyst: which clause acts on each row, and the new values of the row.
 
-The rows have the columns of the target with the alias `t` and, in a merge, those of the source with the alias `s`; they are made
-in three projections, so that an expression is evaluated once, and only for the rows of its clause:
+The rows have the columns of the target with the alias `t` and, in a merge, the columns of the source with the alias `s`. Three
+projections evaluate each expression once, and only for the rows of its clause:
 
 1. `ACTION`: the number of the first clause whose condition is true, from 1; 0 if there is none.
 2. the value of each expression, with the type that Spark gives it;
@@ -37,7 +37,7 @@ _CHANGES = (MATCHED, NOT_MATCHED, BY_SOURCE)
 
 @dataclass(frozen=True)
 class Clauses:
-    """The clauses of a statement on a table. `target`: the statement's name of the table. `values`: of each clause, column ->
+    """The clauses of a statement on a table. `target`: the name of the table in the statement. `values`: per clause, column ->
     expression."""
 
     schema: Schema
@@ -47,7 +47,7 @@ class Clauses:
 
     @staticmethod
     def of(schema: Schema, target: str, clauses: Sequence[Clause[str]], texts: Sequence[Mapping[str, str]]) -> Clauses:
-        """`texts`: of each clause, column -> expression. Raises InvalidQuery for an unknown column."""
+        """`texts`: per clause, column -> expression. Raises InvalidQuery for an unknown column."""
         return Clauses(schema, target, tuple(clauses), tuple(_by_column(schema, given) for given in texts))
 
     def numbers(self, *actions: str) -> list[int]:
@@ -55,7 +55,7 @@ class Clauses:
         return [number for number, clause in enumerate(self.clauses, 1) if clause.action in actions]
 
     def acting(self, rows, joined: bool):
-        """Returns the rows with `ACTION`. `joined`: they are a join; otherwise all are rows of the target alone."""
+        """Adds `ACTION` to the rows. `joined`: whether they come from a join; otherwise all are target rows without a match."""
         choices = {when: self._choice(when) for when in _CHANGES}
         chosen = choices[BY_SOURCE]
         if joined:
@@ -70,7 +70,7 @@ class Clauses:
         return f"case {' '.join(whens)} else 0 end" if whens else "0"
 
     def check_inserts(self, source) -> None:
-        """Raises Spark's error for a clause for rows of the source alone that names a column of the target. Reads no rows."""
+        """Raises Spark's error if a NOT MATCHED clause names a column of the target. Reads no rows."""
         for clause, values in zip(self.clauses, self.values, strict=True):
             if clause.when == NOT_MATCHED and (clause.condition is not None or values):
                 rows = source if clause.condition is None else source.where(condition(clause.condition))
@@ -95,8 +95,8 @@ class Clauses:
         olds = [f"{backticked(self.target)}.{backticked(name)} as o{place}" for place, name in enumerate(names) if name in used]
         evaluated = rows.selectExpr(ACTION, *kept, *olds, *raw.values())
         made = st.StructType(list(evaluated.schema.fields)[1 + len(kept) + len(olds) :])
-        found = dict(zip(raw, made.fields, strict=True))
-        columns = [self._new(place, name, found, name in kept_old) for place, name in enumerate(names)]
+        fields = dict(zip(raw, made.fields, strict=True))
+        columns = [self._new(place, name, fields, name in kept_old) for place, name in enumerate(names)]
         return evaluated.selectExpr(ACTION, *kept, *columns)
 
     def _kept(self, deleted: bool) -> set[str]:
@@ -114,11 +114,11 @@ class Clauses:
             return set()
         return {*self.schema.columns.names} if self._keeps_values else {*self.schema.parsed_options.merge.sequence_field}
 
-    def _new(self, place: int, name: str, found: Mapping[tuple[int, str], st.StructField], old: bool) -> str:
+    def _new(self, place: int, name: str, fields: Mapping[tuple[int, str], st.StructField], old: bool) -> str:
         field, whens, merge = self.schema.columns.field(name), [], self.schema.parsed_options.merge
         for number, (clause, values) in enumerate(zip(self.clauses, self.values, strict=True), 1):
             if name in values:
-                made = found[number, name]
+                made = fields[number, name]
                 value = converted(made, self.schema.plain_columns.field(name), values[name])
                 if clause.action == UPDATE and self._keeps_values:
                     lost = f"raise_error('{LOST_VALUE}: column {_escaped(name)}')"
@@ -151,77 +151,77 @@ class Clauses:
 
 
 def _alone(text: str) -> str:
-    """An expression within another; it may end with a comment."""
+    """An expression that can stand inside another, even if it ends with a comment."""
     return f"({text}\n)"
 
 
 def _of_some(text: str, number: int) -> str:
-    """The values of one clause, given the rows of several clauses."""
+    """The values of one clause, over the rows of several clauses."""
     return f"case when {ACTION} = {number} then {_alone(text)} end"
 
 
 def _of_all(text: str) -> str:
-    """The values of the only clause. Inside CASE, Spark draws an argument of `nullif` twice; at the top, it would take
-    `explode` for rows."""
+    """The values of the only clause. Not in CASE, where Spark draws an argument of `nullif` twice; not at the top level, where
+    `explode` would produce rows."""
     return f"named_struct('v', {_alone(text)}).v"
 
 
 def condition(text: str) -> str:
-    """A condition: NULL is one, text is none, not even 'true', which `and` would cast. Spark drops the `if` when it plans."""
+    """A boolean condition. Refuses text, even 'true', which `and` alone would cast; accepts NULL. Spark drops the `if`."""
     return f"({_alone(text)} and if({_alone(text)}, true, true))"
 
 
 def _by_column(schema: Schema, texts: Mapping[str, str]) -> dict[str, str]:
-    by_lower, found = {name.lower(): name for name in schema.columns.names}, {}
+    by_lower, by_name = {name.lower(): name for name in schema.columns.names}, {}
     for given, text in texts.items():
         name = by_lower.get(given.lower())
         if name is None:
             raise InvalidQuery(f"unknown column {given!r}", expected=f"one of {schema.columns.names}", cure="correct the name")
-        if name in found:
+        if name in by_name:
             raise InvalidQuery(f"column {name!r} is assigned twice", cure="assign it once")
-        found[name] = text
-    return found
+        by_name[name] = text
+    return by_name
 
 
 def converted(made: st.StructField, field: pa.Field, text: str) -> str:
-    """SQL for the values of a column `made`, as values of the table's column `field`; `text`: the expression that made them."""
+    """SQL that converts the column `made` to the table's column `field`. `text`: the expression of `made`, for errors."""
     try:
-        found = column_types.plain(to_arrow(st.StructType([made])).field(0).type)
+        type_ = column_types.plain(to_arrow(st.StructType([made])).field(0).type)
     except InvalidSchema as error:
         raise InvalidQuery(f"the value does not fit column {field.name!r}", where=text, found=error.found) from error
-    value = _fitted(made.name, found, field.type)
+    value = _fitted(made.name, type_, field.type)
     if value is None:
         raise InvalidQuery(
             f"the value does not fit column {field.name!r}",
             where=text,
             expected=format_type(field.type),
-            found=format_type(found),
+            found=format_type(type_),
             cure=f"write CAST({text} AS {format_type(field.type)})",
         )
     return value
 
 
-def _fitted(value: str, found: pa.DataType, wanted: pa.DataType, depth: int = 0) -> str | None:
-    """SQL for a value as one of another type, without loss; None if the types do not fit. Converts each field of a
-    struct and each element of an array."""
+def _fitted(value: str, type_: pa.DataType, wanted: pa.DataType, depth: int = 0) -> str | None:
+    """SQL that converts a value to the type `wanted` without loss; None if the types do not fit. Converts each field of
+    a struct and each element of an array."""
     t = pa.types
-    if nested.nullable(found) == nested.nullable(wanted):
+    if nested.nullable(type_) == nested.nullable(wanted):
         return value
-    if t.is_null(found):
+    if t.is_null(type_):
         return "null"
-    if t.is_list(found) and t.is_list(wanted):
-        element = _fitted(f"e{depth}", found.value_type, wanted.value_type, depth + 1)
+    if t.is_list(type_) and t.is_list(wanted):
+        element = _fitted(f"e{depth}", type_.value_type, wanted.value_type, depth + 1)
         return element and f"transform({value}, e{depth} -> {element})"
-    if t.is_struct(found) and t.is_struct(wanted) and [one.name for one in found] == [one.name for one in wanted]:
-        fields = [_fitted(f"{value}.{backticked(one.name)}", one.type, wanted.field(one.name).type, depth) for one in found]
+    if t.is_struct(type_) and t.is_struct(wanted) and [one.name for one in type_] == [one.name for one in wanted]:
+        fields = [_fitted(f"{value}.{backticked(one.name)}", one.type, wanted.field(one.name).type, depth) for one in type_]
         if any(one is None for one in fields):
             return None
-        packed = ", ".join(f"{one} as {backticked(field.name)}" for one, field in zip(fields, found, strict=True))
+        packed = ", ".join(f"{one} as {backticked(field.name)}" for one, field in zip(fields, type_, strict=True))
         return f"if({value} is null, null, struct({packed}))"
-    if t.is_nested(found) or t.is_nested(wanted) or assign("x", found, wanted) is None:
+    if t.is_nested(type_) or t.is_nested(wanted) or assign("x", type_, wanted) is None:
         return None
     made = f"try_cast({value} as {_name(wanted)})"
-    kept = f"cast({made} as {_name(found)}) <=> {value}"
+    kept = f"cast({made} as {_name(type_)}) <=> {value}"
     message = f"concat(string({value}), ' does not fit {format_type(wanted)} without loss (out of range, or to be rounded)')"
     return f"if({kept}, {made}, raise_error({message}))"
 

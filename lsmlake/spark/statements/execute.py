@@ -1,7 +1,6 @@
-"""Executes DELETE, UPDATE and MERGE as Spark plans, or explains them: Spark evaluates the expressions, in the words of the
-statement.
+"""Executes or explains DELETE, UPDATE and MERGE as Spark plans. Spark evaluates the expressions in the statement's own text.
 
-A DELETE of rows that lsmlake can tell itself runs in the driver if the files are small (`sides`), as it does without Spark.
+A DELETE whose condition lsmlake understands runs in the driver if the files are small (`sides`), as it does without Spark.
 EXPLAIN gives the lines of `statements.explained`, then Spark's plan of the changes.
 """
 
@@ -41,13 +40,13 @@ from lsmlake.write.changeable import candidates, check_deletable, check_updatabl
 
 
 def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlReport]:
-    """Reads a DELETE or UPDATE. The result evaluates it on a version."""
+    """Reads a DELETE or UPDATE. Returns a function that executes it on a version."""
     pass_on(statement)
     return lambda version: _change(runtime, statement, version)
 
 
 class ReadStatement(NamedTuple):
-    """A DELETE or UPDATE that was read on a version. `values`: the new ones, by column. `in_driver`: it takes no Spark."""
+    """A DELETE or UPDATE read for a version. `values`: column -> new value. `in_driver`: whether it runs without Spark."""
 
     executed: Executed
     values: Mapping[str, ExpressionPart]
@@ -61,7 +60,7 @@ def _change(runtime: Runtime, statement: Statement, version: Version) -> DmlRepo
 
 
 def reading_of(runtime: Runtime, statement: Statement, version: Version) -> ReadStatement:
-    """Reads a DELETE or UPDATE on a version."""
+    """Reads a DELETE or UPDATE for a version."""
     (clause,), where, columns = statement.clauses, statement.on, version.schema.typed_columns
     sides = {TARGET_SIDE: statement.target[0] if statement.target else "t"}
 
@@ -103,7 +102,7 @@ _OTHER = {SOURCE_SIDE: "target", TARGET_SIDE: "source"}
 
 
 def merging(source: MergeSource, statement: Statement, uneven: set[str]) -> Callable[..., DmlReport]:
-    """Reads a MERGE with a DataFrame. The result evaluates it on a version; `own`: the source is made of rows of this version."""
+    """Reads a MERGE with a DataFrame. Returns a function that executes it on a version; `own`: the source reads this version."""
     check_merge(source, statement)
     return lambda version, own: _merge(source, statement, uneven, version, own)
 
@@ -117,7 +116,7 @@ def check_merge(source: MergeSource, statement: Statement) -> None:
 
 
 def merge_of(source: MergeSource, statement: Statement, version: Version, uneven: set[str], own: bool) -> Executed:
-    """Reads a MERGE on a version, without a look at the rows of its source."""
+    """Reads a MERGE for a version. Reads no rows of the source."""
     sides = {TARGET_SIDE: statement.target[0], SOURCE_SIDE: statement.source[0] if statement.source else "s"}
     own = own or (statement.queries is not None and statement.queries.own)
     target = SparkTarget(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
@@ -126,7 +125,7 @@ def merge_of(source: MergeSource, statement: Statement, version: Version, uneven
 
 
 def _merge(source: MergeSource, statement: Statement, uneven: set[str], version: Version, own: bool) -> DmlReport:
-    """Evaluates a MERGE. If there are many files, only files that can match are read."""
+    """Executes a MERGE. If there are many files, reads only files that can match."""
     schema, made = version.schema, merge_of(source, statement, version, uneven, own)
     scope = statement.joined(schema.typed_columns, source.columns)[MATCHED]
     equal = equal_columns(statement.on.node, scope)
@@ -151,10 +150,10 @@ def _clauses(
         return statement.words(part, sides, version, _qualified(part, when, scopes, sides))
 
     def value(part: ExpressionPart, when: str) -> str:
-        """Each clause is a branch of a CASE."""
-        if (found := drawn_twice(part.node)) is not None:
-            what = f"Spark would draw the operand of {found[1].upper()} twice in a MERGE"
-            part.text.refuse(found[0], what, cure="draw it as a column of the source")
+        """A value as SQL. Refuses random operands that Spark would draw twice, since each clause becomes a branch of a CASE."""
+        if (drawn := drawn_twice(part.node)) is not None:
+            what = f"Spark would draw the operand of {drawn[1].upper()} twice in a MERGE"
+            part.text.refuse(drawn[0], what, cure="draw it as a column of the source")
         return words(part, when)
 
     common = equal_columns(statement.on.node, scopes[MATCHED], nulls=True)
@@ -174,9 +173,9 @@ def _clauses(
 
 
 def _qualified(part: ExpressionPart, when: str, scopes: Mapping[str, Scope], sides: Mapping[str, str]) -> list[Replacement]:
-    """Writes the name of the target or of the source before its columns, which a clause for rows of one side may name without it.
-    Refuses columns of the other side."""
-    found: list[Replacement] = []
+    """Inserts the name of the target or source before unqualified columns in a clause for rows of one side. Refuses columns of
+    the other side."""
+    replacements: list[Replacement] = []
     side = {NOT_MATCHED: SOURCE_SIDE, BY_SOURCE: TARGET_SIDE}.get(when)
     for column in part.node.find_all(exp.Column) if side else ():
         path = [one.name for one in column.parts]
@@ -187,12 +186,12 @@ def _qualified(part: ExpressionPart, when: str, scopes: Mapping[str, Scope], sid
             part.text.refuse(column, f"a clause WHEN {when.upper()} can name no column of the {_OTHER[side]}")
         if len(matches) == 1 and matches[0][1] == 1 and "start" in column.parts[0].meta:
             start = column.parts[0].meta["start"]
-            found.append((start, start, f"{backticked(sides[side])}."))
-    return found
+            replacements.append((start, start, f"{backticked(sides[side])}."))
+    return replacements
 
 
 def pass_on(statement: Statement) -> None:
-    """Notes that Spark reads the expressions."""
+    """Marks the expressions of a statement as read by Spark."""
     statement.check_conditions()
     for part in statement.parts:
         passed_on(part.node)
@@ -213,7 +212,7 @@ def _run(statement: Executed) -> DmlReport:
 
 
 def explained_change(runtime: Runtime, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:
-    """The lines of a DELETE or UPDATE."""
+    """The lines of EXPLAIN for a DELETE or UPDATE."""
     pass_on(statement)
     made, (clause,) = reading_of(runtime, statement, version), statement.clauses
     by = "Arrow, in the driver" if made.in_driver else "Spark"
@@ -223,7 +222,7 @@ def explained_change(runtime: Runtime, statement: Statement, version: Version, n
 
 
 def explained_merge(source: MergeSource, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:
-    """The lines of a MERGE."""
+    """The lines of EXPLAIN for a MERGE."""
     check_merge(source, statement)
     executed = merge_of(source, statement, version, set(), own=False)
     scope = statement.joined(version.schema.typed_columns, source.columns)[MATCHED]
@@ -244,10 +243,10 @@ def _plan(executed: Executed, mode: str) -> Iterator[str]:
 
 
 def lines_of(spark, rows, mode: str, view: str) -> Iterator[str]:
-    """Spark's plan of a DataFrame. `view`: a name that is free."""
+    """Spark's plan of a DataFrame, as lines. `view`: an unused name for a temporary view."""
     rows.createOrReplaceTempView(view)
     try:
-        found = spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0]
+        plan = spark.sql(f"EXPLAIN {mode} SELECT * FROM {view}").collect()[0][0]
     finally:
         spark.catalog.dropTempView(view)
-    yield from (line for line in found.splitlines() if line)
+    yield from (line for line in plan.splitlines() if line)

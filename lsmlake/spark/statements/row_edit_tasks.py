@@ -25,14 +25,14 @@ from lsmlake.write.write_request import WriteRequest
 
 
 def column(number: int) -> str:
-    """The name of the new values of a column: `mapInArrow` takes a dot or a backtick in a name for syntax."""
+    """The name of the column with the new values of a column, by number: `mapInArrow` takes dots and backticks for syntax."""
     return f"c{number}"
 
 
 @dataclass
 class Edit:
-    """The result of one task, or of all. `places`: (number of the clause, file) -> rows of the target; `rows`: how many rows
-    these were, with repeats; `inserted`: new rows; `added`: the files of all rows that were written."""
+    """The result of one task, or of all tasks. `places`: (number of the clause, file) -> positions of target rows; `rows`: the
+    number of target rows, with repeats; `inserted`: the number of new rows; `added`: the files written."""
 
     places: dict[tuple[int, int], DeletionVector] = field(default_factory=dict)
     rows: int = 0
@@ -54,11 +54,11 @@ class Edit:
     @property
     def removed(self) -> dict[int, DeletionVector]:
         """The rows to remove, by file."""
-        found: dict[int, DeletionVector] = {}
+        vectors: dict[int, DeletionVector] = {}
         for (clause, file), vector in self.places.items():
             if clause:
-                found[file] = found.get(file, EMPTY) | vector
-        return found
+                vectors[file] = vectors.get(file, EMPTY) | vector
+        return vectors
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class RowWriting:
     """The value that every task receives.
 
     Attributes:
-        version: the version that is changed.
+        version: the version that the statement changes.
         writes: the numbers of the clauses that write rows.
-        inserts: the numbers of the clauses that insert rows, which have no place in a file yet.
+        inserts: the numbers of the clauses that insert rows. Such rows have no place in a file.
     """
 
     version: Version
@@ -77,7 +77,7 @@ class RowWriting:
 
 
 def run(writing: RowWriting, rows) -> Edit:
-    """Carries out changes in tasks. `rows`: `ACTION`, `FILE`, `POSITION` and, if a clause writes rows, the new values."""
+    """Executes changes in tasks. `rows`: `ACTION`, `FILE`, `POSITION` and, if a clause writes rows, the new values."""
     done, errors = tasks.collect(rows.mapInArrow(partial(_task, writing), tasks.RESULT))
     edit = Edit()
     for part in done:
@@ -93,7 +93,7 @@ def run(writing: RowWriting, rows) -> Edit:
 
 
 def here(writing: RowWriting, batches: Iterable[pa.RecordBatch]) -> Edit:
-    """Carries out changes in this process. An error removes what was written."""
+    """Executes changes in this process. Removes the written files if it fails."""
     edit, noted = Edit(), []
     try:
         edit.added = append_files(writing.version, _new_rows(writing, batches, edit, noted))
@@ -110,7 +110,7 @@ def _task(writing: RowWriting, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         outcome: object = here(writing, batches)
     except LakeError as error:
         outcome = error
-    yield tasks.result(outcome)  # whatever becomes of this task from here on, the driver may commit the files
+    yield tasks.result(outcome)  # even if the task fails after this point, the driver may commit the files
 
 
 def _new_rows(

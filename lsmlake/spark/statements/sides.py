@@ -1,12 +1,11 @@
-"""The two sides of a statement on Spark: the rows of the target that it may change, and the source of a MERGE. Small ones stay
-in the driver: files that it may read itself, and a source of few rows.
+"""The two sides of a statement on Spark: the rows of the target that it may change, and the source of a MERGE. Small files and
+small sources are read in the driver.
 
-The values of a source limit the files of the target that are read, so it is used several times: to find these values, for the
-join, and again if another commit overtakes the statement. It is evaluated once, and kept by the executors, if its values are
-looked at: a source that gives other rows each time must not be joined with files that were chosen by rows it no longer has.
+The values of a source limit the files of the target that are read. So the source is used several times: to find these values,
+for the join, and again if another commit overtakes the statement. If its values are looked up, the source is evaluated once and
+kept by the executors: a source with random rows must not be joined with files that were chosen by the rows of another evaluation.
 
-A source of few rows is fetched by the driver instead, and is a constant of the plans from then on: Spark knows that it is
-small.
+The driver fetches a source of few rows instead; it is then a constant of the plans, so Spark knows that it is small.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ class SparkTarget:
     Attributes:
         name: the statement's name of the table.
         where: the condition for the rows, in the words of the statement.
-        predicate: true of all chosen rows. `decides`: it is equal to the condition.
-        ranges: limits of the rows, as SQL by which Spark leaves out parts of files.
-        own: the statement reads other rows of this version, too.
+        predicate: true for all rows of the condition. `decides`: whether it is equal to the condition.
+        ranges: value ranges of the rows, as SQL with which Spark skips parts of files.
+        own: whether the statement also reads other rows of this version.
         uneven: as in `spark.frame_writer.upsert`.
     """
 
@@ -68,7 +67,7 @@ class SparkTarget:
         return named if self.where is None else named.where(condition(self.where))
 
     def plan(self) -> Plan:
-        """A read of the rows."""
+        """The plan that reads the rows."""
         return plan(self.version, self.predicate)
 
     @property
@@ -84,7 +83,7 @@ def is_small(planned: Plan) -> bool:
 
 
 def decided_by_partitions(planned: Plan) -> bool:
-    """Whether a DELETE of the rows of a plan reads no rows."""
+    """Whether a DELETE of all rows of a plan needs to read no rows."""
     predicate = planned.predicate
     by_position = planned.schema.append_only and planned.version.options.layout.deletion_vectors
     if not by_position or predicate is None:
@@ -116,8 +115,8 @@ class MergeSource:
         return self._kept if self._is_kept else self._given
 
     def fetch(self, limit: int) -> bool:
-        """Fetches the rows if they are at most about `limit`, and of types that come back as they were. Returns False if it tried
-        in vain."""
+        """Fetches the rows if there are at most about `limit`, and Arrow preserves their types. Returns False if there were
+        too many."""
         names = self.schema.names
         alike = to_spark(self.columns).fields if len({name.lower() for name in names}) == len(names) else []
         if (
@@ -132,7 +131,7 @@ class MergeSource:
         return self._rows is not None
 
     def has_repeats(self, names: Sequence[str]) -> bool:
-        """Whether several rows have the same values in columns, as far as is known. Rows with a null do not count."""
+        """Whether fetched rows repeat values in these columns; True if unknown. Rows with a null do not count."""
         if self._rows is None or any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in self._kinds(names)):
             return True
         rows = self._rows.select(names).drop_null()
@@ -157,7 +156,7 @@ class MergeSource:
 
     @cached_property
     def _summary(self) -> pa.Table:
-        """Of each column that has an order: about how many values, the least and the greatest."""
+        """For each column with an order: the approximate number of distinct values, the least and the greatest value."""
         asked = []
         for place, name in enumerate(self.columns.names):
             if not pa.types.is_nested(self.columns.field(name).type):
@@ -167,15 +166,15 @@ class MergeSource:
         return self._kept.agg(*asked).toArrow()
 
     def distinct(self, column: str, most: int) -> pa.ChunkedArray | None:
-        """The values of a column, without null; None if they are more than `most`."""
+        """The distinct values of a column, without null; None if there are more than `most`."""
         if self._rows is not None:
             values = self._rows[column].drop_null().unique()
             return None if len(values) > most else pa.chunked_array([values]).cast(self.columns.field(column).type)
         if self._summary[f"n{self.columns.names.index(column)}"][0].as_py() > 1.2 * most:  # an estimate
             return None
         name = backticked(column)
-        found = self._kept.where(f"{name} is not null").selectExpr(f"{name} as value").distinct().limit(most + 1).toArrow()
-        return None if found.num_rows > most else found.column(0).cast(self.columns.field(column).type)
+        rows = self._kept.where(f"{name} is not null").selectExpr(f"{name} as value").distinct().limit(most + 1).toArrow()
+        return None if rows.num_rows > most else rows.column(0).cast(self.columns.field(column).type)
 
     def bounds(self, column: str) -> tuple[object, object]:
         """The least and the greatest value of a column; None without values."""
@@ -186,15 +185,15 @@ class MergeSource:
 
 
 class Few(NamedTuple):
-    """A source of few rows. `matches_few`: a row of it matches at most one of the target. `matched_once`: a row of the target
-    matches at most one of it."""
+    """A source of few rows. `matches_few`: each source row matches at most one target row. `matched_once`: each target row
+    matches at most one source row."""
 
     matches_few: bool
     matched_once: bool
 
 
 def few_rows(target: SparkTarget, source: MergeSource, on: str, equal: Sequence[tuple[str, str]]) -> Few | None:
-    """Fetches the source if it may be small; None if it is not. `equal`: the columns of both that the join compares."""
+    """Fetches the source if it may be small; None if it is not. `equal`: the pairs of columns that the join compares."""
     schema = target.version.schema
     limit = collected.row_limit(target.version, target.picker, source.frame, target.uneven)
     if not limit or "select" in on.lower():  # Spark has no subqueries in every kind of join
@@ -224,8 +223,8 @@ def small_source(spark, tables: Iterator[pa.Table], limit: int):
 
 
 def as_text(predicate: Predicate | None, schema: Schema) -> str | None:
-    """The ranges of values that a predicate of `write.changeable` allows, as SQL by which Spark leaves out parts of files. None:
-    no range can be written in SQL."""
+    """The value ranges of a predicate of `write.changeable`, as SQL with which Spark skips parts of files. None: no range can
+    be written in SQL."""
     parts = predicate.children if isinstance(predicate, And) else (predicate,)
     return " and ".join(text for part in parts if (text := _range(part, schema)) is not None) or None
 

@@ -1,4 +1,4 @@
-"""Spark's errors about a statement, as errors of lsmlake."""
+"""Translates Spark's errors about a statement into errors of lsmlake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lsmlake.statements.merge_join import repeated
 from lsmlake.write.changeable import OLDER
 
 REPEATED = repeated().what
-"""What a query raises for a row of the target that several rows of the source match."""
+"""The message that a query raises if several source rows match one target row."""
 
 _OF_THE_TEXT = (
     AnalysisException,
@@ -40,7 +40,7 @@ _FOUND_MAX = 500
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raises Spark's errors about the text of a statement, or about values that it computes, as errors of lsmlake."""
+    """Translates Spark's errors about the text of a statement, or about computed values, into errors of lsmlake."""
     try:
         yield
     except PySparkException as error:

@@ -1,5 +1,4 @@
-"""A statement as a value: a target, the clauses for its rows and, in a merge, a source. Shared by append-only tables and tables
-with a key."""
+"""A statement as a value: a target, the clauses for its rows and, in a merge, a source. For tables with and without a key."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ class SparkStatement:
     few: Few | None = None
 
     def acting(self, rows, once: Sequence[str]):
-        """The rows that clauses are for, and `ACTION`. `rows`: of the target. `once`: the columns by which a row of the target is
-        counted, to find repeats; none: repeats are found later."""
+        """The rows for which a clause acts, with `ACTION`. `rows`: rows of the target. `once`: the columns that identify a row of
+        the target, to find repeated matches; empty: they are found later."""
         source, on, clauses, name = self.source, self.on, self.clauses, self.target.name
         target = self.target.of(rows).selectExpr("*", f"true as {IS_TARGET}").alias(name)
         if source is None:
@@ -73,8 +72,8 @@ class SparkStatement:
 
     @property
     def wanted(self) -> ReadSet | None:
-        """The new rows that overtake the statement, because it would have read them. Spark looks at few of them; more count as
-        read."""
+        """The rows whose concurrent commit conflicts with the statement, because it would have read them. Spark checks a few new
+        rows; larger sets count as read."""
         source, target = self.source, self.target
         if target.isolation != SERIALIZABLE:
             return None
@@ -91,20 +90,20 @@ class SparkStatement:
             flags = np.zeros(rows.num_rows, bool)
             numbered = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows)))
             new = target.of(target.spark.createDataFrame(numbered))
-            found = new if source is None else new.join(source.alias(self.name), F.expr(self.on), "left_semi")
-            flags[found.select(_PLACE).toArrow().column(0).to_numpy()] = True
+            matched = new if source is None else new.join(source.alias(self.name), F.expr(self.on), "left_semi")
+            flags[matched.select(_PLACE).toArrow().column(0).to_numpy()] = True
             return flags
 
         return ReadSet(target.predicate, tuple(target.version.schema.columns.names), among)
 
     def collected(self, rows, columns: Sequence[str]) -> tuple[pa.Table | None, int]:
-        """The changes, if they are so few that the driver writes them, and how many rows it would have taken: 0 if it was not
-        tried, since a join is not done twice."""
+        """The changes, if the driver can write them, otherwise None; and the row limit of the driver: 0 if nothing was collected,
+        because a large join would run twice."""
         target, tried = self.target, self.source is None or self.few
         limit = collected.row_limit(target.version, target.picker, rows, target.uneven) if tried else 0
         return collected.rows(rows, columns, limit) if limit else None, limit
 
     def note(self, changes: int, limit: int) -> None:
-        """Notes that `changes` changes did not fit the driver."""
+        """Records the table in `uneven` if `changes` changes did not fit the driver although they are within `limit`."""
         if limit and changes <= limit:
             self.target.uneven.add(self.target.version.meta.paths.root)
