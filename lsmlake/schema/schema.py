@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -33,6 +34,7 @@ from lsmlake.types.column_types import has_sized_text
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
 from lsmlake.types.type_table import TABLE
 
+Value = TypeVar("Value")
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""
 ROW_KIND = "_row_kind"
@@ -208,7 +210,7 @@ class Schema:
         """Whether files of several levels can hold rows of one key, so that a read merges them."""
         return not self.append_only and not self.parsed_options.layout.deletion_vectors
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, ...]:
         """The sort columns inside a bucket: the primary key without columns that are constant within a partition. Empty for an
         append-only table."""
@@ -305,6 +307,19 @@ class Schema:
 
     def field_ids(self) -> dict[str, int]:
         return {field.name: column_types.field_id(field) for field in self.columns}
+
+    def derived(self, make: Callable[[Schema], Value]) -> Value:
+        """The value of `make(self)`, made once: for values that rooms below this one derive from a schema."""
+        known = self._derived.get(make)
+        return self._derived.setdefault(make, make(self)) if known is None else known
+
+    @cached_property
+    def _derived(self) -> dict[Callable, object]:
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without `_derived`, which tasks of Spark derive again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_derived"}
 
     def encode(self) -> bytes:
         return envelope.wrap_json(

@@ -10,7 +10,7 @@ A writer does not know its sequence. It reads only the keys of older rows, unles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -38,6 +38,7 @@ from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import without_input_kinds
 
 _THREADS = 2
+_KEYS_AT_ONCE = 1 << 16
 
 
 def split(
@@ -113,10 +114,38 @@ def _split(
     if arrival is not None and checks:
         arrival.check(rows, groups, rule, schema.key)
     group_codes = routed.codes[groups.first]
-    edges = [0, *(np.flatnonzero(np.diff(group_codes)) + 1).tolist(), len(group_codes)]
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(group_codes)) + 1, [len(group_codes)]])
     with Threads(_THREADS) as pool:
-        for first, last in pairwise(edges):
-            yield routed.bucket(group_codes[first]), fold(rows, groups.part(first, last), rule, schema.key, pool)
+        for some in _at_once(edges):
+            buckets = [routed.bucket(code) for code in group_codes[some[:-1]]]
+            folded = _folded(lambda part: fold(rows, part, rule, schema.key, pool), groups, some)
+            yield from zip(buckets, folded, strict=True)
+
+
+def _at_once(edges: np.ndarray) -> Iterator[np.ndarray]:
+    """Divides buckets, given by the edges of their keys, into those to fold at once: as many as have `_KEYS_AT_ONCE` keys, at
+    least one. For a bucket of few rows, a call of Arrow for each column takes longer than its work."""
+    first, last = 0, len(edges) - 1
+    while first < last:
+        stop = max(first + 1, int(np.searchsorted(edges, edges[first] + _KEYS_AT_ONCE, side="right")) - 1)
+        yield edges[first : stop + 1]
+        first = stop
+
+
+def _folded(fold: Callable[[Groups], pa.Table], groups: Groups, edges: np.ndarray) -> Iterator[pa.Table]:
+    """Yields the folded rows of successive buckets, given by the edges of their keys: slices of a common table."""
+    part = groups.part(edges[0], edges[-1])
+    made, cuts = fold(part), edges - edges[0]
+    if len(cuts) == 2:
+        yield made
+        return
+    if made.num_rows == len(part.rows):  # all rows of each key are left
+        cuts = np.append(part.starts, len(part.rows))[cuts]
+    elif made.num_rows != len(part.starts):  # nor one row of each key
+        yield from (fold(groups.part(first, last)) for first, last in pairwise(edges.tolist()))
+        return
+    for start, stop in pairwise(cuts.tolist()):
+        yield made.slice(start, stop - start)
 
 
 def write_bucket(
@@ -143,7 +172,7 @@ def write_bucket(
     schema, bucket = files.schema, files.bucket
     origin = Origin(0, APPEND)
     kept: list[pa.Table] = []
-    columns = lookup_columns(schema)
+    columns = lookup_columns(schema) if pick else ()
     passing = (_keep_columns(table, columns, kept) for table in tables) if pick else tables
     run, changelog = files.write(passing, origin, _nan_columns(tables, schema)), ()
     if not run:
@@ -210,7 +239,7 @@ def _keep_columns(table: pa.Table, columns: Sequence[str], kept: list[pa.Table])
     return table
 
 
-def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> set[str]:
+def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> Collection[str]:
     """Returns the float columns that may hold NaN: exact if the rows are in memory, else all float columns."""
     if isinstance(tables, list):
         return {name for table in tables for name in nan_columns(table)}

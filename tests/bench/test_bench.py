@@ -27,6 +27,7 @@ from bench import (
     imports,
     interop_reads,
     object_store,
+    partitions,
     patched_columns,
     planning,
     point_read,
@@ -234,6 +235,14 @@ def test_a_model_of_a_cluster_names_what_limits_it():
 def test_scale(tmp_path: Path, spark):
     report = scale.run(tmp_path, files=1_000, most=1_000, turns=2, buckets=120, rows=1_000, empty=100)
     assert len(report.measures) == 15 and all(measure.ours > 0 for measure in report.measures)
+
+
+@pytest.mark.spark
+def test_partitions(tmp_path: Path, spark):
+    report = partitions.run(tmp_path, rows=2_000, partitions=10, wide_rows=300, columns=9, rounds=1)
+    assert "10 partitions x 2 buckets, 20 of which have rows" in report.sizes["rows"]
+    assert [measure.target for measure in report.measures] == [2, 2.5, None, None, 1, *([1.3, None, None, None] * 4), 1.3, None]
+    assert all(measure.ours > 0 for measure in report.measures[:4])
 
 
 @pytest.mark.spark
