@@ -1,8 +1,8 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-The values of indexed columns are collected while a file is written, and become its index. `files.layout` chooses how Parquet stores
-the columns.
+The values of indexed columns are collected while a file is written, and become its index. `files.layout` chooses how Parquet
+stores the columns.
 """
 
 from __future__ import annotations
