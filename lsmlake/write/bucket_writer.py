@@ -117,9 +117,14 @@ def _split(
     edges = np.concatenate([[0], np.flatnonzero(np.diff(group_codes)) + 1, [len(group_codes)]])
     with Threads(_THREADS) as pool:
         for some in _at_once(edges):
-            buckets = [routed.bucket(code) for code in group_codes[some[:-1]]]
-            folded = _folded(lambda part: fold(rows, part, rule, schema.key, pool), groups, some)
-            yield from zip(buckets, folded, strict=True)
+            part = groups.part(some[0], some[-1])
+            made = fold(rows, part, rule, schema.key, pool)
+            if (cuts := _cuts(some - some[0], part, made.num_rows)) is not None:
+                folded = (made.slice(start, stop - start) for start, stop in pairwise(cuts.tolist()))
+            else:
+                single = (groups.part(first, last) for first, last in pairwise(some.tolist()))
+                folded = (fold(rows, one, rule, schema.key, pool) for one in single)
+            yield from zip(map(routed.bucket, group_codes[some[:-1]]), folded, strict=True)
 
 
 def _at_once(edges: np.ndarray) -> Iterator[np.ndarray]:
@@ -132,20 +137,14 @@ def _at_once(edges: np.ndarray) -> Iterator[np.ndarray]:
         first = stop
 
 
-def _folded(fold: Callable[[Groups], pa.Table], groups: Groups, edges: np.ndarray) -> Iterator[pa.Table]:
-    """Yields the folded rows of successive buckets, given by the edges of their keys: slices of a common table."""
-    part = groups.part(edges[0], edges[-1])
-    made, cuts = fold(part), edges - edges[0]
-    if len(cuts) == 2:
-        yield made
-        return
-    if made.num_rows == len(part.rows):  # all rows of each key are left
-        cuts = np.append(part.starts, len(part.rows))[cuts]
-    elif made.num_rows != len(part.starts):  # nor one row of each key
-        yield from (fold(groups.part(first, last)) for first, last in pairwise(edges.tolist()))
-        return
-    for start, stop in pairwise(cuts.tolist()):
-        yield made.slice(start, stop - start)
+def _cuts(edges: np.ndarray, groups: Groups, rows: int) -> np.ndarray | None:
+    """The edges of buckets among their folded rows, given the edges of their keys; None if those cannot be told from `rows`, the
+    number of folded rows: each key has one row left at least, and all of its rows at most."""
+    if len(edges) == 2:
+        return np.array([0, rows])
+    if rows == len(groups.starts):
+        return edges
+    return np.append(groups.starts, len(groups.rows))[edges] if rows == len(groups.rows) else None
 
 
 def write_bucket(
