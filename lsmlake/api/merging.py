@@ -13,11 +13,12 @@ import pyarrow as pa
 from lsmlake.api.public_types import MergeSource
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
+from lsmlake.commit.commit import again
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve
 from lsmlake.schema.conform import Cast
-from lsmlake.statements.attempts import DmlReport, evaluated
+from lsmlake.statements.attempts import OVERTAKEN, DmlReport
 from lsmlake.statements.bound import assigned, bound, equal_columns, schema_of_source
 from lsmlake.statements.clause import MATCHED
 from lsmlake.statements.explained import merge_lines
@@ -65,7 +66,7 @@ class Merging:
             return self._action(now, self._opened(now, source.at(now)), own=True)
 
         first = action(version)
-        return lambda: evaluated(version, lambda now: (first if now is version else action(now))())
+        return lambda: again(version, lambda now: (first if now is version else action(now))(), *OVERTAKEN)
 
     def explained(self, version: Version, source: object, mode: str) -> Iterator[str]:
         """The lines of EXPLAIN for the statement and its target. Reads no rows of a source that is a query."""
@@ -118,7 +119,7 @@ class Merging:
         def act() -> DmlReport:
             now = version if read_on is version else self._evolved(version, columns)
             with evaluation(own) as evaluate:
-                return evaluate(now) if own else evaluated(now, evaluate)
+                return evaluate(now) if own else again(now, evaluate, *OVERTAKEN)
 
         return act
 

@@ -6,12 +6,13 @@
   outside the key may be null. If the newest row always wins, these are the level-0 files of the commit, as long as the commit
   still lists all of them unchanged; otherwise two snapshots are compared and -U rows are left out.
 
-A `Piece` is the unit of reading: changes of one bucket, in order. So one reader reads all changes of a key.
+A `Piece` is the unit of reading: changes of one bucket, in order. So one reader reads all changes of a key. If keys can move
+between partitions, it is that of all buckets that have keys in common, of whichever partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,8 +27,10 @@ from lsmlake.format import manifest
 from lsmlake.format.data_files import APPEND, Bucket, DataFile
 from lsmlake.format.manifest import ADD
 from lsmlake.format.snapshot import COMPACT, OVERWRITE, Snapshot
-from lsmlake.lsm.cover import Placed, common_buckets
+from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.cover import Placed, common_buckets, of_keys
 from lsmlake.lsm.difference import KIND_FIELD, as_changes
+from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT, LOOKUP, NONE
@@ -36,7 +39,7 @@ from lsmlake.read.arrow_scan import rows_of_split
 from lsmlake.read.plan import COMPACTED, FRESH, RAW, Plan, Projection, Split, plan, prune_by_key
 from lsmlake.schema.adapt import with_constants
 from lsmlake.schema.evolution import defaults_after_merge, lost_column, through, wider_column
-from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, kinds_of, plain, with_kind
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_BEFORE, kinds_of, plain, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.version import Metadata, Version
 
@@ -153,8 +156,9 @@ def _no_changelog(what: str, where: str) -> InvalidQuery:
 
 def view_of(schema: Schema, mode: str) -> str:
     """Returns the view (mode of `read.plan`) whose changes are reported: the changelog of a compaction covers the levels that it
-    writes."""
-    return _VIEWS[schema.parsed_options.changelog.producer] if mode in (CHANGELOG, AUTO) else FRESH
+    writes. If keys can move, writers write the changelog (`write.key_places`)."""
+    by_writers = mode not in (CHANGELOG, AUTO) or schema.moves_keys
+    return FRESH if by_writers else _VIEWS[schema.parsed_options.changelog.producer]
 
 
 def diff_pieces(meta: Metadata, like: Feed, first: Snapshot | None, last: Snapshot | None) -> list[Piece]:
@@ -188,7 +192,7 @@ def insert_pieces(meta: Metadata, like: Feed, snapshot: Snapshot | None, mode: s
     together = (s for s in splits if s.level0 or s.merged)
     if snapshot is None:
         return []
-    steps = (((split.bucket, split.total), Inserts(split, schema.id)) for split in (*alone, *together))
+    steps = (((of_keys(schema, split.bucket), split.total), Inserts(split, schema.id)) for split in (*alone, *together))
     return _alone(steps, snapshot, frozenset({snapshot.id}))
 
 
@@ -316,8 +320,11 @@ def _file_pieces(entries: pa.Table, seen: Schema, like: Feed, snapshot: Snapshot
     if like.predicate is not None and entries.num_rows:
         entries = prune_by_key(entries, seen, like.predicate)
     by_bucket: dict[Placed, list[DataFile]] = {}
-    for bucket, total, file in manifest.files_of(entries, seen, statistics=False):
-        by_bucket.setdefault((bucket, total), []).append(file)
+    listed = manifest.files_of(entries, seen, statistics=False)
+    placed = [((of_keys(seen, bucket), total), file) for bucket, total, file in listed]
+    common = common_buckets(place for place, _ in placed) if seen.moves_keys else {}
+    for place, file in placed:
+        by_bucket.setdefault(common.get(place, place), []).append(file)
     steps = ((placed, ChangeFiles(tuple(files))) for placed, files in sorted(by_bucket.items(), key=_order))
     return _alone(steps, snapshot, frozenset({snapshot.id}))
 
@@ -358,9 +365,29 @@ def _rows(files: BucketFiles, like: Feed, step: Pair | ChangeFiles | Inserts) ->
         yield read_pair(files.meta, like, step)
     elif isinstance(step, Inserts):
         yield from _inserts(files, like, step)
+    elif like.schema.moves_keys and len(step.files) > 1:
+        yield from _read_by_key(files, like, step.files)
     else:
         for file in step.files:
             yield from _read_file(files, like, file)
+
+
+def _read_by_key(files: BucketFiles, like: Feed, given: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The rows of files of several partitions, ascending by key: -U of a key that has left a partition, and its +U in another
+    one."""
+    key = like.schema.key
+    like = replace(like, columns=tuple(name for name in like.schema.columns.names if name in {*like.columns, *key}))
+
+    def ordered(parts: Sequence[pa.Table]) -> pa.Table:
+        rows = pa.concat_tables(parts)
+        return rows.take(pa.array(np.lexsort((kinds_of(rows), comparable([rows.select(key)])[0]))))
+
+    def rows_of(file: DataFile) -> Iterator[pa.Table]:
+        for rows in _read_file(files, like, file):
+            yield from with_kinds([rows], always=True)
+
+    runs = [RunReader(whole_keys(rows_of(file), key), file.rows) for file in given]
+    yield from merge_windows(runs, key, ordered, files.meta.env.limits.window_bytes)
 
 
 def _inserts(files: BucketFiles, like: Feed, step: Inserts) -> Iterator[pa.Table]:

@@ -21,7 +21,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_reader import live_rows
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.lsm.cover import Placed, common_buckets
+from lsmlake.lsm.cover import Placed, common_buckets, of_keys
 from lsmlake.lsm.difference import bag_difference, difference
 from lsmlake.predicate import evaluate
 from lsmlake.read.arrow_scan import freshen, merge_at_read
@@ -33,7 +33,7 @@ from lsmlake.tables.version import Metadata
 
 class Pair(NamedTuple):
     """The splits of a bucket before and after, and the ids of the schemas in effect. If buckets were split or merged meanwhile,
-    a pair has the splits of all buckets with common keys. `total`: the total of the bucket."""
+    or if keys can move between partitions, a pair has the splits of all buckets with common keys. `total`: that of the bucket."""
 
     bucket: Bucket
     before: tuple[Split, ...]
@@ -45,11 +45,12 @@ class Pair(NamedTuple):
 def pairs(before: Plan, after: Plan) -> list[Pair]:
     """Returns the buckets that differ. `before`, `after`: plans of two snapshots with the same predicate."""
     schemas = tuple(plan.snapshot.schema_id if plan.snapshot else 0 for plan in (before, after))
-    common = common_buckets((split.bucket, split.total) for plan in (before, after) for split in plan.splits)
+    places = ((of_keys(plan.schema, split.bucket), split.total) for plan in (before, after) for split in plan.splits)
+    common = common_buckets(places)
     splits: dict[Placed, tuple[list[Split], list[Split]]] = {}
     for side, plan in enumerate((before, after)):
         for split in plan.splits:
-            splits.setdefault(common[split.bucket, split.total], ([], []))[side].append(split)
+            splits.setdefault(common[of_keys(plan.schema, split.bucket), split.total], ([], []))[side].append(split)
     pairs = (Pair(bucket, tuple(old), tuple(new), schemas, total) for (bucket, total), (old, new) in splits.items())
     return [pair for pair in pairs if pair.before != pair.after]
 

@@ -29,12 +29,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lsmlake import undo
 from lsmlake.commit.fitter import Fitter, Fitting
 from lsmlake.commit.request import Committed, Request, replayed
-from lsmlake.commit.requirements import Fits, Rebased, check_edits, rebase
+from lsmlake.commit.requirements import Fits, Overtaken, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format.data_files import BucketEdit
@@ -275,6 +275,33 @@ class Attempts:
             self.meta.snapshots.hint(number)
         except StorageFailed:  # readers find the newest snapshot without the hint, too
             return
+
+
+# -- work that a commit overtakes -------------------------------------------------------------------------------------
+
+
+Result = TypeVar("Result")
+_ROUNDS = 100
+_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 5, 500
+
+
+def again(version: Version, work: Callable[[Version], Result], failed: str, cure: str) -> Result:
+    """Does work on the version in hand and, after each commit that overtakes it, on the newest one, a bounded number of times.
+    `work` raises Overtaken if another commit has changed what it depends on.
+
+    Raises:
+        CommitConflict: Other commits overtook the work on every attempt, as `failed` says. Nothing was committed.
+    """
+    meta = version.meta
+    waits = Waits(meta.env, _FIRST_WAIT_MS, _LONGEST_WAIT_MS)
+    for attempt in attempts(_ROUNDS, failed, meta.paths.root, cure, waits):
+        if attempt:
+            version = Version.latest(meta)
+        try:
+            with version.unless_expired():
+                return work(version)
+        except (Overtaken, SnapshotNotFound):  # the rows that it read have changed, or are gone
+            continue
 
 
 # -- followers --------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick import Compaction, Rewrite, plan_task
 from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.lsm.row_expiry import RowExpiry
-from lsmlake.schema.rowkind import DELETE, INSERT, plain, with_kind, with_kinds, without_deletes
+from lsmlake.schema.rowkind import INSERT, plain, retractions, with_kind, with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 
 _THREADS = 2
@@ -189,7 +189,7 @@ def _upgrade(work: CompactionState, file: DataFile, level: int) -> None:
     """Moves a file to `level` (step 3). With vectors, its delete rows are marked, since the rows they deleted are marked; a file
     that holds only delete rows is removed."""
     if file.delete_rows and work.schema.parsed_options.layout.deletion_vectors:
-        deletes = plain(kinds(work, file)) == DELETE
+        deletes = retractions(plain(kinds(work, file)))
         if deletes.all():
             work.remove(file.name)
             return

@@ -7,7 +7,8 @@ The changelog records the changes of a view of the table: the levels >= 1 with `
 2. Look up the live rows with these keys in the view before and after the compaction.
 3. Write their difference (`lsm.difference`) to changelog files.
 
-So the changelog depends neither on the steps of the compaction nor on the merge rule.
+So the changelog depends neither on the steps of the compaction nor on the merge rule. In a table whose keys move between
+partitions the writers write it (`write.key_places`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def write_changelog(work: CompactionState) -> tuple[DataFile, ...]:
     """Writes the changelog files of `work`. Returns none if compaction does not produce the changelog, or if no file entered the
     view."""
     producer = work.schema.parsed_options.changelog.producer
-    if producer in (NONE, INPUT):
+    if producer in (NONE, INPUT) or work.schema.moves_keys:
         return ()
     initial = Levels.of((*work.base.files, *work.uncommitted))
     last = last_level_of(work.schema.parsed_options.compaction, initial)

@@ -117,6 +117,20 @@ class BucketFiles:
         hits_by_file.update(zip(large, side_by_side(list(large.values()), self.meta.env.storage.at_once), strict=True))
         return {name: hits_by_file[name] for name in reached if len(hits_by_file[name].positions)}
 
+    def keys_among(self, file: DataFile, keys: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        """Yields the key columns of the row groups of a file that can hold one of `keys` (ascending), with the position of their
+        first row. Those of a small file are cached."""
+        if self._is_small(file):
+            yield 0, self._keys_of(file)
+            return
+        with self.open(file) as reader:
+            groups = range(reader.groups)
+            if keys.num_rows < file.rows:
+                low, high, _ = reader.group_bounds(self.schema.key[0])
+                groups = lookup.groups(keys, low, high).tolist()
+            for chunk in reader.chunks(self.schema.key, groups, rows=_KEYS_AT_ONCE):
+                yield chunk.start, chunk.table
+
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
         if not len(positions):

@@ -208,7 +208,7 @@ class _Adoption:
         partitions: dict[tuple, list[KeyedFile]] = {}
         for one in looked:
             file = KeyedFile(one.of.name, partial(self._chunks, one, self.schema.key), dead.get(one.of.name, EMPTY))
-            partitions.setdefault(one.of.partition, []).append(file)
+            partitions.setdefault(self.schema.home(one.of.spec, one.of.partition), []).append(file)
         window = self.env.limits.window_bytes
         ranges = (key_ranges(files, self.schema, window, self.name) for files in partitions.values())
         return {file: keys for some in ranges for file, keys in some.items()}

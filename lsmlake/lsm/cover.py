@@ -200,6 +200,12 @@ def common_buckets(buckets: Iterable[Placed]) -> dict[Placed, Placed]:
     return common_by_bucket
 
 
+def of_keys(schema: Schema, bucket: Bucket) -> Bucket:
+    """The bucket without the partition values that a key can leave (`Schema.of_keys`): equal for all buckets that a key can
+    lie in, if they have one number. The bucket itself, unless keys can move between partitions."""
+    return bucket._replace(partition=schema.home(bucket.spec, bucket.partition)) if schema.moves_keys else bucket
+
+
 def _overlap(shares: Iterable[Share]) -> bool:
     """Whether a key can be in two of the buckets. False only for buckets of one cover."""
     distinct = set(shares)

@@ -4,13 +4,15 @@ Snapshots: contiguous (I4), decodable, manifests readable (I6), buckets consiste
 (I8), with the recorded size and checksum, valid pages, ascending unique keys within the recorded bounds, and all keys in the
 bucket of their hash. Indexes of data files: checksums, and all values of the file. Vectors: checksums, positions less than the
 row count. Changelog files: as data files, but keys may repeat. Tags: as snapshots, without changelogs. Statistics: readable.
-Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2). Iceberg metadata, where
-it is published: the same files, vectors and schemas as the snapshots of the table (`iceberg.check`).
+Latest snapshot of a table with deletion vectors: at deeper levels, a key is live in one file only (I2); of a table whose keys can
+move between partitions: in one partition. Iceberg metadata, where it is published: the same files, vectors and schemas as the
+snapshots of the table (`iceberg.check`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,6 +25,7 @@ from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.checksum import checksum_of
 from lsmlake.files.data_reader import Chunk, DataReader, live_rows, reading
 from lsmlake.files.retained import Retained
+from lsmlake.files.spill import in_key_order
 from lsmlake.format import manifest, puffin
 from lsmlake.format.data_files import DELETES, Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.file_index import NOTHING
@@ -37,12 +40,14 @@ from lsmlake.lsm.cover import Cover, Share
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.maintain.analyze import statistics_of
 from lsmlake.maintain.index_check import IndexCheck
+from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.indexed import index_of_file
+from lsmlake.read.plan import Split, plan
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding, merged
-from lsmlake.tables.version import Metadata
+from lsmlake.tables.version import Metadata, Version
 
 
 def verify(meta: Metadata, progress: Callable[[str], None] = lambda what: None) -> list[Finding]:
@@ -160,8 +165,10 @@ class _Checker:
         yield from self._snapshot(where, snapshot, states)
         yield from self._covers(where, states)
         yield from self._statistics(snapshot)
-        for state in states.values():
-            yield from self._bucket(schema, state, latest=latest)
+        found = [one for state in states.values() for one in self._bucket(schema, state, latest=latest)]
+        yield from found
+        if latest and schema.moves_keys and not found:
+            yield from self._guard(where, lambda: self._keys_in_one_partition(Version(self.meta, snapshot, schema)))
 
     def _broken(self, snapshot: Snapshot) -> Iterator[Finding]:
         """Every damaged file of a snapshot with an unreadable manifest. A missing data file is not reported: the unreadable
@@ -342,6 +349,24 @@ class _Checker:
             yield Finding(path, "deletion vector file is missing")
         except LakeError as broken:  # which names the vector, too
             yield Finding(path, str(broken))
+
+    def _keys_in_one_partition(self, version: Version) -> Iterator[Finding]:
+        """If keys can move between partitions, whether each is live in one of them (I2)."""
+        schema, reads = version.schema, plan(version, None, version.schema.key)
+        homes: dict[tuple, list[Split]] = {}
+        for split in reads.splits:
+            homes.setdefault(schema.home(split.bucket.spec, split.bucket.partition), []).append(split)
+        buffer, window, twice = schema.parsed_options.write.buffer_bytes, self.meta.env.limits.window_bytes, 0
+        for splits in homes.values():
+            last = schema.row_columns.empty_table().select(schema.key)
+            for keys in in_key_order(read_plan(replace(reads, splits=tuple(splits))), schema.key, buffer, window):
+                if not keys.num_rows:
+                    continue
+                ordered = comparable([pa.concat_tables([last, keys.cast(last.schema)])])[0]
+                twice += int((ordered[1:] == ordered[:-1]).sum())
+                last = keys.slice(keys.num_rows - 1).cast(last.schema)
+        if twice:
+            yield Finding(self.meta.paths.root, f"I2: {twice} keys are live in more than one partition")
 
     def _keys_live_once(self, schema: Schema, state: BucketState, where: str) -> Iterator[Finding]:
         keys = []

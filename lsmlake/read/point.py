@@ -2,8 +2,8 @@
 
 A lookup finds the positions of a key in the files of its bucket, then reads those rows only:
 
-1. Each key has one bucket. The files of a bucket, their footers, key columns and vectors are cached, so that a lookup that was
-   preceded by others reads nothing but the pages of its row.
+1. Each key has one bucket, or one in each partition if it can move between these. The files of a bucket, their footers, key
+   columns and vectors are cached, so that a lookup that was preceded by others reads nothing but the pages of its row.
 2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
 3. The rows of any other key, at level 0 and deeper, are merged as a scan merges them, under every merge engine. Without vectors,
    the rows of a key in several files are merged, too.
@@ -13,27 +13,31 @@ A lookup finds the positions of a key in the files of its bucket, then reads tho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import exp, prod
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.retained import Retained
-from lsmlake.format.data_files import Bucket, BucketState, DataFile
+from lsmlake.format.data_files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.kernels.bucket_hash import spark_hash
+from lsmlake.kernels.keys import comparable, filter_of
 from lsmlake.kernels.sorted_keys import Key, searched
-from lsmlake.lsm.cover import route
+from lsmlake.lsm.cover import partition_codes, route
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import Predicate, and_, key_values
-from lsmlake.predicate.tree import Column, In, IsNull, or_
+from lsmlake.predicate.tree import Column, Compare, In, IsNull, Literal, or_
 from lsmlake.read.arrow_scan import filtered, finished, read_plan
 from lsmlake.read.plan import Projection, plan
 from lsmlake.schema.rowkind import with_kinds, without_deletes
@@ -42,29 +46,37 @@ from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables.version import Version
 
 
-def rows_of_keys(version: Version, keys: pa.Table) -> pa.Table:
+def rows_of_keys(version: Version, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     """Returns the rows of `keys` (conformed primary key columns) in the order of the keys, without duplicates. Keys without a row
-    are skipped."""
-    columns = version.schema.plain_columns
+    are skipped. `columns`: in the order of the schema, among them the key; None: all."""
+    names = version.schema.columns.names if columns is None else list(columns)
+    fields = pa.schema([version.schema.plain_columns.field(name) for name in names])
     if not keys.num_rows or version.snapshot is None:
-        return columns.empty_table()
-    rows = pa.concat_tables([columns.empty_table(), *(table.cast(columns) for table in _tables(version, keys))])
+        return fields.empty_table()
+    rows = pa.concat_tables([fields.empty_table(), *(table.cast(fields) for table in _tables(version, keys, names))])
     if keys.num_rows == 1:
         return rows
+    chosen = matches(keys, rows)
+    chosen = chosen[chosen >= 0]
+    _, first = np.unique(chosen, return_index=True)
+    return rows.take(pa.array(chosen[np.sort(first)]))
+
+
+def matches(keys: pa.Table, rows: pa.Table) -> np.ndarray:
+    """The number of the row of each key; -1: there is none. `rows`: with the columns of `keys`; each key has one row at most."""
     wanted, stored = _codes(keys, rows)
-    _, first = np.unique(wanted, return_index=True)
-    wanted = wanted[np.sort(first)]
     order = np.argsort(stored)
     places = np.searchsorted(stored[order], wanted)
-    inside = places < len(stored)
-    hit = np.zeros(len(wanted), bool)
-    hit[inside] = stored[order][places[inside]] == wanted[inside]
-    return rows.take(pa.array(order[places[hit]]))
+    found = np.full(len(wanted), -1)
+    inside = np.flatnonzero(places < len(stored))
+    hit = inside[stored[order][places[inside]] == wanted[inside]]
+    found[hit] = order[places[hit]]
+    return found
 
 
 def row_of_key(version: Version, key: pa.Table) -> dict[str, object] | None:
     """Returns the row of one key as Python values; None if there is none."""
-    tables = [] if version.snapshot is None else _tables(version, key)
+    tables = [] if version.snapshot is None else _tables(version, key, version.schema.columns.names)
     return next((table.to_pylist()[0] for table in tables if table.num_rows), None)
 
 
@@ -93,12 +105,45 @@ def _named_keys(version: Version, projection: Projection) -> pa.Table | None:
     return pa.table([array.take(pa.array(at)) for array, at in zip(arrays, places, strict=True)], names=list(schema.primary_key))
 
 
-def _tables(version: Version, keys: pa.Table) -> list[pa.Table]:
+def _tables(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterable[pa.Table]:
     with version.unless_expired():
         few = lookups(version, keys)
-        if few is None:
-            return list(read_plan(plan(version, _predicate(keys, version.schema))))
-        return list(rows_by_lookup(version, few, version.schema.columns.names))
+        if few is not None:
+            return list(rows_by_lookup(version, few, columns))
+        if keys.num_rows <= _LISTED and not version.schema.moves_keys:
+            return list(read_plan(plan(version, _predicate(keys, version.schema), columns)))
+        return list(_joined(version, keys, columns))
+
+
+def _joined(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of many keys, by a scan of the files that can hold them; perhaps also others with their values of `Schema.key`."""
+    schema = version.schema
+    indexed = not {*schema.parsed_options.index.columns}.isdisjoint(schema.primary_key)
+    listed = keys.num_rows <= (_LISTED_FOR_INDEX if indexed else _LISTED)
+    between = _between(keys, schema)
+    reads = replace(plan(version, _predicate(keys, schema) if listed else between, columns), predicate=between)
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in chain(read_plan(reads), [None]):
+        if table is not None:
+            waiting.append(table)
+            count += table.num_rows
+        if waiting and (table is None or count >= max(keys.num_rows, _JOINED_ROWS)):
+            rows, waiting, count = pa.concat_tables(waiting), [], 0
+            wanted, stored = comparable([keys.select(schema.key), rows.select(schema.key)])
+            may_match = np.flatnonzero(filter_of(wanted)(stored))
+            wanted = np.sort(wanted)
+            places = np.minimum(np.searchsorted(wanted, stored[may_match]), len(wanted) - 1)
+            yield rows.take(pa.array(may_match[wanted[places] == stored[may_match]]))
+
+
+def _between(keys: pa.Table, schema: Schema) -> Predicate:
+    """A predicate that is true of all keys and of those between them."""
+    parts = []
+    for name in schema.key:
+        column, ends = Column((name,), schema.plain_columns.field(name).type), pc.min_max(keys[name]).as_py()
+        parts += [Compare(">=", column, Literal(ends["min"])), Compare("<=", column, Literal(ends["max"]))]
+    return and_(*parts)
 
 
 def _predicate(keys: pa.Table, schema: Schema) -> Predicate:
@@ -124,6 +169,9 @@ def _codes(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 # -- lookups -----------------------------------------------------------------------------------------------------------
 
+_LISTED, _LISTED_FOR_INDEX = 10_000, 100_000
+"""The most keys that a scan compares one by one, or that the indexes of files are asked for."""
+_JOINED_ROWS = 1 << 20
 _CELL_BYTES = 400  # of Python objects for one value of a one-row table
 
 
@@ -138,14 +186,16 @@ def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
     """Chooses how distinct keys are read: the lookups; None if a scan of the files that can hold them is cheaper."""
     schema = version.schema
     columns, nested = len(schema.columns), any(map(pa.types.is_nested, schema.columns.types))
-    if not lookups_are_cheaper(keys.num_rows, KeyedFiles(version.snapshot.total_rows, 0, columns, nested)):
+    places = len(_partitions(version)) if schema.moves_keys else 1
+    if not lookups_are_cheaper(keys.num_rows * places, KeyedFiles(version.snapshot.total_rows, 0, columns, nested)):
         return None
-    by_bucket = _by_bucket(version, keys)
+    by_bucket = _in_all_partitions(version, keys) if schema.moves_keys else _by_bucket(version, keys)
     states = _states(version, by_bucket)
     planned = [Lookup(states[bucket], by_bucket[bucket]) for bucket in by_bucket if bucket in states]
     files = [file for lookup in planned for file in lookup.state.files]
     paged = sum(file.rows for file in files if file.bytes > version.meta.env.limits.stream_buffer_bytes)
-    return planned if lookups_are_cheaper(keys.num_rows, KeyedFiles(sum(f.rows for f in files), paged, columns, nested)) else None
+    searched_files = KeyedFiles(sum(file.rows for file in files), paged, columns, nested)
+    return planned if lookups_are_cheaper(keys.num_rows * places, searched_files) else None
 
 
 def rows_by_lookup(version: Version, planned: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -162,6 +212,28 @@ def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]
     for key, code in zip(searched(keys.select(schema.key)), routed.codes.tolist(), strict=True):
         keys_by_bucket.setdefault(buckets[code], {})[key] = None
     return keys_by_bucket
+
+
+def _partitions(version: Version) -> frozenset[tuple]:
+    """`Version.partitions`, cached."""
+    key = version.snapshot.delta_manifest_list.name, version.meta.paths.table_uuid, version.schema.id, "partitions"
+    return version.meta.files.cache.get(key, version.partitions, lambda found: 200 * len(found))
+
+
+def _in_all_partitions(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
+    """As `_by_bucket`, for keys that can lie in several partitions: each is looked up in all of them."""
+    schema, covers = version.schema, version.covers()
+    hashes, own = spark_hash([keys[name] for name in schema.bucket_key]), list(searched(keys.select(schema.key)))
+    codes, homes = partition_codes(keys, schema.of_keys)
+    codes = np.zeros(keys.num_rows, np.int64) if codes is None else codes
+    rows = {home: np.flatnonzero(codes == code) for code, home in enumerate(homes)}
+    found: dict[Bucket, dict[Key, None]] = {}
+    for spec, partition in _partitions(version):
+        inside = rows.get(schema.home(spec, partition), ())
+        numbers = covers.of((spec, partition)).number_of(hashes[inside]) if len(inside) else ()
+        for row, number in zip(inside, numbers, strict=True):
+            found.setdefault(Bucket(partition, int(number), spec), {})[own[row]] = None
+    return found
 
 
 def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, BucketState]:
@@ -234,7 +306,7 @@ class _Finder:
                 break
             positions = self.files.positions(key, file)
             if file.level and positions:
-                vector = _vector(self.files, self.state, file)
+                vector = vector_of(self.files, self.state.vectors, file)
                 positions = [position for position in positions if position not in vector]
             if positions:
                 hits.append(_PointHits(file, positions))
@@ -243,7 +315,7 @@ class _Finder:
         return hits
 
     def _open(self, key: Key, file: DataFile) -> None:
-        vector = partial(_vector, self.files, self.state, file) if self.vectors and file.level else lambda: EMPTY
+        vector = partial(vector_of, self.files, self.state.vectors, file) if self.vectors and file.level else lambda: EMPTY
         side_by_side([partial(self.files.positions, key, file), vector], self.files.meta.env.storage.at_once)
 
     def _merged(self, positions: Mapping[str, Sequence[int]], rule: MergeRule) -> pa.Table:
@@ -264,8 +336,9 @@ class _Finder:
             return without_deletes(merge_runs(runs, self.files.schema.key, rule)).select(list(self.columns))
 
 
-def _vector(files: BucketFiles, state: BucketState, file: DataFile) -> DeletionVector:
-    ref = state.vectors.get(file.name)
+def vector_of(files: BucketFiles, vectors: Mapping[str, VectorRef], file: DataFile) -> DeletionVector:
+    """The vector of a file, cached. `vectors`: by file name."""
+    ref = vectors.get(file.name)
     if ref is None:
         return EMPTY
     key = files.meta.paths.puffin(ref.puffin), ref.offset

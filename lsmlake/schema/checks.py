@@ -32,38 +32,20 @@ def check_are_columns(role: str, names: Sequence[str], columns: pa.Schema, where
         column_types.check_orderable(columns.field(name).type, name)
 
 
-PARTITION_BY_KEY = "add them to the primary key, or partition by columns of the key"
-"""The cure for a primary key that lacks partition columns, if the caller can choose the partitions."""
-
-
 def check_keys(
     columns: pa.Schema,
     primary_key: Sequence[str],
     key: Sequence[str],
     partitions: Sequence[PartitionColumn],
     where: str,
-    cure: str = PARTITION_BY_KEY,
 ) -> None:
-    """Raises InvalidSchema unless the columns can have this primary key and these partitions.
-
-    Args:
-        key: see `Schema.key`.
-        cure: the cure in the error for a primary key that lacks partition columns.
-    """
+    """Raises InvalidSchema unless the columns can have this primary key and these partitions. `key`: see `Schema.key`."""
     if len(set(primary_key)) != len(primary_key):
         raise InvalidSchema("a primary key column is named twice", where=where, found=list(primary_key), cure="name it once")
     check_are_columns("primary key", primary_key, columns, where)
     check_fields(partitions, columns.names, where)
     if not primary_key:
         return
-    outside = [field.column for field in partitions if field.column not in primary_key]
-    if outside:
-        raise InvalidSchema(
-            "the primary key must contain the partition columns: all rows of a key must be in one partition",
-            where=where,
-            found=f"{outside} outside of it",
-            cure=cure,
-        )
     if not key:
         raise InvalidSchema(
             "the primary key is nothing but partition columns",

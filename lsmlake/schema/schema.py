@@ -14,8 +14,9 @@ from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema, Wording
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope
-from lsmlake.schema.checks import PARTITION_BY_KEY, check_are_columns, check_keys, check_options
+from lsmlake.schema.checks import check_are_columns, check_keys, check_options
 from lsmlake.schema.defaults import WRITE, check_defaults, default_of
+from lsmlake.schema.moving import check_moving
 from lsmlake.schema.partitioning import (
     FIRST_ID,
     OBJECT,
@@ -44,9 +45,6 @@ UNPARTITIONED = Wording(
     command="add --unpartitioned: the table then has no partitions",
 )
 """The cure for an import that cannot keep the partitions."""
-_KEY_OR_UNPARTITIONED = Wording(
-    f"add them to the primary key, or {UNPARTITIONED}", command=f"add them to the primary key, or {UNPARTITIONED.command}"
-)
 RESERVED = "_lsmlake_"
 """The prefix of temporary columns that reads and writes add."""
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {column_types.FIELD_ID: b"2147483101"})
@@ -73,7 +71,7 @@ class Schema:
 
     `table_uuid` identifies the table; a dropped table of the same name had another one. `primary_key`: column names. `options`:
     the options that were set, as text. `by_name`: adopted files of this schema may lack field ids; their columns are found by
-    name.
+    name. `by_key`: partition fields of other columns than those of the key are ignored, see `of_keys`; never stored.
     """
 
     id: int
@@ -86,6 +84,7 @@ class Schema:
     comment: str | None
     time_ms: int
     by_name: bool = False
+    by_key: bool = False
 
     @staticmethod
     def create(
@@ -154,7 +153,7 @@ class Schema:
                 found=f"files of {len(partitioning.specs)} specs",
                 cure=UNPARTITIONED,
             )
-        schema.check(parsed, where, _KEY_OR_UNPARTITIONED)
+        schema.check(parsed, where)
         required = pa.schema([field.with_nullable(False) if field.name in schema.key else field for field in columns])
         return replace(schema, columns=required)
 
@@ -186,10 +185,12 @@ class Schema:
         schema.check(parsed, where)
         return schema
 
-    def check(self, options: Options, where: str, cure: str = PARTITION_BY_KEY) -> None:
-        """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns. `cure`: see `check_keys`."""
-        check_keys(self.columns, self.primary_key, self.key, self.partition_columns, where, cure)
+    def check(self, options: Options, where: str) -> None:
+        """Raises InvalidSchema or InvalidOption unless keys, partitions and options fit the columns."""
+        check_keys(self.columns, self.primary_key, self.key, self.partition_columns, where)
         check_options(self.columns, self.primary_key, self.key, self.partition_columns, options, where)
+        if self.moves_keys:
+            check_moving(self.moving_columns, options, where)
 
     @cached_property
     def parsed_options(self) -> Options:
@@ -209,6 +210,30 @@ class Schema:
     def merges_at_read(self) -> bool:
         """Whether files of several levels can hold rows of one key, so that a read merges them."""
         return not self.append_only and not self.parsed_options.layout.deletion_vectors
+
+    @cached_property
+    def moving_columns(self) -> tuple[str, ...]:
+        """The columns of partition fields that are not in the primary key: their values choose the partition of a key."""
+        if not self.primary_key:
+            return ()
+        names = {id: name for name, id in self.field_ids().items()}
+        columns = dict.fromkeys(names[field.source] for field in self.partitioning.spec.fields)
+        return tuple(name for name in columns if name not in self.primary_key)
+
+    @property
+    def moves_keys(self) -> bool:
+        """Whether a key can move from one partition to another."""
+        return not self.by_key and bool(self.moving_columns)
+
+    @cached_property
+    def of_keys(self) -> Schema:
+        """This schema with only the partition fields of key columns: all rows of a key are in one of these partitions."""
+        return replace(self, by_key=True)
+
+    def home(self, spec: int, partition: tuple) -> tuple:
+        """The values of a partition that a key cannot leave: its partition by `of_keys`."""
+        fields = zip(self.partition_columns_of(spec), partition, strict=True)
+        return tuple(value for field, value in fields if field.column in self.primary_key)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -234,7 +259,10 @@ class Schema:
     @cached_property
     def _partition_columns_by_spec(self) -> dict[int, tuple[PartitionColumn, ...]]:
         known = {field.id: column for field, column in zip(self.partitioning.fields, self.all_partition_columns, strict=True)}
-        return {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
+        found = {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
+        if not self.by_key:
+            return found
+        return {id: tuple(field for field in some if field.column in self.primary_key) for id, some in found.items()}
 
     @property
     def partition_columns(self) -> tuple[PartitionColumn, ...]:

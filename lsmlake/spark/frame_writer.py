@@ -10,12 +10,15 @@
 4. Each task writes its buckets (`write.bucket_writer`) and returns commit messages. Attempts that fail leave only unreferenced
    files.
 
+If keys can move between partitions, tasks that have all rows of some keys place these first: one more shuffle.
+
 An append-only table needs no order of rows: without partitions and bucket key there is no shuffle, and each task writes its rows
 to files of its own (`write.append`).
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,24 +34,40 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
-from lsmlake.schema.schema import Schema
+from lsmlake.schema.rowkind import with_kind, with_kinds
+from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.spark import collected, divide_tasks, settings, tasks
 from lsmlake.spark.bucket_numbers import with_buckets
 from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
 from lsmlake.spark.first_load import PARALLEL, in_few, in_parallel
-from lsmlake.spark.frame_types import is_connect, to_arrow, to_spark
+from lsmlake.spark.frame_types import is_connect, of_tasks, to_arrow, to_spark
 from lsmlake.spark.order_by import FrameOrder, shuffled
 from lsmlake.spark.partition_columns import partition_values
 from lsmlake.tables.version import Version
 from lsmlake.types.column_types import CHAR, SizedText, sized_text
 from lsmlake.types.type_text import backticked
 from lsmlake.write.append import append_files, joined
+from lsmlake.write.key_places import CHANGE
 from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import check_sequence, delete_columns, optional_columns, prepare
-from lsmlake.write.write import Intake, Part, bucket_messages, covers_for, known_partitions, picker, publish, write_parts
+from lsmlake.write.write import (
+    Intake,
+    Part,
+    bucket_messages,
+    covers_for,
+    key_intake,
+    known_partitions,
+    picker,
+    placed_parts,
+    publish,
+    until_placed,
+    write_parts,
+    write_placed,
+)
 from lsmlake.write.write_request import WriteRequest
 
 _BUCKET, _ORDER, _BY = "bucket_number", "row_order", "order_by"
+_BATCH_ROWS = 1 << 16
 
 Placed = tuple[pa.Table, pa.ChunkedArray | None, Arrival]
 """Rows, their bucket numbers, if known, and their order."""
@@ -112,14 +131,25 @@ def upsert_collected(
 
 
 def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
+    if write.base.schema.moves_keys:
+        return until_placed(write.base, write.request, partial(_by_key_and_bucket, write, df, parallelism))
     placed = _placed(df, write, parallelism)
-    sent = replace(write, request=replace(write.request, requires=None))  # only the driver commits
-    results, errors = tasks.collect(placed.mapInArrow(partial(_write_task, sent), tasks.RESULT))
+    return _published(write, placed.mapInArrow(partial(_write_task, _sent(write)), tasks.RESULT), df.sparkSession)
+
+
+def _sent(write: _Write) -> _Write:
+    """What a task receives: only the driver commits."""
+    return replace(write, request=replace(write.request, requires=None))
+
+
+def _published(write: _Write, written, spark) -> Snapshot | None:
+    """Commits what tasks have written. `written`: a DataFrame of their messages."""
+    results, errors = tasks.collect(written)
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
         write.base.meta.files.discard(messages)
         raise errors[0]
-    in_tasks = divide_tasks.run_on(df.sparkSession)
+    in_tasks = divide_tasks.run_on(spark)
     if write.covers.first != write.base.options.layout.first_buckets and messages:
         pick = as_needed(write.base.options.compaction, write.base.meta.env.clock()) if write.compact else None
         replaces = write.request.replaces is not None
@@ -244,11 +274,86 @@ def _arrived(rows: pa.Table, write: _Write) -> tuple[pa.Table, Arrival]:
     return rows.drop_columns([_ORDER, *by]).rename_columns(write.columns), arrival
 
 
+# -- keys that move ---------------------------------------------------------------------------------------------------
+
+
+def _by_key_and_bucket(write: _Write, df, parallelism: int, now: Version, request: WriteRequest) -> Snapshot | None:
+    """Writes to a table whose keys can move between partitions: tasks that have all rows of some keys give these their places at
+    the version `now` (`write.key_places`); then the rows go to the tasks of their buckets."""
+    schema = now.schema
+    write = replace(write, base=now, request=request, covers=covers_for(now, request))
+    by_key = replace(write, base=replace(now, schema=schema.of_keys), covers=Covers(parallelism))
+    placed = _placed(df, by_key, parallelism).mapInArrow(partial(_place_task, _sent(write)), to_spark(_placed_fields(schema)))
+    ordered = placed.selectExpr("*", f"monotonically_increasing_id() as {_ORDER}")
+    names = {name: _numbered(i) for i, name in enumerate(schema.columns.names)}
+    partition = partition_values(schema, names.get)
+    key = ", ".join(names[name] for name in schema.bucket_key)
+    routed = with_buckets(ordered, schema, write.covers, key, partition, _BUCKET).repartition(*partition, _BUCKET)
+    return _published(write, routed.mapInArrow(partial(_write_placed_task, _sent(write)), tasks.RESULT), df.sparkSession)
+
+
+_KIND, _CHANGE = "row_kind", "of_changelog"
+
+
+def _placed_fields(schema: Schema) -> pa.Schema:
+    """Placed rows, by number, with the columns of the table, their kinds, whether they belong to the changelog, and an error."""
+    columns = [field.with_name(_numbered(i)) for i, field in enumerate(schema.row_columns)]
+    return pa.schema([*columns, pa.field(_KIND, pa.int8()), pa.field(_CHANGE, pa.bool_()), pa.field(ERROR, pa.binary())])
+
+
+def _place_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema, fields = write.base.schema, _placed_fields(write.base.schema)
+    try:
+        with key_intake(schema, write.request) as given:
+            for rows, _, arrival in _unplaced(write, batches):
+                given.add(rows, arrival)
+            for part in placed_parts(write.base, given, write.request):
+                (rows,), count = with_kinds([part.rows], always=True), part.rows.num_rows
+                change = rows[CHANGE] if CHANGE in rows.column_names else pa.repeat(False, count)
+                columns = [*rows.select(schema.columns.names).columns, rows[ROW_KIND], change, pa.nulls(count, pa.binary())]
+                made = pa.table(columns, schema=fields)
+                yield from made.cast(of_tasks(fields)).to_batches(max_chunksize=_BATCH_ROWS)
+    except LakeError as error:
+        row = {name: [None] for name in fields.names} | {ERROR: [pickle.dumps(error)]}
+        yield from pa.table(row, schema=fields).cast(of_tasks(fields)).to_batches()
+
+
+def _write_placed_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    base, request = write.base, write.request
+    try:
+        pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
+        with Intake(base.schema, write.covers, request, prepared=True, known=known_partitions(base, request)) as intake:
+            for batch in batches:
+                rows = raise_error(pa.Table.from_batches([batch]))
+                numbers, arrival = rows[_BUCKET], Arrival(np.asarray(rows[_ORDER]))
+                intake.add(_as_placed(rows, base.schema, intake.flagged), arrival, numbers)
+            outcome: object = bucket_messages(base, intake, pick)
+    except LakeError as error:
+        outcome = error
+    yield tasks.result(outcome)
+
+
+def _as_placed(rows: pa.Table, schema: Schema, flagged: bool) -> pa.Table:
+    """The inverse of what `_place_task` does to the rows of a part."""
+    own = rows.select([_numbered(i) for i in range(len(schema.columns))]).rename_columns(schema.columns.names)
+    made, kinds = own.cast(schema.row_columns), np.asarray(rows[_KIND])
+    made = with_kind(made, kinds) if flagged or kinds.any() else made
+    return made.append_column(CHANGE, rows[_CHANGE]) if flagged else made
+
+
+# -- in this process --------------------------------------------------------------------------------------------------
+
+
 def write_here(base: Version, columns: Sequence[str], placed: Iterator[Placed], request: WriteRequest) -> Snapshot | None:
     """Writes rows in this process, without a Spark session, and commits once. Does not read `placed` if `request.identity`
     has committed before."""
     if done := replayed(base, request.identity):
         return done
+    if base.schema.moves_keys:
+        with key_intake(base.schema, request) as given:
+            for rows, _, arrival in placed:
+                given.add(rows, arrival)
+            return write_placed(base, given, request, picker(base, None))
     write = _Write(base, covers_for(base, request), columns, request, picker(base, None) is not None, FrameOrder(), Ordered.ALL)
     return publish(base, _messages(write, placed), request)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.api.merging import Merging, OwnRows, SourceRows
+from lsmlake.commit.commit import again
 from lsmlake.dialect.context import check_condition
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.queries import aliased_columns
@@ -22,7 +23,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import described
 from lsmlake.sql.named_tables import Catalog
 from lsmlake.sql.run_query import Prepared, create_views, order_of_rows, planned, prepare, run, sources_of
-from lsmlake.statements.attempts import DmlReport, evaluated
+from lsmlake.statements.attempts import OVERTAKEN, DmlReport
 from lsmlake.statements.bound import schema_of_source
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.statement import ExpressionPart, ExpressionReader, Load, Replacement, Statement, StatementQueries
@@ -46,7 +47,7 @@ class ChangeStatements:
         statement, target = self._changing(node)
         table, version = self.catalog.table(target), self.catalog.newest(target)
         evaluate = table.runtime.changing(version, statement)
-        return lambda: _report(evaluated(version, evaluate))
+        return lambda: _report(again(version, evaluate, *OVERTAKEN))
 
     def explained(self, node: exp.Delete | exp.Update, mode: str) -> Iterator[str]:
         """The lines of EXPLAIN for a DELETE or UPDATE: the files that it would read, and how it would change the rows."""

@@ -1,21 +1,14 @@
-"""Evaluates statements that change rows by condition: on one version, and again on a newer version if another commit changed
-rows that the statement read."""
+"""The result of statements that change rows by condition. They are evaluated on one version, and again on a newer version if
+another commit changed rows that the statement read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from lsmlake.commit.requirements import Overtaken
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.write_options import ISOLATIONS
-from lsmlake.storage.concurrency import Waits, attempts
-from lsmlake.tables.version import Version
-
-_ROUNDS = 100
-_FIRST_WAIT_MS, _LONGEST_WAIT_MS = 5, 500
 
 
 @dataclass(frozen=True)
@@ -44,24 +37,8 @@ def check_isolation(isolation: str | None) -> None:
         )
 
 
-def evaluated(version: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
-    """Evaluates a statement on `version` and, after each commit that overtakes it, on the newest version, a bounded number of
-    times.
-
-    Raises:
-        CommitConflict: Other commits overtook the statement on every attempt. Nothing was committed.
-    """
-    meta = version.meta
-    waits = Waits(meta.env, _FIRST_WAIT_MS, _LONGEST_WAIT_MS)
-    failed, cure = (
-        "other commits changed the rows of the statement on every attempt",
-        "run it again, or run fewer statements on the same rows at a time",
-    )
-    for attempt in attempts(_ROUNDS, failed, meta.paths.root, cure, waits):
-        if attempt:
-            version = Version.latest(meta)
-        try:
-            with version.unless_expired():
-                return evaluate(version)
-        except (Overtaken, SnapshotNotFound):  # rows that the statement read have changed, or their snapshot has expired
-            continue
+OVERTAKEN = (
+    "other commits changed the rows of the statement on every attempt",
+    "run it again, or run fewer statements on the same rows at a time",
+)
+"""What has happened, and the cure, if commits of others overtook a statement on every attempt (`commit.commit.again`)."""

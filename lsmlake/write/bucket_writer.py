@@ -68,6 +68,14 @@ def split_unfolded(
     )
 
 
+def split_in_order(
+    rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None, arrival: Arrival | None = None
+) -> Iterator[tuple[Bucket, pa.Table]]:
+    """As `split`, but keeps all rows of a key in order of arrival."""
+    keep: Fold = lambda rows, groups, rule, key, pool: gather(rows, groups.rows, pool)  # noqa: E731
+    yield from _split(without_input_kinds(rows), schema, covers, numbers, arrival, keep, checks=True)
+
+
 def split_input(
     rows: pa.Table, schema: Schema, covers: Covers, numbers: np.ndarray | None = None, arrival: Arrival | None = None
 ) -> Iterator[tuple[Bucket, pa.Table]]:

@@ -44,6 +44,15 @@ def check_updatable(schema: Schema, names: Sequence[str], where: str) -> None:
             cure="upsert rows that the merge engine combines with the present ones",
         )
 
+    fixed = [name for name in names if name in schema.moving_columns]
+    if fixed and schema.parsed_options.merge.engine == PARTIAL_UPDATE:
+        raise InvalidQuery(
+            f"merge-engine = {PARTIAL_UPDATE} cannot move a row to another partition: it is updated where it lies",
+            where=where,
+            found=fixed,
+            cure="delete the rows and insert them again; or use deduplicate, which moves them",
+        )
+
 
 def check_deletable(schema: Schema, where: str) -> None:
     """Raises InvalidQuery if the table ignores deletes."""

@@ -13,7 +13,8 @@ The requirement of a statement on a table with a primary key:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -96,13 +97,15 @@ class KeysUnchanged(Requirement):
     def _check_written(self, now: Version, messages: Sequence[CommitMessage]) -> None:
         base, schema = self.base, self.base.schema
         buckets, covers = {message.bucket for message in messages}, now.covers()
-        if not all(covers.has(message.bucket, message.append.total_buckets) for message in messages):
+        anywhere = schema.moves_keys  # a key may have come to a partition that the statement knows nothing of
+        if not anywhere and not all(covers.has(message.bucket, message.append.total_buckets) for message in messages):
             raise Overtaken
-        before, after = (version.states(buckets, statistics=False) for version in (base, now))
+        before, after = (version.states(None if anywhere else buckets, statistics=False) for version in (base, now))
+        by_bucket = {bucket: _touched(before.get(bucket), after.get(bucket)) for bucket in {*before, *after}}
         for message in messages:
-            touched = _touched(before.get(message.bucket), after.get(message.bucket))
+            touched = list(chain.from_iterable(by_bucket.values())) if anywhere else by_bucket.get(message.bucket, [])
             files = BucketFiles.of(base, message.bucket)
-            for file in message.append.added if touched else ():
+            for file in (message.append or message.compact).added if touched else ():
                 with files.open(file) as reader:
                     for chunk in reader.chunks(schema.primary_key):
                         keys = _distinct(chunk.table, schema)
@@ -140,6 +143,17 @@ class KeysUnchanged(Requirement):
             keys = rows.select(keys.column_names)
         if not rows_of_keys(self.base, keys).equals(rows):
             raise Overtaken
+
+
+@dataclass(frozen=True)
+class PlacesUnchanged(Requirement):
+    """Requires that no other commit has changed the rows of the keys that were placed at version `base` (`write.key_places`).
+    Commits may have altered the schema: another requirement checks that."""
+
+    base: Version
+
+    def check(self, now: Version, messages: Sequence[CommitMessage]) -> None:
+        KeysUnchanged(self.base, None).check(replace(now, schema=self.base.schema), messages)
 
 
 def _touched(before: BucketState | None, after: BucketState | None) -> list[DataFile]:

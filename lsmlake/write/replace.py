@@ -14,9 +14,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.requirements import replacing
+from lsmlake.commit.requirements import Overtaken, replacing
 from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
+from lsmlake.options.merge_options import DEDUPLICATE
 from lsmlake.predicate import Predicate, evaluate
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.partition_match import is_of_partitions, lies_in, partitions_match
@@ -27,6 +28,12 @@ from lsmlake.tables.version import Version
 _DIVIDED = Wording(
     "use the bounds of partitions, or delete the rows by delete(where) and append the new ones",
     command="use the bounds of partitions, or delete the rows by `lsmlake sql` and load the new ones",
+)
+
+_MOVING = Wording(
+    "pass truncate=True to replace all rows, or delete(where) the rows and upsert the new ones",
+    command="replace all rows, or delete the rows by `lsmlake sql` and load the new ones",
+    sql="DELETE FROM the table WHERE ..., then INSERT INTO it",
 )
 
 
@@ -43,6 +50,14 @@ class Replacement:
         schema: Schema, where: str | Predicate | None, truncate: bool, zone: str, name: str, now: str | None = None
     ) -> Replacement:
         """The arguments of `Table.overwrite` as a value. `now`: the time of the call. Raises InvalidQuery."""
+        if schema.moves_keys and not truncate and (engine := schema.parsed_options.merge.engine) != DEDUPLICATE:
+            raise InvalidQuery(
+                f"merge-engine = {engine} cannot overwrite partitions of a table whose keys can move",
+                where=name,
+                expected=f"{DEDUPLICATE}, or a primary key with {list(schema.moving_columns)}",
+                found=engine,
+                cure=_MOVING,
+            )
         if where is None:
             return Replacement(everything=truncate or not schema.partition_columns)
         if truncate:
@@ -110,22 +125,29 @@ class Overwrite:
     Args:
         messages: one per bucket with new rows; written as if the bucket was empty.
         choose: returns the buckets that are replaced, which include the buckets of `messages`.
+        moved: appends of rows that remove keys of `messages` from other buckets (`write.key_places`), unless these are replaced.
     """
 
     messages: Sequence[CommitMessage]
     choose: Callable[[Mapping[Bucket, BucketState]], Collection[Bucket]]
+    moved: Sequence[CommitMessage] = ()
     _planned: tuple[Mapping[Bucket, BucketState], Sequence[CommitMessage]] | None = field(default=None, init=False)
 
     @staticmethod
     def of(replaces: Replacement, schema: Schema, messages: Sequence[CommitMessage]) -> Overwrite:
         """The overwrite of a `Replacement`."""
-        return Overwrite(messages, partial(replaces.chosen, schema, messages))
+        new = [message for message in messages if message.compact is not None or not schema.moves_keys]
+        moved = [message for message in messages if message.compact is None and schema.moves_keys]
+        return Overwrite(new, partial(replaces.chosen, schema, new), moved)
 
     def restate(self, now: Version) -> Sequence[CommitMessage]:
         live = now.states(statistics=False)
         states = {bucket: live[bucket] for bucket in self.choose(live) if bucket in live}
+        if self.moved and not all(now.covers().has(one.bucket, one.append.total_buckets) for one in self.moved):
+            raise Overtaken
         if self._planned is None or self._planned[0] != states:  # otherwise the manifest of the last attempt still fits
-            self._planned = states, replacing(self.messages, states)
+            kept = [message for message in self.moved if message.bucket not in states]
+            self._planned = states, (*replacing(self.messages, states), *kept)
         return self._planned[1]
 
 

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.commit.commit import commit
+from lsmlake.commit.commit import again, commit
 from lsmlake.commit.request import Request, replayed
+from lsmlake.commit.requirements import Fits
 from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.compact.reshape import as_needed as as_needed_buckets
 from lsmlake.compact.reshape import reshape
@@ -29,18 +30,18 @@ from lsmlake.files.divide import Divide, divide
 from lsmlake.files.spill import Spill
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.kernels.groups import Groups, group
+from lsmlake.kernels.groups import Groups, gather, group
 from lsmlake.kernels.keys import comparable, in_one_chunk
 from lsmlake.lsm.cover import Covers
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
-from lsmlake.lsm.merge.rule import MergeRule
+from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.lsm.pick.reshaping import parts_of
 from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.options.changelog_options import INPUT
 from lsmlake.options.option_types import AUTO
-from lsmlake.schema.rowkind import INSERT, with_kind, with_kinds
+from lsmlake.schema.rowkind import INSERT, UPDATE_BEFORE, kinds_of, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
 from lsmlake.tables.version import Metadata, Version
@@ -50,13 +51,16 @@ from lsmlake.write.bucket_writer import (
     fold,
     in_replay_order,
     split,
+    split_in_order,
     split_input,
     split_unfolded,
     write_alone,
     write_onto,
 )
+from lsmlake.write.key_places import CHANGE, KeyPlaces, reports
 from lsmlake.write.order import Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
+from lsmlake.write.read_set import PlacesUnchanged
 from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.write_request import WriteRequest
 
@@ -89,13 +93,17 @@ def write_tables(version: Version, tables: Iterable[pa.Table], request: WriteReq
     """
     if done := replayed(version, request.identity):
         return done
-    parts = _prepared(tables, version.schema, request)
-    return publish(version, _written(version, parts, request, picker(version, request.compact)), request)
+    parts, pick = _prepared(tables, version.schema, request), picker(version, request.compact)
+    if version.schema.moves_keys:
+        return _write_moving(version, parts, request, pick)
+    return publish(version, _written(version, parts, request, pick), request)
 
 
 def write_parts(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None = None) -> Snapshot | None:
     """Writes prepared rows in one commit. An error removes the written files and leaves the table unchanged. `pick`: picks the
     inline compactions; an overwrite does not use it."""
+    if version.schema.moves_keys:
+        return _write_moving(version, parts, request, pick)
     return publish(version, _written(version, parts, request, pick), request)
 
 
@@ -147,12 +155,81 @@ def _written(version: Version, parts: Iterable[Part], request: WriteRequest, pic
     covers = covers_for(version, request)
     if version.schema.append_only:
         return append_files(version, (part.rows for part in parts), covers)
-    known = known_partitions(version, request)
+    workers = version.meta.env.workers
+    if version.schema.moves_keys:
+        with key_intake(version.schema, request, prepared=True) as given:
+            given.add_all(parts)
+            return placed_messages(version, given, request, pick, workers)
+    with Intake(version.schema, covers, request, prepared=True, known=known_partitions(version, request)) as intake:
+        intake.add_all(parts)
+        return bucket_messages(version, intake, pick, workers)
+
+
+# -- keys that move ---------------------------------------------------------------------------------------------------
+
+
+def _write_moving(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> Snapshot | None:
+    """As `write_parts`, for a table whose keys can move: if another commit has written some of the keys, the rows are placed and
+    written again, unless it is a statement, which is evaluated again."""
+    with key_intake(version.schema, request, prepared=True) as given:
+        given.add_all(parts)
+        return write_placed(version, given, request, pick)
+
+
+def write_placed(version: Version, given: Intake, request: WriteRequest, pick: Picker | None) -> Snapshot | None:
+    """Writes the rows of `key_intake` and commits them."""
+
+    def write(now: Version, wanted: WriteRequest) -> Snapshot | None:
+        messages = placed_messages(now, given, wanted, pick, now.meta.env.workers)
+        return publish(now, messages, wanted if messages else request)
+
+    return until_placed(version, request, write)
+
+
+def until_placed(
+    version: Version, request: WriteRequest, write: Callable[[Version, WriteRequest], Snapshot | None]
+) -> Snapshot | None:
+    """Writes rows placed at `version` and, as long as other commits have written some of their keys, at the newest one."""
+    if request.requires is not None or (request.replaces is not None and request.replaces.everything):
+        return write(version, request)
+
+    def attempt(now: Version) -> Snapshot | None:
+        if done := replayed(now, request.identity):
+            return done
+        now = replace(now, schema=version.schema)
+        return write(now, replace(request, requires=(Fits(version.schema), PlacesUnchanged(now))))
+
+    return again(version, attempt, "other commits wrote the same keys on every attempt", "run it again, or use fewer writers")
+
+
+def key_intake(schema: Schema, request: WriteRequest, *, prepared: bool = False) -> Intake:
+    """Collects the rows of a write by key, each key in one bucket of one partition by `Schema.of_keys`. Rows that are merged with
+    the row of the table stay uncombined until they have their place."""
+    return Intake(schema.of_keys, Covers(1), request, prepared=prepared, folds=rule_of(schema).old_row is not OldRow.MERGED)
+
+
+def placed_messages(
+    version: Version, given: Intake, request: WriteRequest, pick: Picker | None, workers: int = 1
+) -> list[CommitMessage]:
+    """Gives the rows of `key_intake` their places at a version and writes them; as `bucket_messages`. Can be repeated."""
+    covers, known = covers_for(version, request), known_partitions(version, request)
     with Intake(version.schema, covers, request, prepared=True, known=known) as intake:
-        for part in parts:
-            if part.rows.num_rows:
-                intake.add(part.rows, part.arrival)
-        return bucket_messages(version, intake, pick, version.meta.env.workers)
+        intake.add_all(placed_parts(version, given, request))
+        return bucket_messages(version, intake, pick, workers)
+
+
+def placed_parts(version: Version, given: Intake, request: WriteRequest) -> Iterator[Part]:
+    """The rows of `key_intake` with their places at a version."""
+    places, first = KeyPlaces(version, request.replaces), 0
+    for bucket in given.kept():
+        for rows in bucket.rows:
+            if rows.num_rows:
+                part = Part.of(places.placed(rows), first)
+                first += part.rows.num_rows
+                yield part
+
+
+# -- files and messages -----------------------------------------------------------------------------------------------
 
 
 def bucket_messages(version: Version, intake: Intake, pick: Picker | None, workers: int = 1) -> list[CommitMessage]:
@@ -170,6 +247,8 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         return known.get(bucket)
 
     def written(part: BucketRows) -> CommitMessage | None:
+        if overwrites and version.schema.moves_keys and part.bucket not in intake.named:
+            return write_onto(version, part.bucket, part.total, part.rows, None, None, ())
         if overwrites:
             return write_alone(version, part.bucket, part.total, part.rows)
         return write_onto(version, part.bucket, part.total, part.rows, state_of(part.bucket), pick, part.changelog)
@@ -266,7 +345,9 @@ class Intake:
 
     `covers`: the buckets of each partition. `request`: how to prepare the rows when they are sorted, unless they are `prepared`.
     `known`: finds the partitions that have files; under `bucket = auto`, other partitions get as many buckets as their rows need,
-    if rows are spilled.
+    if rows are spilled. `folds`: combine the rows of a key.
+
+    Placed rows (`write.key_places`) may have the column `CHANGE`, which tells the rows of the changelog.
     """
 
     def __init__(
@@ -277,8 +358,9 @@ class Intake:
         *,
         prepared: bool = False,
         known: Callable[[], Collection[tuple]] | None = None,
+        folds: bool = True,
     ) -> None:
-        self.schema, self.covers, self.request, self.prepared = schema, covers, request, prepared
+        self.schema, self.covers, self.request, self.prepared, self.folds = schema, covers, request, prepared, folds
         self.tables: list[tuple[pa.Table, Arrival, Numbers | None]] = []
         self.bytes = 0
         self.ordered = Ordered.ALL
@@ -286,6 +368,9 @@ class Intake:
         self.known, self.sizes = known, Counter[Bucket]()
         self.kinds = False  # whether any spilled row is not +I
         self.writes_changelog = schema.parsed_options.changelog.producer == INPUT and request.replaces is None
+        self.flagged = schema.moves_keys and reports(schema, request.replaces)
+        self.named: set[Bucket] = set()  # with rows that are not only removed, because their keys have moved
+        self._sorted: list[BucketRows] | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -309,6 +394,18 @@ class Intake:
             self.spill = self.spill or self._begun_spill()
             self.spill.write(self._unmerged())
 
+    def add_all(self, parts: Iterable[Part]) -> None:
+        """Adds prepared rows."""
+        for part in parts:
+            if part.rows.num_rows:
+                self.add(part.rows, part.arrival)
+
+    def kept(self) -> Iterable[BucketRows]:
+        """As `sorted`, and can be repeated: rows in memory stay there."""
+        if self.in_memory and self._sorted is None:
+            self._sorted = list(self.sorted())
+        return self.sorted() if self._sorted is None else self._sorted
+
     def sorted(self) -> Iterator[BucketRows]:
         """Yields the rows bucket by bucket."""
         covers = self.covers
@@ -316,9 +413,16 @@ class Intake:
             if not self.tables:
                 return
             rows, numbers, arrival = self._prepared()
-            changelog = dict(split_input(rows, self.schema, covers, numbers, arrival)) if self.writes_changelog else {}
-            for bucket, part in split(rows, self.schema, covers, numbers, arrival):
-                given = [with_input_kinds(changelog.pop(bucket))] if self.writes_changelog else ()
+            changelog: dict[Bucket, pa.Table] = {}
+            if self.flagged:
+                changes, rows, numbers, arrival = _apart(rows, numbers, arrival)
+                changelog = dict(split_unfolded(changes.rows, self.schema, covers, changes.numbers, changes.arrival))
+            elif self.writes_changelog:
+                changelog = dict(split_input(rows, self.schema, covers, numbers, arrival))
+            combined = split if self.folds else split_in_order
+            for bucket, part in combined(rows, self.schema, covers, numbers, arrival):
+                self._note(bucket, part)
+                given = [self._emitted(changelog.pop(bucket))] if bucket in changelog else ()
                 yield BucketRows(bucket, covers.total(bucket), [part], given)
             return
         if self.tables:
@@ -327,7 +431,8 @@ class Intake:
         for bucket in sorted(self.spill.keys(), key=str):
             parts.setdefault(self._grown(bucket), []).append(bucket)
         for (bucket, total), spilled in parts.items():
-            yield BucketRows(bucket, total, self._merged(spilled), self._changelog(spilled) if self.writes_changelog else ())
+            has_changelog = self.writes_changelog or self.flagged
+            yield BucketRows(bucket, total, self._merged(spilled), self._changelog(spilled) if has_changelog else ())
 
     def _begun_spill(self) -> Spill:
         if self.known is not None:
@@ -370,30 +475,72 @@ class Intake:
     def _unmerged(self) -> Iterator[tuple[Bucket, pa.Table]]:
         """Yields the rows in memory by bucket, for a spill."""
         rows, numbers, arrival = self._prepared()
-        self.kinds |= ROW_KIND in rows.column_names
+        self.kinds |= ROW_KIND in rows.column_names and bool(kinds_of(rows).any())
         rows = _uniform(rows)
         for name, column in arrival.columns().items():
             rows = rows.append_column(name, column)
-        parts = split_unfolded if self.writes_changelog or rule_of(self.schema).repeats_keys else split
+        unfolded = self.writes_changelog or self.flagged or rule_of(self.schema).repeats_keys
+        parts = split_unfolded if unfolded else split
         for bucket, part in parts(rows, self.schema, self.covers, None if self.covers.finer > 1 else numbers, arrival):
             self.sizes[bucket] += part.nbytes
+            self._note(bucket, part)
             yield bucket, part
+
+    def _note(self, bucket: Bucket, rows: pa.Table) -> None:
+        if self.schema.moves_keys and self.request.replaces is not None:
+            kinds = kinds_of(rows)
+            if kinds is None or (kinds != UPDATE_BEFORE).any():
+                self.named.add(bucket)
 
     def _merged(self, buckets: Sequence[Bucket]) -> Iterator[pa.Table]:
         key = self.schema.key
         rule = rule_of(self.schema)
         kinds = self.kinds or rule.repeats_keys
-        for table in merge_windows(self._runs(buckets), key, partial(_folded, key=key, rule=rule, ordered=self.ordered)):
+        merge = partial(_folded if self.folds else _in_order, key=key, rule=rule, ordered=self.ordered)
+        for table in merge_windows(self._runs(buckets, changes=False), key, merge):
             yield _uniform(table) if kinds else table.select(self.schema.columns.names)
 
     def _changelog(self, buckets: Sequence[Bucket]) -> Iterator[pa.Table]:
-        merge = partial(_ordered, key=self.schema.key, rule=rule_of(self.schema))
-        yield from map(with_input_kinds, merge_windows(self._runs(buckets), self.schema.key, merge))
+        key, rule = self.schema.key, rule_of(self.schema)
+        merge = partial(_ordered, key=key, rule=rule)
+        if self.flagged:
+            merge = partial(_in_order, key=key, rule=rule, ordered=Ordered.ALL)
+        yield from map(self._emitted, merge_windows(self._runs(buckets, changes=True), key, merge))
 
-    def _runs(self, buckets: Sequence[Bucket]) -> list[RunReader]:
-        """The runs of the spills of a bucket, oldest first."""
-        runs = (run for bucket in buckets for run in self.spill.runs(bucket))
+    def _emitted(self, rows: pa.Table) -> pa.Table:
+        """The rows of a changelog with their kinds."""
+        return rows if self.flagged else with_input_kinds(rows)
+
+    def _runs(self, buckets: Sequence[Bucket], *, changes: bool) -> list[RunReader]:
+        """The runs of the spills of a bucket, oldest first: the rows, or those of the changelog."""
+        runs = [run for bucket in buckets for run in self.spill.runs(bucket)]
+        if self.flagged:
+            runs = [((_part_of(table, changes) for table in tables), rows) for tables, rows in runs]
         return [RunReader(whole_keys(tables, self.schema.key), rows) for tables, rows in runs]
+
+
+class _Changes(NamedTuple):
+    """Rows of the changelog, as `Intake.add` takes them."""
+
+    rows: pa.Table
+    numbers: np.ndarray | None
+    arrival: Arrival
+
+
+def _apart(rows: pa.Table, numbers: np.ndarray | None, arrival: Arrival) -> tuple[_Changes, pa.Table, np.ndarray | None, Arrival]:
+    """Takes the rows of the changelog out of placed rows."""
+    of_changelog = np.asarray(rows[CHANGE])
+    both = []
+    for chosen in (np.flatnonzero(of_changelog), np.flatnonzero(~of_changelog)):
+        some = gather(rows.drop_columns([CHANGE]), chosen)
+        some = some if kinds_of(some).any() else some.drop_columns([ROW_KIND])
+        both.append(_Changes(some, None if numbers is None else numbers[chosen], arrival.take(chosen)))
+    return both[0], *both[1]
+
+
+def _part_of(rows: pa.Table, changes: bool) -> pa.Table:
+    """The rows of the changelog of placed rows, or the others."""
+    return rows.filter(pa.array(np.asarray(rows[CHANGE]) == changes)).drop_columns([CHANGE])
 
 
 def _uniform(rows: pa.Table) -> pa.Table:
@@ -406,6 +553,12 @@ def _folded(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule, order
     rows = without_input_kinds(joined)
     arrival.check(rows, groups, rule, key)
     return fold(rows, groups, rule, key, None)
+
+
+def _in_order(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule, ordered: Ordered) -> pa.Table:
+    joined, groups, arrival = _grouped(pieces, key, ordered)
+    arrival.check(joined, groups, rule, key)
+    return gather(joined, groups.rows)
 
 
 def _ordered(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> pa.Table:

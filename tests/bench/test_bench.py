@@ -26,6 +26,7 @@ from bench import (
     iceberg_readers,
     imports,
     interop_reads,
+    moving_keys,
     object_store,
     partitions,
     patched_columns,
@@ -287,6 +288,11 @@ def test_a_table_that_grows_runs_at_a_tiny_size(tmp_path: Path, monkeypatch: pyt
     assert report.sizes["buckets"].startswith("7 at the end")
     one, other = report.checksum.split("; ")
     assert one == other, "both tables have the same rows"
+
+
+def test_keys_that_move_run_at_a_tiny_size(tmp_path: Path):
+    report = moving_keys.run(tmp_path, rows=8_000, loads=2)
+    assert report.checksum == "uniform: 80 keys; recent: 80 keys" and len(report.measures) == 8
 
 
 def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):

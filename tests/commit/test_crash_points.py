@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from effort import one_in, sampled
 from faults import Crash, Faulted, FaultStorage, Interrupt, every_fault
@@ -33,6 +34,7 @@ from lsmlake.write.write import write_tables
 from lsmlake.write.write_request import WriteRequest
 
 PLAIN, PARTITIONED = Shape.of("bigint"), Shape.of("bigint", "boolean")
+MOVING = Shape.of("bigint", "boolean", moves=True)
 OPTIONS = {
     "bucket": 1,
     "manifest__merge_min_count": 2,
@@ -97,6 +99,13 @@ def upsert_late(table: Table) -> object:
     return write_tables(before, [rows(table, 9, 18, 9)], WriteRequest(Identity("w", 1)))
 
 
+def upsert_elsewhere(table: Table) -> object:
+    """Into other partitions than those in which the keys lie."""
+    moved = rows(table, 9, 18, 9)
+    place = moved.column_names.index("p")
+    return table.upsert(moved.set_column(place, "p", pc.invert(moved["p"])))
+
+
 def nine_commits(table: Table) -> None:
     for number in range(9):
         table.upsert(rows(table, number, number + 2, number), compact=False)
@@ -140,6 +149,8 @@ VERBS = {
     "upsert that moves its run up": Verb(lambda table: table.upsert(rows(table, 0, 20, 1)), upsert),
     "upsert that merges runs": Verb(some_history, upsert),
     "upsert into partitions": Verb(some_history, upsert, PARTITIONED),
+    "upsert that moves keys": Verb(some_history, upsert_elsewhere, MOVING),
+    "upsert that moves keys and tells it": Verb(some_history, upsert_elsewhere, MOVING, {"changelog_producer": "lookup"}),
     "upsert to level 0": Verb(some_history, lambda table: table.upsert(rows(table, 9, 18, 9), compact=False)),
     "upsert by number": Verb(some_history, lambda table: table.upsert(rows(table, 9, 18, 9), writer_id="w", commit_id=3)),
     "delete_keys": Verb(some_history, lambda table: table.delete_keys(keys(table, 2, 9))),

@@ -25,10 +25,11 @@ from lsmlake import add_column, drop_column, rename_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.commit.commit import again
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidQuery
 from lsmlake.read.plan import Plan
 from lsmlake.read.positions import Matched, matched
-from lsmlake.statements.attempts import DmlReport, evaluated
+from lsmlake.statements.attempts import DmlReport
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Version
@@ -41,6 +42,7 @@ KINDS: dict[str, dict] = {
     "vectors": {},
     "copy on write": {"options": {"deletion-vectors.enabled": "false"}},
     "key": {"primary_key": ["id"], "options": {"bucket": 2}},
+    "key that moves": {"primary_key": ["id"], "partition_by": ["k"]},
 }
 
 
@@ -222,15 +224,15 @@ def test_statements_on_other_rows_never_overtake_one(kind, monkeypatch):
     """With vectors and under a primary key; a copy on write depends on its files."""
     rounds: list[str] = []
 
-    def counted(first: Version, evaluate: Callable[[Version], DmlReport]) -> DmlReport:
+    def counted(first: Version, evaluate: Callable[[Version], DmlReport], *told: str) -> DmlReport:
         def noted(version: Version) -> DmlReport:
             rounds.append(version.meta.env.ids.prefix)
             return evaluate(version)
 
-        return evaluated(first, noted)
+        return again(first, noted, *told)
 
     for module in ("lsmlake.api.table_verbs.statements", "lsmlake.api.merging"):
-        monkeypatch.setattr(f"{module}.evaluated", counted)
+        monkeypatch.setattr(f"{module}.again", counted)
     for own, other in (pair for number, pair in enumerate(product(OWN, OTHERS)) if sampled(number, 3)):
         storage = MemoryStorage()
         table = created(storage, kind, [(1, 1, 0, "a"), (2, 2, 20, "b"), (3, 3, 30, "c")])
@@ -341,7 +343,7 @@ def test_counters_of_many_processes(kind, tmp_path):
 def test_a_statement_that_is_overtaken_for_ever_gives_up(monkeypatch):
     table = new_lake().create_table("d.t", DDL)
     table.append([{"id": 1, "k": 1, "v": 0, "s": "a"}])
-    monkeypatch.setattr("lsmlake.statements.attempts._ROUNDS", 3)
+    monkeypatch.setattr("lsmlake.commit.commit._ROUNDS", 3)
 
     def overtaken(planned: Plan) -> list[Matched]:
         found = matched(planned)

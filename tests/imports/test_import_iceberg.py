@@ -498,7 +498,7 @@ def test_a_table_with_a_key(lake, tmp_path):
     metadata = str(writer.commit())
     with pytest.raises(InvalidData, match=r"found 1 rows too many, such as for \(id=2\); name other"):
         lake.import_iceberg(metadata, "d.u", ["id"], partition_by=[])
-    with pytest.raises(InvalidSchema, match="must contain the partition columns"):
+    with pytest.raises(InvalidData, match=r"found 1 rows too many, such as for \(id=2\); name other"):
         lake.import_iceberg(metadata, "d.u", ["id"])
     with pytest.raises(InvalidData, match=r"found 1 rows too many, such as for \(id=2\); name other"):
         lake.import_iceberg(metadata, "d.u", ["id"], partition_by=["bucket(4, id)"])

@@ -191,7 +191,7 @@ def test_keys_that_are_none(lake, tmp_path):
     message = r"several rows have the same primary key.*1 rows too many, such as for \(id=1\); name other key columns"
     refused(lake, InvalidData, message, metadata, primary_key=key)
     refused(lake, InvalidSchema, "column 'idd' is not in the schema", metadata, primary_key=["part", "idd"])
-    refused(lake, InvalidSchema, r"must contain the partition columns.*pass partition_by=\[\]", metadata, primary_key=["id"])
+    refused(lake, InvalidData, "several rows have the same primary key", metadata, primary_key=["id"])
     writer.positions([(of, 2)], 1)
     metadata = str(writer.commit())
     report = lake.import_iceberg(metadata, "d.t", key)
@@ -203,6 +203,21 @@ def test_keys_that_are_none(lake, tmp_path):
     writer.positions([(other, 0)], 2)
     assert lake.import_iceberg(str(writer.commit()), "d.u", ["id"], partition_by=[]).rows == 1
     assert lake.table("d.u").partition_by == ()
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_keys_that_are_in_one_partition_each_can_move(lake, tmp_path, adopts):
+    writer = IcebergWriter(tmp_path / "iceberg", partitioned=True)
+    writer.data([row(1, "a", 1), row(3, "c", 1)], 1)
+    writer.data([row(2, "b", 2)], 2)
+    options = {} if adopts else {"merge-engine": "partial-update"}
+    report = lake.import_iceberg(str(writer.commit()), "d.t", ["id"], options=options)
+    assert (report.adopted, report.rows) == (2 if adopts else 0, 3)
+    table = lake.table("d.t")
+    table.upsert(pa.Table.from_pylist([row(1, "z", 2), row(2, "y", 2)], table.schema))
+    found = sorted((one["id"], one["name"], one["part"]) for one in table.scan().to_pylist())
+    assert found == [(1, "z", 2 if adopts else 1), (2, "y", 2), (3, "c", 1)]
+    assert table.verify() == []
 
 
 def test_files_of_several_partition_specs(lake, tmp_path):

@@ -27,6 +27,8 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.maintain.verify import verify
 from lsmlake.storage.local import LocalStorage
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.write.write import Intake, Part, bucket_messages, publish
+from lsmlake.write.write_request import WriteRequest
 
 APPEND = Origin(5, "APPEND", 1, 1)
 
@@ -246,3 +248,17 @@ def test_verify_reads_well_on_the_command_line(tmp_path):
     (tmp_path / path).unlink()
     text = call("verify", "d.t", "-w", tmp_path, code=1)
     assert text == f"{path}: data file is missing (needed by snapshots 1-4; tag eod; branch side)\n"
+
+
+def test_a_key_in_two_partitions_is_found():
+    table = new_lake().create_table("d.t", "id BIGINT, p INT", primary_key=["id"], partition_by=["p"])
+    table.upsert({"id": [1, 2, 3], "p": [1, 1, 2]})
+    assert table.verify() == []
+    version = table.version
+    parts = [Part.of(pa.table({"id": pa.array([1, 3], pa.int64()), "p": pa.array([2, 2], pa.int32())}))]
+    request = WriteRequest(Identity("w"))
+    with Intake(version.schema, version.covers(), request, prepared=True) as intake:  # a writer that looks nothing up
+        intake.add_all(parts)
+        publish(version, bucket_messages(version, intake, None), request)
+    (found,) = table.verify()
+    assert found.what == "I2: 1 keys are live in more than one partition"

@@ -138,6 +138,8 @@ class World:
     keys: int = 5
     loaded: bool = False
     identical: bool = False
+    moves: bool = False
+    """The primary key lacks the partition column, whose values change from row to row."""
 
     @property
     def setup(self) -> MergeSetup:
@@ -169,8 +171,15 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...]
 
 
-def producers(rule: str) -> list[str]:
-    """Those that the merge rule knows."""
+def can_move(rule: str) -> bool:
+    """Whether the rows of a key need not be in one partition."""
+    return {"sequence.field", "partial-update.remove-record-on-sequence-group"}.isdisjoint(SETUPS[rule].options)
+
+
+def producers(rule: str, *, moves: bool = False) -> list[str]:
+    """Those that the merge rule knows, if keys move."""
+    if moves:
+        return ["none", "lookup"]
     return [name for name in PRODUCERS if rule != "first-row" or name in ("none", "lookup")]
 
 
@@ -201,9 +210,9 @@ def histories(
     keys = draw(st.sampled_from([5, 60]))
     drawn = {
         "mode": draw(st.sampled_from(list(MODES))),
-        "producer": draw(st.sampled_from(producers(rule))),
+        "producer": draw(st.sampled_from(producers(rule, moves=bool(fixed.get("moves"))))),
         "key": draw(st.sampled_from(["int", *KEYS])),
-        "partition": draw(st.sampled_from(["none", "none", *PARTITIONS])),
+        "partition": draw(st.sampled_from(list(PARTITIONS)[1:] if fixed.get("moves") else ["none", "none", *PARTITIONS])),
         "buckets": draw(st.sampled_from([1, 2, 5, "auto", "auto"])),
         "bucket_by_last": draw(st.booleans()),
         "sizes": draw(st.sampled_from(SIZES)),
@@ -291,7 +300,7 @@ class Player:
 
     def __init__(self, world: World) -> None:
         self.world, self.setup = world, world.setup
-        self.shape = Shape.of(world.key, world.partition, self.setup.columns)
+        self.shape = Shape.of(world.key, world.partition, self.setup.columns, moves=world.moves)
         self.storage, self.name = self.made_storage(), "d.t"
         self.names, self.stamps, self.commits = count(), count(1), count(1)
         self.lake = lake_on(self.storage)
@@ -335,7 +344,10 @@ class Player:
             columns = {name: column.values for name, column in self.setup.columns.items() if name != "stamp"}
             values = [of[place % len(of)] for of, place in zip(columns.values(), places, strict=False)]
             values += [next(self.stamps)] if "stamp" in self.setup.columns else []
-            row = self.shape.stored((*self.shape.key_values(key % self.world.keys), *values))
+            of_key = self.shape.key_values(key % self.world.keys)
+            if self.world.moves:
+                of_key = (*of_key[:-1], self.shape.partition.values[number % len(self.shape.partition.values)])
+            row = self.shape.stored((*of_key, *values))
             found.append((self.setup.kinds[kind % len(self.setup.kinds)], dict(zip(self.shape.names, row, strict=True))))
         return found
 
@@ -352,7 +364,14 @@ class Player:
 
     def _apply(self, rows: list[tuple[str, Row]]) -> None:
         """Applies the rows of one commit."""
-        apply_commit(self.setup.fold, self.rows, self.deletes, rows, self.key_of)
+        apply_commit(self._fold(), self.rows, self.deletes, rows, self.key_of)
+
+    def _fold(self) -> Callable:
+        """The rule; if keys can move and rows are merged, a row stays in the partition in which it lies."""
+        fold = self.setup.fold
+        if not self.world.moves or self.setup.options.get("merge-engine") not in COMBINING:
+            return fold
+        return lambda old, row, kind: fold(old, row if old is None else {**row, "p": old["p"]}, kind)
 
     # -- steps --
 
@@ -542,9 +561,9 @@ class Player:
 
     def _alter(self, step: Step) -> None:
         """Another merge rule, mode and producer."""
-        rules = [name for name, setup in SETUPS.items() if setup.columns == INTS]
+        rules = [name for name, setup in SETUPS.items() if setup.columns == INTS and (not self.world.moves or can_move(name))]
         rule = rules[step.number % len(rules)]
-        modes, known = list(MODES), producers(rule)
+        modes, known = list(MODES), producers(rule, moves=self.world.moves)
         given = int.from_bytes(step.rows, "little")
         world = replace(self.world, rule=rule, mode=modes[given % len(modes)], producer=known[given // 8 % len(known)])
         wanted = {name: None for name in self.table.options if name != "bucket-key"} | world.options()
@@ -603,8 +622,8 @@ class Player:
         for place, sequence in oldest.items():
             for rows, add in ((self.history[number], False), (self.history[sequence - 1], True)):
                 for key, row in rows.items():
-                    if self._lies_in(row, place):
-                        found.update({key: row}) if add else found.pop(key, None)
+                    if self._lies_in(row, place):  # a key that moves may be seen in two places, or in none
+                        found.update({(place, key) if self.world.moves else key: row}) if add else found.pop(key, None)
         return found
 
     def _knows(self, number: int, mode: str) -> bool:
@@ -616,7 +635,7 @@ class Player:
     def _lies_in(self, row: Row, place: tuple) -> bool:
         """Whether a row lies in the partition and bucket, as manifests name them."""
         known = self.naive._known
-        key = self.key_of(row)
+        key = self.key_of(row), row.get("p")
         partition, bucket, total = place
         if ("place", repr(key), total) not in known:
             table = self._arrow([("+I", row)])
@@ -721,7 +740,7 @@ class Player:
             ]
             assert self._by_key((change["_row_kind"], change) for change in found) == self._by_key(given)
             return
-        view = "compacted" if producer == "lookup" else "raw"
+        view = "fresh" if self.world.moves else "compacted" if producer == "lookup" else "raw"
         if not self._knows(start, view) or not self._knows(end, view):
             return
         self.same_rows(fold(self.view(start, view), found, self.key_of), self.view(end, view))

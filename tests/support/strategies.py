@@ -230,15 +230,19 @@ class Shape:
     key: tuple[str, ...]
     partition: ColumnKind | None
     columns: tuple[tuple[str, ColumnKind], ...]
+    moves: bool = False
+    """Whether the primary key lacks the partition column."""
 
     @classmethod
-    def of(cls, key: str, partition: str = "none", values: Mapping[str, ColumnKind] | None = None) -> Shape:
+    def of(
+        cls, key: str, partition: str = "none", values: Mapping[str, ColumnKind] | None = None, *, moves: bool = False
+    ) -> Shape:
         """`values`: the columns beside the key; by default some of every sort and `stamp`."""
         keys = tuple((f"k{i}", KINDS[kind]) for i, kind in enumerate(KEYS[key]))
         part = PARTITIONS[partition]
         parts = () if part is None else (("p", part),)
         columns = VALUES | {"stamp": KINDS["BIGINT"]} if values is None else values
-        return cls(tuple(name for name, _ in keys), part, (*keys, *parts, *columns.items()))
+        return cls(tuple(name for name, _ in keys), part, (*keys, *parts, *columns.items()), moves)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -246,7 +250,7 @@ class Shape:
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        return (*(("p",) if self.partition else ()), *self.key)
+        return (*(("p",) if self.partition and not self.moves else ()), *self.key)
 
     @property
     def ddl(self) -> str:
@@ -271,8 +275,8 @@ class Shape:
         return (*key, *part)
 
     def stored(self, row: tuple) -> tuple:
-        """The row as the table holds it: -0.0 in the key is 0.0."""
-        keys = set(self.primary_key)
+        """The row as the table holds it: -0.0 in the key and in the partition is 0.0."""
+        keys = {*self.primary_key, "p"}
         return tuple(
             0.0 if name in keys and value == 0 and isinstance(value, float) else value
             for name, value in zip(self.names, row, strict=True)

@@ -207,7 +207,7 @@ def test_keys_stay_in_their_partitions():
     for change in (lsmlake.drop_partition_field("ts_day"), *(lsmlake.replace_partition_field(*pair) for pair in changes)):
         with pytest.raises(InvalidSchema, match="only while the table has no rows"):
             table.alter(change)
-    with pytest.raises(InvalidSchema, match="must contain the partition columns"):
+    with pytest.raises(InvalidSchema, match="only while the table has no rows"):
         table.alter(lsmlake.add_partition_field("bucket(2, v)"))
     table.truncate()
     table.alter(lsmlake.drop_partition_field("ts_day"))

@@ -186,7 +186,7 @@ class CatalogVerbs:
             schema: the columns: a pyarrow.Schema, DDL text or, with Spark attached, a StructType.
             primary_key: the key columns. They become NOT NULL, except partition columns.
             partition_by: columns, or transforms of them: "days(ts)", "bucket(16, id)", "truncate(4, code)", also years, months
-                and hours. The columns must be part of the primary key, if there is one.
+                and hours. If a primary key lacks one of the columns, a key moves to another partition with its row.
             options: table options by name, such as {"bucket": 4}; names and values are those of Apache Paimon.
             if_not_exists: open the table if it exists; its schema is not compared. Default: raise TableExists.
             comment: a description of the table.

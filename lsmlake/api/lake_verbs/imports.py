@@ -51,7 +51,7 @@ class Imports(CatalogVerbs):
             metadata: the path or address of a *.metadata.json file; or catalog.namespace.table, which PyIceberg finds by its
                 configuration; or the folder of a table that has no catalog and therefore a `version-hint.text`.
             name: "database.table".
-            primary_key: the key columns, among them the partition columns. Empty: an append-only table.
+            primary_key: the key columns. Empty: an append-only table.
             snapshot: the id of a snapshot of Iceberg. None: the current one.
             partition_by: None: the fields of the Iceberg table; []: no partitions. Other fields, as in `create_table`: all
                 files are written anew.
@@ -160,7 +160,7 @@ class Imports(CatalogVerbs):
             files: a path, a glob or a folder, or the address of one in an object store. Folders such as `dt=2026-01-01` are
                 partitions, as Hive writes them.
             name: "database.table".
-            primary_key: the key columns, among them the partition columns. Empty: an append-only table.
+            primary_key: the key columns. Empty: an append-only table.
             partition_by: None: by the columns that folders name; []: a table without partitions; others as in `create_table`.
             options: as in `create_table`.
             comment: as in `create_table`.

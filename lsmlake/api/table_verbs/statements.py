@@ -14,10 +14,11 @@ from lsmlake.api.scan import Scan
 from lsmlake.api.table_verbs.reading import Reading
 from lsmlake.api.table_verbs.writing import Writing
 from lsmlake.border import public, verbs_of
+from lsmlake.commit.commit import again
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import offered
 from lsmlake.read.travel import Moment
-from lsmlake.statements.attempts import DmlReport, check_isolation, evaluated
+from lsmlake.statements.attempts import OVERTAKEN, DmlReport, check_isolation
 from lsmlake.statements.clause import BY_SOURCE, DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.storage.env import moment_of
 from lsmlake.tables.version import Version
@@ -129,7 +130,7 @@ class Statements(Writing, Reading):
         version = self.version
         with deletion(where, moment_of(self.meta.env), isolation) as statement:
             evaluate = self.runtime.changing(version, statement)
-        return evaluated(version, evaluate)
+        return again(version, evaluate, *OVERTAKEN)
 
     def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation | None = None) -> DmlReport:
         """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
@@ -163,7 +164,7 @@ class Statements(Writing, Reading):
         version = self.version
         with assignment(values, where, moment_of(self.meta.env), isolation) as statement:
             evaluate = self.runtime.changing(version, statement)
-        return evaluated(version, evaluate)
+        return again(version, evaluate, *OVERTAKEN)
 
     def merge(self, source: Data | Reading, on: str, *, isolation: Isolation | None = None, evolve: bool = False) -> Merge:
         """Describe a MERGE: rows of a source update, delete or add rows of this table. Needs the extra `duckdb`.

@@ -71,6 +71,7 @@ class Aggregation(MergeRule):
         others = [name for name in schema.columns.names if name not in (*schema.primary_key, *sequence.columns)]
         names = {name: named.get(name, default) for name in others}
         options.check_settings(names, where)
+        names |= dict.fromkeys(schema.moving_columns, "primary_key")  # all rows of a key have the values of its partition
         functions = {column: function_for(column, name, schema, where) for column, name in names.items()}
         return Aggregation(schema.primary_key, sequence, functions, schema.parsed_options.merge.aggregation_remove_on_delete)
 
