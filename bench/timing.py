@@ -15,6 +15,8 @@ import psutil
 
 from bench.result import Measure
 
+WARMS_UP = True
+"""Rounds that are not measured come first. Tests, which measure nothing, do without."""
 Side = Callable[[int], Callable[[], object]]
 """Called with the round, prepares it and returns what is to be timed."""
 
@@ -31,6 +33,7 @@ def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[st
     """
     names = list(sides)
     measured: dict[str, list[Spent]] = {name: [] for name in names}
+    warm = warm if WARMS_UP else 0
     for number in range(warm + rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from effort import kinds_of_session
+from effort import SCALE, kinds_of_session
 from object_servers import Server, s3_bucket, s3_server
 from spark_support import COMPILED, JVM_OPTIONS, classic_session, connect_session, on_connect
 
@@ -65,7 +65,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
     """The session of the run: two cores; a task that fails is tried again, twice."""
     folder = tmp_path_factory.mktemp("spark")
     session = connect_session(folder) if on_connect() else classic_session(folder)
-    for name, value in () if on_connect() else COMPILED.items():
+    compiled = on_connect() if SCALE < 1 else not on_connect()
+    for name, value in COMPILED.items() if compiled else ():
         session.conf.set(name, value)
     yield session
     session.stop()
@@ -86,8 +87,10 @@ def s3(s3_endpoint: str, request: pytest.FixtureRequest) -> Server:
 
 @pytest.fixture
 def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For workloads of `bench` at tiny sizes, whose times mean nothing: no garbage is collected before each measure."""
+    """For workloads of `bench` at tiny sizes, whose times mean nothing: no garbage is collected before each measure, and no round
+    is left out of the measures."""
     monkeypatch.setattr(gc, "collect", lambda: 0)
+    monkeypatch.setattr("bench.timing.WARMS_UP", False)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ class BucketFiles:
         """A sorted run to be written table by table."""
         return RunWriter(self.meta.env, self.meta.paths, self.schema, self.directory, origin, nan_columns, prefix)
 
-    @property
+    @cached_property
     def directory(self) -> str:
         """The directory of new files."""
         null_name = self.schema.parsed_options.layout.default_partition

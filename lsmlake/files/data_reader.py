@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -20,9 +21,9 @@ import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, LakeError
 from lsmlake.files.checksum import RESTORE, TAIL_BYTES, read_footer
+from lsmlake.files.file_columns import FileColumns, Form, StoredColumn
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import DeletionVector
-from lsmlake.kernels.nested import leaf_positions
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.rowkind import STORED
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
@@ -90,21 +91,29 @@ class DataReader:
         self.where = where or path
         self.unfit = unfit or partial(_broken, self.where)
         with reading(self.where):
-            self.source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
+            self.source = _opened(env, path, file)
             self.footer_bytes = footer = read_footer(self.source, file, self.where)
-            self.footer = pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer))).metadata
+            in_memory = isinstance(self.source, pa.BufferReader)  # its footer is the verified one
+            parsed = self._parsed() if in_memory else pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer)))
+            self.footer = parsed.metadata
             self.starts = _group_starts(self.footer, file, self.where)
-            self.columns = _stored_columns(identified(self.footer.schema.to_arrow_schema()), self.where)
+            stored = self.footer.schema.to_arrow_schema()
+            self.file_columns = FileColumns.of(stored, schema, file.schema_id, identified, self.where)
+            self.columns = self.file_columns.by_id
             self.encoded = self._dictionaries(encoded)
-            self.parquet = pq.ParquetFile(
-                self.source,
-                metadata=self.footer,
-                read_dictionary=[self.columns[self._id(name)].leaves[0] for name in self.encoded],
-                page_checksum_verification=True,
-                pre_buffer=False,
-                coerce_int96_timestamp_unit="us",  # nanoseconds would not hold all of them
-                **_limits(file.bytes),
-            )
+            texts = [self.columns[self._id(name)].leaves[0] for name in self.encoded]
+            self.parquet = parsed if in_memory and not texts else self._parsed(metadata=self.footer, read_dictionary=texts)
+
+    def _parsed(self, **how: object) -> pq.ParquetFile:
+        """The Parquet reader of the file."""
+        return pq.ParquetFile(
+            self.source,
+            page_checksum_verification=True,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",  # nanoseconds would not hold all of them
+            **how,
+            **_limits(self.file.bytes),
+        )
 
     def __enter__(self) -> DataReader:
         return self
@@ -147,7 +156,7 @@ class DataReader:
         """All rows of the row groups, concatenated. `ahead`: the ranges that the caller reads next; they are fetched in the same
         step if the storage reads by requests."""
         with reading(self.where):
-            leaves = self._leaves(columns)
+            leaves = self._form(columns).leaves
             self._load(groups, leaves, ahead)
             large = sum(self.footer.row_group(group).total_byte_size for group in groups) > _ALONE_BYTES
             stored = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=large)
@@ -195,7 +204,7 @@ class DataReader:
     def _id(self, column: str) -> int:
         return column_types.field_id(self.field_of(column))
 
-    def stored(self, column: str) -> _StoredColumn | None:
+    def stored(self, column: str) -> StoredColumn | None:
         """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
         lacks a column that it must have."""
         stored_column = self.columns.get(self._id(column))
@@ -217,18 +226,38 @@ class DataReader:
         return sorted({leaf for stored_column in stored or [self._narrow] for leaf in stored_column.leaves})
 
     @property
-    def _narrow(self) -> _StoredColumn:
+    def _narrow(self) -> StoredColumn:
         """A column of the file, a key column if possible."""
         return next(iter(self.columns.values())) if self.schema.append_only else self.stored(self.schema.key[0])
 
     def _plain(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Reorders, renames and converts `rows`, the columns as Parquet read them in file order. Matched by position, since names
         in the file may differ from the schema's."""
+        form = self._form(columns)
+        if form.places is not None:
+            read = [rows.column(place) for place in form.places]
+            if all(column.type.equals(field.type) for column, field in zip(read, form.fields, strict=True)):
+                return pa.Table.from_arrays(read, schema=form.fields)
         stored = {column: self.stored(column) for column in columns}
         places = sorted({one.place for one in stored.values() if one is not None})
         read = {column: rows[places.index(one.place)] for column, one in stored.items() if one is not None}
         made = [self._converted(column, read.get(column), rows.num_rows) for column in columns]
-        return pa.table(made, schema=pa.schema(map(self.plain_field, columns)))
+        return pa.table(made, schema=form.fields)
+
+    def _form(self, columns: Sequence[str]) -> Form:
+        """How to read some columns."""
+        key = tuple(columns), tuple(self.encoded)
+        if (known := self.file_columns.forms.get(key)) is not None:
+            return known
+        stored = [self.stored(column) for column in columns]
+        kept = [
+            one is not None and column != ROW_KIND and (column in self.encoded or not is_evolved(one.field.type, field.type))
+            for column, one, field in zip(columns, stored, map(self.field_of, columns), strict=True)
+        ]
+        read = sorted({one.place for one in stored if one is not None})
+        places = [read.index(one.place) for one in stored] if columns and all(kept) else None
+        form = Form(self._leaves(columns), places, pa.schema(map(self.plain_field, columns)))
+        return self.file_columns.forms.setdefault(key, form)
 
     def _converted(self, column: str, read: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
         """The values of a column, of the type of `plain_field`. `read`: as stored; None: the file lacks the column."""
@@ -251,7 +280,9 @@ class DataReader:
             raise self.unfit(unfit) from unfit
 
     def _dictionaries(self, names: Collection[str]) -> list[str]:
-        """The text columns among `names` that every row group stores as a small dictionary."""
+        """The text columns among `names` that every row group stores as a small dictionary; none of one small row group."""
+        if self.file.bytes <= _ALONE_BYTES and self.groups == 1:
+            return []
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
         texts = {name: self.stored(name) for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)}
         stored = {name: text for name, text in texts.items() if text is not None}
@@ -270,16 +301,8 @@ class DataReader:
             return
         step, start = -(-int(np.diff(self.starts).max(initial=1)) // _STREAM_STEPS), 0
         with reading(self.where):
-            parquet = pq.ParquetFile(
-                self.source,
-                metadata=self.footer,
-                buffer_size=self.limits.stream_buffer_bytes,
-                page_checksum_verification=True,
-                pre_buffer=False,
-                coerce_int96_timestamp_unit="us",  # nanoseconds would not hold all of them
-                **_limits(self.file.bytes),
-            )
-            leaves, parts = self._leaves(columns), [range(self.groups)]
+            parquet = self._parsed(metadata=self.footer, buffer_size=self.limits.stream_buffer_bytes)
+            leaves, parts = self._form(columns).leaves, [range(self.groups)]
             if isinstance(self.source, RangedFile):
                 parts = self._loaded([[group] for group in range(self.groups)], leaves)
             how = {"use_threads": self.file.bytes > _ALONE_BYTES}
@@ -326,12 +349,13 @@ def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa
     return kinds
 
 
-class _StoredColumn(NamedTuple):
-    """A column in a file: its place among the columns, the positions of its leaves, and its type with the ids of all fields."""
-
-    place: int
-    leaves: range
-    field: pa.Field
+def _opened(env: Env, path: str, file: DataFile) -> pa.NativeFile:
+    """The file, read whole in one step if it is small."""
+    source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
+    if file.bytes > TAIL_BYTES or isinstance(source, (pa.BufferReader, RangedFile)) or source.size() > TAIL_BYTES:
+        return source
+    with source:
+        return pa.BufferReader(source.read_buffer(TAIL_BYTES))
 
 
 def _limits(bytes_: int) -> dict[str, int]:
@@ -357,24 +381,7 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
     columns = {group.num_columns for group in groups}
     same = columns <= {footer.num_columns}
     require(same, "row groups of a data file have another number of columns", footer.num_columns, sorted(columns))
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _stored_columns(schema: pa.Schema, path: str) -> dict[int, _StoredColumn]:
-    """Field id -> column of the file. Raises Corrupt if two columns have the same id."""
-    stored = enumerate(zip(schema, leaf_positions(schema), strict=True))
-    placed = [
-        (column_types.field_id(field), _StoredColumn(place, own, field))
-        for place, (field, own) in stored
-        if column_types.has_field_id(field)
-    ]
-    if nameless := [one.field.name for _, one in placed if not column_types.has_field_ids(one.field.type)]:
-        expected = "a field id at every level"
-        raise Corrupt("data file has a column without ids inside", where=path, expected=expected, found=nameless, cure=RESTORE)
-    if len(dict(placed)) != len(placed):
-        ids = sorted(number for number, _ in placed)
-        raise Corrupt("data file has two columns with one field id", where=path, expected="unique ids", found=ids, cure=RESTORE)
-    return dict(placed)
+    return np.fromiter(accumulate(counts, initial=0), np.int64)
 
 
 def _by_dictionary(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -1,11 +1,8 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
 Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
-The values of indexed columns are collected while a file is written, and become its index.
-
-This module also chooses how Parquet stores the leaves of a file: dictionary, delta encoding, statistics. PyArrow takes these
-options by dotted path, and two leaves can share a path: `a.b` is a column of that name, or field b of the struct a. An option is
-set for a path only if it suits every leaf with that path.
+The values of indexed columns are collected while a file is written, and become its index. `files.layout` chooses how Parquet
+stores the columns.
 """
 
 from __future__ import annotations
@@ -13,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,20 +18,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.files.checksum import SummingSink
+from lsmlake.files.layout import Bounded, StoredColumns
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
 from lsmlake.format.data_files import ColumnStats, DataFile
 from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
-from lsmlake.format.manifest import has_order
 from lsmlake.format.paths import TablePaths
 from lsmlake.kernels.bounds import bounds
-from lsmlake.kernels.nested import Leaf, leaf_positions, leaves
+from lsmlake.kernels.casting import cast
 from lsmlake.kernels.value_hash import family, value_hash
+from lsmlake.options.data_file_options import ZSTD
 from lsmlake.schema.rowkind import INSERT
-from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, write_unnamed
-from lsmlake.types.type_table import is_time
 
 DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
 """Prefixes of file names."""
@@ -116,10 +111,13 @@ class RunWriter:
         while table.num_rows:
             writer = self._writer or self._begun(table)
             table = writer.add(table)
-            key = self.schema.key
-            key_ends = not (key and table.num_rows) or _row(table.select(key), 0) != writer.max_key
-            if writer.bytes >= self.schema.parsed_options.files.target_bytes and key_ends:
+            if writer.bytes >= self.schema.parsed_options.files.target_bytes and self._key_ends(table):
                 self._end_file()
+
+    def _key_ends(self, following: pa.Table) -> bool:
+        """Whether the file may end before these rows: no key has rows in two files."""
+        key = self.schema.key
+        return not (key and following.num_rows) or _row(following, key, 0) != self._writer.max_key
 
     def finish(self) -> tuple[DataFile, ...]:
         """The files, in the order of their rows."""
@@ -129,12 +127,20 @@ class RunWriter:
         return tuple(self.files)
 
     def _begun(self, table: pa.Table) -> _FileWriter:
-        """The writer of the next file, whose first rows are `table`."""
+        """The writer of the next file, whose rows have the columns of `table`."""
         name = f"{self.prefix}-{self.env.ids()}.parquet"
         sink = self._stack.enter_context(write_unnamed(self.env.storage, self.paths.new_data(self.directory, name)))
         sums = self._stack.enter_context(SummingSink(sink))
-        least, indexed = self.env.limits.row_group_rows, self.prefix == DATA
-        self._writer = _FileWriter(self.directory, name, self.schema, sums, table, self.nan_columns, least, indexed=indexed)
+        self._writer = _FileWriter(
+            self.directory,
+            name,
+            self.schema,
+            sums,
+            self.nan_columns,
+            self.env.limits.row_group_rows,
+            kinds=ROW_KIND in table.column_names,
+            indexed=self.prefix == DATA,
+        )
         self._stack.push(self._writer.discard_on_error)
         return self._writer
 
@@ -156,13 +162,8 @@ def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, fi
         sink.write(index)
 
 
-def _row_group_rows(sample: pa.Table, schema: Schema, least: int) -> int:
-    row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
-    return int(min(_ROW_GROUP_ROWS_MAX, max(least, schema.parsed_options.files.row_group_bytes // row_bytes)))
-
-
 class _FileWriter:
-    """One Parquet file being written."""
+    """One Parquet file being written. It is begun with the first row group: before, it is not known whether the file is small."""
 
     def __init__(
         self,
@@ -170,41 +171,23 @@ class _FileWriter:
         name: str,
         schema: Schema,
         sums: SummingSink,
-        first: pa.Table,
         nan_columns: Collection[str],
         group_rows_min: int,
         *,
+        kinds: bool,
         indexed: bool,
     ) -> None:
         self.directory, self.name, self.schema, self.sums = directory, name, schema, sums
-        self.group_rows = _row_group_rows(first, schema, group_rows_min)
-        self.arrow = _with_kinds(schema) if ROW_KIND in first.column_names else schema.columns
+        self.stored = schema.derived(StoredColumns.with_kinds if kinds else StoredColumns.plain)
+        self.nan_columns, self.group_rows_min, self.kinds = nan_columns, group_rows_min, kinds
         self.footer: list[pq.FileMetaData] = []
-        options = schema.parsed_options
-        places = leaf_positions(self.arrow)
-        chosen = layout(self.arrow, schema.key, first, nan_columns)
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
-        self.writer = pq.ParquetWriter(
-            self.buffered,
-            self.arrow,
-            compression=options.files.compression,
-            compression_level=options.files.zstd_level if options.files.compression == "zstd" else None,
-            use_dictionary=chosen.dictionary,
-            column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
-            sorting_columns=[pq.SortingColumn(places[self.arrow.get_field_index(name)].start) for name in schema.key] or None,
-            write_statistics=chosen.statistics,
-            data_page_size=_PAGE_BYTES,
-            write_page_index=True,
-            write_page_checksum=True,
-            store_decimal_as_integer=True,  # Spark decodes fixed-length bytes through BigInteger, which is slow
-            store_schema=False,
-            metadata_collector=self.footer,
-        )
+        self.writer: pq.ParquetWriter | None = None
         self.pending: list[pa.Table] = []
-        self.rows = self.delete_rows = self.waiting = 0
-        self.nulls = dict.fromkeys(chosen.unbounded, 0)  # counted here, because these columns have no Parquet statistics
+        self.group_rows = self.rows = self.delete_rows = self.waiting = 0
+        self.nulls: dict[str, int] = {}  # counted here, because these columns have no Parquet statistics
         self.values = IndexWriter(schema, indexed=indexed)
-        self.min_key: tuple | None = None
+        self.min_key: tuple = ()
         self.max_key: tuple = ()
 
     @property
@@ -213,33 +196,63 @@ class _FileWriter:
 
     def add(self, table: pa.Table) -> pa.Table:
         """Buffers rows and writes a row group when full; returns the rows not taken."""
-        taken = table.slice(0, self.group_rows - self.waiting)
+        if not self.group_rows and self.waiting + table.num_rows > self.group_rows_min:
+            self.group_rows = self._rows_per_group(table)
+        taken = table.slice(0, self.group_rows - self.waiting) if self.group_rows else table
         self.pending.append(taken)
         self.waiting += taken.num_rows
         if self.waiting == self.group_rows:
             self._flush()
         return table.slice(taken.num_rows)
 
+    def _rows_per_group(self, sample: pa.Table) -> int:
+        row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
+        wanted = self.schema.parsed_options.files.row_group_bytes // row_bytes
+        return int(min(_ROW_GROUP_ROWS_MAX, max(self.group_rows_min, wanted)))
+
     def _flush(self) -> None:
         if not self.pending:
             return
-        table = pa.concat_tables(self.pending)
+        table = pa.concat_tables(self.pending) if len(self.pending) > 1 else self.pending[0]
         self.pending, self.waiting = [], 0
-        key = table.select(self.schema.key)
-        self.min_key = self.min_key if self.min_key is not None else _row(key, 0)
-        self.max_key = _row(key, key.num_rows - 1)
+        if self.writer is None:
+            self._begin(table)
+        self.max_key = _row(table, self.schema.key, table.num_rows - 1)
         self.rows += table.num_rows
         for name in self.nulls:
             self.nulls[name] += table[name].null_count
-        if ROW_KIND in table.column_names:
+        if self.kinds:
             self.delete_rows += pc.sum(pc.not_equal(table[ROW_KIND], INSERT)).as_py()
-        table = table.cast(self.arrow)
+        table = cast(table, self.stored.columns)
         self.values.add(table)
-        self.writer.write_table(table, row_group_size=self.group_rows)
+        self.writer.write_table(table, row_group_size=table.num_rows)
+
+    def _begin(self, first: pa.Table) -> None:
+        """Begins the file, whose first row group is `first`."""
+        options = self.schema.parsed_options.files
+        chosen = self.stored.layout(first, self.nan_columns, options.compression)
+        self.nulls = dict.fromkeys(chosen.unbounded, 0)
+        self.min_key = _row(first, self.schema.key, 0)
+        self.writer = pq.ParquetWriter(
+            self.buffered,
+            self.stored.columns,
+            compression=options.compression,
+            compression_level=options.zstd_level if options.compression == ZSTD else None,
+            use_dictionary=chosen.dictionary,
+            column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
+            sorting_columns=self.stored.sorting,
+            write_statistics=chosen.statistics,
+            data_page_size=_PAGE_BYTES,
+            write_page_index=True,
+            write_page_checksum=True,
+            store_decimal_as_integer=True,  # Spark decodes fixed-length bytes through BigInteger, which is slow
+            store_schema=False,
+            metadata_collector=self.footer,
+        )
 
     def discard_on_error(self, error: type | None, *_: object) -> None:
         """Exit callback: after an error, keeps the Parquet writer from finishing the file when it is garbage-collected."""
-        if error is not None:
+        if error is not None and self.writer is not None:
             self.writer.is_open = False
 
     def finish(self, origin: Origin, now_ms: int) -> DataFile:
@@ -248,7 +261,7 @@ class _FileWriter:
         self.sums.keep_ending()
         self.writer.close()
         self.buffered.flush()
-        stats = _file_stats(self.footer[0], self.schema, self.nulls)
+        stats = _file_stats(self.footer[0], self.stored.ordered, self.nulls, self.schema.parsed_options.files.stats_bytes)
         return DataFile(
             self.name,
             self.directory,
@@ -268,26 +281,30 @@ class _FileWriter:
         )
 
 
-def _with_kinds(schema: Schema) -> pa.Schema:
-    """The file schema with `_row_kind`. A delete may contain only its key, so all other columns are nullable."""
-    return pa.schema([*(f if f.name in schema.key else f.with_nullable(True) for f in schema.columns), ROW_KIND_FIELD])
-
-
-def _row(key: pa.Table, row: int) -> tuple:
-    return tuple(column[row].as_py() for column in key.columns)
+def _row(rows: pa.Table, key: Sequence[str], row: int) -> tuple:
+    return tuple([rows[name][row].as_py() for name in key])
 
 
 def nan_columns(table: pa.Table) -> list[str]:
     """The float columns that hold a NaN."""
-    return [
-        f.name
-        for f, c in zip(table.schema, table.columns, strict=True)
-        if pa.types.is_floating(f.type) and pc.any(pc.is_nan(c)).as_py()
-    ]
+    return [field.name for field, column in zip(table.schema, table.columns, strict=True) if _has_nan(field.type, column)]
 
 
-def float_columns(schema: Schema) -> set[str]:
-    return {field.name for field in schema.columns if pa.types.is_floating(field.type)}
+def _has_nan(type_: pa.DataType, column: pa.ChunkedArray) -> bool:
+    """NumPy begins sooner than Arrow, but takes a null for NaN."""
+    if not pa.types.is_floating(type_):
+        return False
+    if column.null_count:
+        return bool(pc.any(pc.is_nan(column)).as_py())
+    return any(np.isnan(chunk.to_numpy()).any() for chunk in column.chunks)
+
+
+def float_columns(schema: Schema) -> frozenset[str]:
+    return schema.derived(_float_columns)
+
+
+def _float_columns(schema: Schema) -> frozenset[str]:
+    return frozenset(field.name for field in schema.columns if pa.types.is_floating(field.type))
 
 
 def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
@@ -302,20 +319,20 @@ def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
     }
 
 
-def _file_stats(footer: pq.FileMetaData, schema: Schema, unbounded: Mapping[str, int]) -> dict[int, ColumnStats]:
-    """Combines the statistics of the row groups. Nested columns have none; `unbounded` columns have only their null count."""
+def _file_stats(
+    footer: pq.FileMetaData, columns: Sequence[Bounded], unbounded: Mapping[str, int], length: int
+) -> dict[int, ColumnStats]:
+    """Combines the statistics of the row groups, with bounds of at most `length` bytes. Nested columns have none; `unbounded`
+    columns have only their null count."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
-    for field, number, own in zip(schema.columns, schema.field_ids().values(), leaf_positions(schema.columns), strict=True):
-        if not has_order(field.type):
+    for name, number, leaf in columns:
+        if name in unbounded:
+            result[number] = ColumnStats(unbounded[name], None, None)
             continue
-        if field.name in unbounded:
-            result[number] = ColumnStats(unbounded[field.name], None, None)
-            continue
-        statistics = [group.column(own.start).statistics for group in groups]
+        statistics = [group.column(leaf).statistics for group in groups]
         low, high = bounds_of(statistics)
-        nulls = sum(one.null_count for one in statistics)
-        result[number] = ColumnStats(nulls, *bounds(low, high, schema.parsed_options.files.stats_bytes))
+        result[number] = ColumnStats(sum([one.null_count for one in statistics]), *bounds(low, high, length))
     return result
 
 
@@ -340,6 +357,8 @@ class IndexWriter:
 
     def index(self) -> FileIndex:
         """The index of all rows; it has no columns if no column is indexed."""
+        if not self.kinds and not self.hashes:
+            return NOTHING
         ids, rate = self.schema.field_ids(), self.schema.parsed_options.index.bloom_rate
         types = {name: family(self.schema.columns.field(name).type) for name in self.hashes.keys() | self.encoded.keys()}
         filters = {
@@ -349,71 +368,3 @@ class IndexWriter:
         return FileIndex(
             filters, {ids[name]: ValueIndex.of(self.kinds[name], types[name], parts) for name, parts in self.encoded.items()}
         )
-
-
-# -- how Parquet stores the leaves ------------------------------------------------------------------------------------
-
-_SAMPLE_ROWS = 1 << 12
-_DISTINCT_SHARE = 0.985  # in the sample; implies about 140,000 values in all, which exceed Parquet's dictionary limit
-
-
-class Layout(NamedTuple):
-    """The dotted paths for each option. `unbounded`: columns with an order that get no statistics in the file."""
-
-    dictionary: list[str]
-    delta: list[str]
-    statistics: list[str]
-    unbounded: frozenset[str]
-
-
-def layout(schema: pa.Schema, key: Collection[str], first: pa.Table, nan_columns: Collection[str]) -> Layout:
-    """Chooses the layout of a file of `schema`. `first`: its first rows; `nan_columns`: float columns that may hold a NaN.
-
-    Parquet writers omit NaN from the bounds, so a reader that orders NaN last, as Spark does, would skip row groups that match.
-    Therefore a column with a NaN gets no statistics, and neither does a float inside a struct, list or map.
-    """
-    paths, stored = leaf_paths(schema), leaves(schema)
-    names = [schema.names[leaf.column] for leaf in stored]
-    delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in zip(stored, names, strict=True)]
-    unique = _unique(first, [name for d, leaf, name in zip(delta, stored, names, strict=True) if not (d or leaf.nested)])
-    repeats = [not d and (leaf.nested or name not in unique) for d, leaf, name in zip(delta, stored, names, strict=True)]
-    bounded = [_bounded(leaf, name, nan_columns) for leaf, name in zip(stored, names, strict=True)]
-    statistics = _suiting(paths, bounded)
-    known = {name for path, leaf, name in zip(paths, stored, names, strict=True) if path in statistics and not leaf.nested}
-    ordered = {field.name for field in schema if has_order(field.type)}
-    return Layout(_suiting(paths, repeats), _suiting(paths, delta), statistics, frozenset(ordered - known))
-
-
-def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
-    """The distinct paths of which every leaf has the flag `suits`."""
-    bad = {path for path, good in zip(paths, suits, strict=True) if not good}
-    return [path for path in dict.fromkeys(paths) if path not in bad]
-
-
-def _bounded(leaf: Leaf, name: str, nan_columns: Collection[str]) -> bool:
-    return not pa.types.is_floating(leaf.type) if leaf.nested else name not in nan_columns
-
-
-def _integer_kind(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or is_time(type_)
-
-
-def _unique(first: pa.Table, names: Collection[str]) -> set[str]:
-    """The columns that a dictionary would not shrink, estimated from the first rows. Otherwise the Parquet writer would build a
-    useless dictionary, take twice the time, and keep it in the file."""
-    sample = first.slice(0, _SAMPLE_ROWS)
-    return {name for name in names if len(pc.unique(sample[name]).drop_null()) > _DISTINCT_SHARE * sample.num_rows}
-
-
-@lru_cache(maxsize=64)
-def _leaf_paths(serialized: bytes) -> tuple[str, ...]:
-    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
-    sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink, store_schema=False)
-    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
-    return tuple(parquet.column(i).path for i in range(len(parquet.names)))
-
-
-def leaf_paths(schema: pa.Schema) -> tuple[str, ...]:
-    """The dotted paths of the leaves, in the order of `kernels.nested`; not always unique."""
-    return _leaf_paths(schema.serialize().to_pybytes())

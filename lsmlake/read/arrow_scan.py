@@ -21,6 +21,7 @@ from lsmlake.files.data_reader import Chunk, DataReader, live_rows
 from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
+from lsmlake.kernels.casting import cast
 from lsmlake.lsm.levels import recency
 from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
@@ -232,7 +233,7 @@ def filtered(table: pa.Table, plan: Projection) -> pa.Table:
 
 def finished(table: pa.Table, plan: Projection) -> pa.Table:
     """Returns the columns of the projection, with the nullability of the schema."""
-    return table.select(list(plan.columns)).cast(output_schema(plan))
+    return cast(table.select(list(plan.columns)), output_schema(plan))
 
 
 def output_schema(plan: Projection) -> pa.Schema:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +76,7 @@ class Projection:
         """Creates a projection. Raises InvalidQuery for names that are not columns."""
         return Projection(schema, predicate, _check_columns(columns, schema))
 
-    @property
+    @cached_property
     def needed(self) -> tuple[str, ...]:
         """The columns to read: the projected ones and those of the predicate."""
         wanted = {*self.columns, *(self.predicate.columns if self.predicate else ())}

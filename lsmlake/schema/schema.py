@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +35,7 @@ from lsmlake.types.column_types import has_sized_text
 from lsmlake.types.json_shape import FLAG, NAME, RESTORE, TEXT, JsonKind, check, integer, listing, mapping, optional
 from lsmlake.types.type_table import TABLE
 
+Value = TypeVar("Value")
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""
 ROW_KIND = "_row_kind"
@@ -215,8 +217,8 @@ class Schema:
         if not self.primary_key:
             return ()
         names = {id: name for name, id in self.field_ids().items()}
-        found = dict.fromkeys(names[field.source] for field in self.partitioning.spec.fields)
-        return tuple(name for name in found if name not in self.primary_key)
+        columns = dict.fromkeys(names[field.source] for field in self.partitioning.spec.fields)
+        return tuple(name for name in columns if name not in self.primary_key)
 
     @property
     def moves_keys(self) -> bool:
@@ -233,7 +235,7 @@ class Schema:
         fields = zip(self.partition_columns_of(spec), partition, strict=True)
         return tuple(value for field, value in fields if field.column in self.primary_key)
 
-    @property
+    @cached_property
     def key(self) -> tuple[str, ...]:
         """The sort columns inside a bucket: the primary key without columns that are constant within a partition. Empty for an
         append-only table."""
@@ -333,6 +335,19 @@ class Schema:
 
     def field_ids(self) -> dict[str, int]:
         return {field.name: column_types.field_id(field) for field in self.columns}
+
+    def derived(self, make: Callable[[Schema], Value]) -> Value:
+        """The value of `make(self)`, made once: for values that rooms below this one derive from a schema."""
+        known = self._derived.get(make)
+        return self._derived.setdefault(make, make(self)) if known is None else known
+
+    @cached_property
+    def _derived(self) -> dict[Callable, object]:
+        return {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without `_derived`, which tasks of Spark derive again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_derived"}
 
     def encode(self) -> bytes:
         return envelope.wrap_json(

@@ -10,7 +10,7 @@ A writer does not know its sequence. It reads only the keys of older rows, unles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -38,6 +38,7 @@ from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import without_input_kinds
 
 _THREADS = 2
+_KEYS_AT_ONCE = 1 << 16
 
 
 def split(
@@ -121,10 +122,37 @@ def _split(
     if arrival is not None and checks:
         arrival.check(rows, groups, rule, schema.key)
     group_codes = routed.codes[groups.first]
-    edges = [0, *(np.flatnonzero(np.diff(group_codes)) + 1).tolist(), len(group_codes)]
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(group_codes)) + 1, [len(group_codes)]])
     with Threads(_THREADS) as pool:
-        for first, last in pairwise(edges):
-            yield routed.bucket(group_codes[first]), fold(rows, groups.part(first, last), rule, schema.key, pool)
+        for some in _at_once(edges):
+            part = groups.part(some[0], some[-1])
+            made = fold(rows, part, rule, schema.key, pool)
+            if (cuts := _cuts(some - some[0], part, made.num_rows)) is not None:
+                folded = (made.slice(start, stop - start) for start, stop in pairwise(cuts.tolist()))
+            else:
+                single = (groups.part(first, last) for first, last in pairwise(some.tolist()))
+                folded = (fold(rows, one, rule, schema.key, pool) for one in single)
+            yield from zip(map(routed.bucket, group_codes[some[:-1]]), folded, strict=True)
+
+
+def _at_once(edges: np.ndarray) -> Iterator[np.ndarray]:
+    """Divides buckets, given by the edges of their keys, into those to fold at once: as many as have `_KEYS_AT_ONCE` keys, at
+    least one. For a bucket of few rows, a call of Arrow for each column takes longer than its work."""
+    first, last = 0, len(edges) - 1
+    while first < last:
+        stop = max(first + 1, int(np.searchsorted(edges, edges[first] + _KEYS_AT_ONCE, side="right")) - 1)
+        yield edges[first : stop + 1]
+        first = stop
+
+
+def _cuts(edges: np.ndarray, groups: Groups, rows: int) -> np.ndarray | None:
+    """The edges of buckets among their folded rows, given the edges of their keys; None if those cannot be told from `rows`, the
+    number of folded rows: each key has one row left at least, and all of its rows at most."""
+    if len(edges) == 2:
+        return np.array([0, rows])
+    if rows == len(groups.starts):
+        return edges
+    return np.append(groups.starts, len(groups.rows))[edges] if rows == len(groups.rows) else None
 
 
 def write_bucket(
@@ -151,7 +179,7 @@ def write_bucket(
     schema, bucket = files.schema, files.bucket
     origin = Origin(0, APPEND)
     kept: list[pa.Table] = []
-    columns = lookup_columns(schema)
+    columns = lookup_columns(schema) if pick else ()
     passing = (_keep_columns(table, columns, kept) for table in tables) if pick else tables
     run, changelog = files.write(passing, origin, _nan_columns(tables, schema)), ()
     if not run:
@@ -218,7 +246,7 @@ def _keep_columns(table: pa.Table, columns: Sequence[str], kept: list[pa.Table])
     return table
 
 
-def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> set[str]:
+def _nan_columns(tables: Iterable[pa.Table], schema: Schema) -> Collection[str]:
     """Returns the float columns that may hold NaN: exact if the rows are in memory, else all float columns."""
     if isinstance(tables, list):
         return {name for table in tables for name in nan_columns(table)}

@@ -78,16 +78,17 @@ def state(storage: Storage, **how: object) -> list[tuple]:
     return multiset(rows_of(lake_on(storage, "look-").table("d.t").scan(**how).to_arrow()))
 
 
-def races(world: MemoryStorage, a: Program, b: Program, switches: int) -> Iterator[Interleaving]:
-    """One order of three, and every order on a long run; of those that end in the same bytes and results, one is handed out."""
+def races(world: MemoryStorage, a: Program, b: Program, switches: int, most: int = LIMIT) -> Iterator[Interleaving]:
+    """One order of three, of more on a short run up to `most`, and every order on a long run; of those that end in the same bytes
+    and results, one is handed out."""
 
     def named(prefix: str, program: Program) -> Callable[[Storage], object]:
         return lambda storage: program(opened(storage, prefix))
 
     pair = named("a-", a), named("b-", b)
     seen = set()
-    tried = interleavings(*pair, lambda: copied(world), LIMIT, switches_max=switches + MORE, one_in=1 if MORE else one_in(3))
-    for done in tried:
+    step = 1 if MORE else min(most, one_in(3))
+    for done in interleavings(*pair, lambda: copied(world), LIMIT, switches_max=switches + MORE, one_in=step):
         end = (repr(done.results), frozenset(contents(done.world).items()))
         if end not in seen:
             seen.add(end)
@@ -228,7 +229,7 @@ def test_a_rollback_meets_the_deletion_of_its_target(how):
     target = {"snapshot": 1} if how == "snapshot" else {"tag": "one"}
     delete = expire if how == "snapshot" else lambda table: table.delete_tag("one").files
     before, seen = state(world), set()
-    for done in races(world, outcome(lambda table: table.rollback(**target).id), outcome(delete), switches=1):
+    for done in races(world, outcome(lambda table: table.rollback(**target).id), outcome(delete), switches=1, most=6):
         failed = done.results[0] == "SnapshotNotFound"
         seen.add(failed)
         assert state(done.world) == (before if failed else goal)

@@ -391,8 +391,14 @@ DEDUPLICATE_CASES = {
 CASES = ONE_AT_A_TIME_CASES | PARTIAL_UPDATE_CASES | AGGREGATION_CASES | FIRST_ROW_CASES | DEDUPLICATE_CASES
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, id=f"{name}-{way.__name__}")
+        for name, (number, way) in product(CASES, enumerate(WAYS))
+        if in_turn(name, number, len(WAYS))
+    ],
+)
 def test_case(name, way):
     case = CASES[name]
     table = table_of(case)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import lsmlake
 from lsmlake.errors import InvalidQuery, LakeError
 
 ROWS = [
@@ -52,8 +55,12 @@ REFUSED = {
 }
 
 
-@pytest.fixture
-def table(lake):
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the table `d.t`."""
+    folder = tmp_path_factory.mktemp("where")
+    lake = lsmlake.connect(folder)
+    lake.create_database("d")
     made = lake.create_table(
         "d.t",
         "p STRING, k INT, s STRING",
@@ -63,7 +70,17 @@ def table(lake):
     )
     made.upsert(ROWS)
     made.upsert(NEWER)
-    return made
+    return folder
+
+
+@pytest.fixture
+def lake(planted, warehouse: Path):
+    return planted(warehouse)
+
+
+@pytest.fixture
+def table(lake):
+    return lake.table("d.t")
 
 
 def state(rows) -> list[tuple]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,8 +14,9 @@ from strategies import new_lake, tiny_units
 
 import lsmlake
 from lsmlake.api.table import Table
-from lsmlake.files.data_writer import layout, leaf_paths
+from lsmlake.files.layout import StoredColumns, leaf_paths
 from lsmlake.kernels.nested import leaf_positions, leaves
+from lsmlake.types.column_types import number_fields
 
 NAMES = ["a.b", "a.b.c", "a.c.d", "a.b.c.list.element", ".a", "[0]", "`", "a`b", "a b", "%3D", "ä.ö", "l.list.element"]
 NAMES += ["_metadata", "m.key_value.key", "list", "'", '"', "a,b", "..", "x/y", "$", "{}", "\\"]
@@ -113,7 +116,8 @@ def test_leaves_and_their_paths_go_together():
 
 def test_two_leaves_of_one_path_share_only_what_suits_both():
     schema = pa.schema([pa.field("a.b", pa.int64(), False), pa.field("c.d", pa.int64()), *NESTED])
-    chosen = layout(schema, ["a.b"], schema.empty_table(), [])
+    numbered = number_fields(schema, itertools.count(1))
+    chosen = StoredColumns(numbered, ["a.b"]).layout(schema.empty_table(), [], "snappy")
     assert "a.b" not in (*chosen.delta, *chosen.dictionary, *chosen.statistics)
     assert chosen.unbounded == {"a.b"}
     assert "c.d" in chosen.statistics and "a.c.d" in chosen.statistics

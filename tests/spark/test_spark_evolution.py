@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from effort import SCALE
 from spark_support import plan_of, same
 
 import lsmlake
@@ -18,6 +19,8 @@ from lsmlake.errors import InvalidData
 pytestmark = pytest.mark.spark
 
 STRATEGIES = ("native", "arrow")
+IN_TURN = STRATEGIES if SCALE >= 1 else ("native",)
+"""A short run leaves to the first checks of each table what tasks read by our own reader."""
 DDL = """id BIGINT, day STRING, a INT, short SMALLINT, f FLOAT, dec DECIMAL(5,2), date DATE, text STRING,
     p STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<q: INT>>, m MAP<STRING, STRUCT<z: INT>>"""
 
@@ -139,11 +142,11 @@ def test_files_of_an_older_schema_give_the_rows_of_the_embedded_reader(lake, spa
         agree(table, spark, ("native",), where=where)  # tasks filter as one process does
     table.upsert(table.scan(limit=2).to_arrow(), compact=False)
     agree(table, spark)
-    agree(table, spark, columns=list(reversed(table.schema.names))[:2])
-    agree(table, spark, snapshot=3)
+    agree(table, spark, IN_TURN, columns=list(reversed(table.schema.names))[:2])
+    agree(table, spark, IN_TURN, snapshot=3)
     same(spark.changes(1, 3).to_spark(), table.changes(1, 3).to_arrow())
     spark.compact(full=True)
-    assert agree(table, spark) == 10
+    assert agree(table, spark, IN_TURN) == 10
 
 
 @pytest.mark.connect(short="connect")
