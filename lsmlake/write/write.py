@@ -135,7 +135,7 @@ def covers_for(version: Version, request: WriteRequest) -> Covers:
     """The buckets for the rows of a write: the buckets of `version` or, if the write replaces partitions, those of new
     partitions. If the version has expired, the commit divides files written for buckets that no longer exist."""
     first = version.options.layout.first_buckets
-    if request.replaces is not None:
+    if _begins_anew(version, request):
         return Covers(first)
     try:
         with version.unless_expired():
@@ -148,7 +148,13 @@ def known_partitions(version: Version, request: WriteRequest) -> Callable[[], Co
     """Returns a function that finds the partitions whose buckets the write may not choose; None if it chooses no buckets."""
     if version.options.layout.buckets != AUTO:
         return None
-    return frozenset if request.replaces is not None else version.partitions
+    return frozenset if _begins_anew(version, request) else version.partitions
+
+
+def _begins_anew(version: Version, request: WriteRequest) -> bool:
+    """Whether all rows go to partitions that are replaced. Keys that move also leave partitions that stay."""
+    replaces = request.replaces
+    return replaces is not None and (replaces.everything or not version.schema.moves_keys)
 
 
 def _written(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None) -> list[CommitMessage]:

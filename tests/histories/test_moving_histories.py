@@ -21,3 +21,9 @@ def test_a_table_with_moving_keys_is_its_model_after_every_step(rule):
         play(data.draw(histories(rule, moves=True)), data.draw)
 
     check()
+
+
+@examples(EXAMPLES)
+@given(st.data())
+def test_a_table_with_moving_keys_whose_rows_are_replaced_is_its_model(data):
+    play(data.draw(histories("deduplicate", moves=True, replaces=True, alters=False)), data.draw)

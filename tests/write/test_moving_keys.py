@@ -265,6 +265,15 @@ def test_the_keys_of_an_overwrite_leave_other_partitions(name, vectors, compact)
     assert unreferenced(table) == []
 
 
+def test_an_overwrite_finds_the_buckets_of_partitions_that_stay():
+    table = made()
+    upsert(table, *((key, A, key) for key in range(50)))
+    table.rescale(3)
+    table.overwrite(plain((7, B, 70), (8, B, 80)))
+    assert state(table) == [(key, B, 10 * key) if key in (7, 8) else (key, A, key) for key in range(50)]
+    assert table.count() == 50 and table.verify() == []
+
+
 def test_one_commit_of_a_writer_is_applied_once():
     table = made("aggregation", fields__v__aggregate_function="sum")
     for _ in range(2):
