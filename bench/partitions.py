@@ -99,7 +99,7 @@ def _pieces(rows: pa.Table, by: list[str]) -> Iterator[pa.Table]:
 
 def _by_bucket(rows: pa.Table) -> list[pa.Table]:
     """The rows in as many pieces as the table has buckets."""
-    halves = pa.array(rows["id"].to_numpy() // _SPREAD % BUCKETS)
+    halves = pa.array(rows["id"].to_numpy() // (rows.num_rows // 97) % BUCKETS)  # the number of partitions must not decide
     return list(_pieces(rows.append_column("bucket", halves), ["part", "bucket"]))
 
 

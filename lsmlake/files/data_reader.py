@@ -250,14 +250,18 @@ class DataReader:
         if (known := self.file_columns.forms.get(key)) is not None:
             return known
         stored = [self.stored(column) for column in columns]
-        kept = [
-            one is not None and column != ROW_KIND and (column in self.encoded or not is_evolved(one.field.type, field.type))
-            for column, one, field in zip(columns, stored, map(self.field_of, columns), strict=True)
-        ]
+        kept = [one is not None and self._is_kept(column, one) for column, one in zip(columns, stored, strict=True)]
         read = sorted({one.place for one in stored if one is not None})
         places = [read.index(one.place) for one in stored] if columns and all(kept) else None
         form = Form(self._leaves(columns), places, pa.schema(map(self.plain_field, columns)))
         return self.file_columns.forms.setdefault(key, form)
+
+    def _is_kept(self, column: str, stored: StoredColumn) -> bool:
+        """Whether a read returns the values of a column as they are stored."""
+        if column == ROW_KIND:
+            return False  # they are checked
+        old, new = stored.field.type, self.field_of(column).type
+        return column in self.encoded or old.equals(new, check_metadata=True) or not is_evolved(old, new)
 
     def _converted(self, column: str, read: pa.ChunkedArray | None, rows: int) -> pa.ChunkedArray | pa.Array:
         """The values of a column, of the type of `plain_field`. `read`: as stored; None: the file lacks the column."""
