@@ -165,9 +165,9 @@ class _Checker:
         yield from self._snapshot(where, snapshot, states)
         yield from self._covers(where, states)
         yield from self._statistics(snapshot)
-        found = [one for state in states.values() for one in self._bucket(schema, state, latest=latest)]
-        yield from found
-        if latest and schema.moves_keys and not found:
+        findings = [one for state in states.values() for one in self._bucket(schema, state, latest=latest)]
+        yield from findings
+        if latest and schema.moves_keys and not findings:
             yield from self._guard(where, lambda: self._keys_in_one_partition(Version(self.meta, snapshot, schema)))
 
     def _broken(self, snapshot: Snapshot) -> Iterator[Finding]:

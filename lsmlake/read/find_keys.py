@@ -75,7 +75,7 @@ def find_keys(version: Version, keys: pa.Table) -> FoundKeys:
         return NO_KEYS
     own = keys.select(schema.key)
     files = _files(version, keys)
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(none, none, none)]
+    hits: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(none, none, none)]
     waiting: list[tuple[int, int, pa.Table]] = []
     streams = (_key_chunks(version, number, one, own) for number, one in enumerate(files))
     rows = 0
@@ -85,9 +85,9 @@ def find_keys(version: Version, keys: pa.Table) -> FoundKeys:
                 waiting.append(part)
                 rows += part[2].num_rows
             if waiting and (part is None or rows >= max(own.num_rows, _COMPARED)):
-                found.append(_hits(own, waiting))
+                hits.append(_hits(own, waiting))
                 waiting, rows = [], 0
-        return _live(version, keys, FoundKeys(*map(np.concatenate, zip(*found, strict=True)), files))
+        return _live(version, keys, FoundKeys(*map(np.concatenate, zip(*hits, strict=True)), files))
 
 
 def rows_at(version: Version, found: FoundKeys, columns: Sequence[str]) -> pa.Table:
@@ -187,9 +187,9 @@ def _with_merged(version: Version, keys: pa.Table, found: FoundKeys, sure: Found
     partition_of = np.full(keys.num_rows, -1)
     partition_of[unsure[at >= 0]] = codes[at[at >= 0]]
     of_file = np.array([known.get(one.bucket.partition, -2) for one in found.files])
-    there = np.flatnonzero(partition_of[found.keys] == of_file[found.file])
-    _, first = np.unique(found.keys[there], return_index=True)
-    columns = [np.concatenate([one, other[there[first]]]) for one, other in zip(sure[:3], found[:3], strict=True)]
+    in_partition = np.flatnonzero(partition_of[found.keys] == of_file[found.file])
+    _, first = np.unique(found.keys[in_partition], return_index=True)
+    columns = [np.concatenate([one, other[in_partition[first]]]) for one, other in zip(sure[:3], found[:3], strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return FoundKeys(*(column[order] for column in columns), found.files)
 

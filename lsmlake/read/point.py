@@ -67,11 +67,11 @@ def matches(keys: pa.Table, rows: pa.Table) -> np.ndarray:
     wanted, stored = _codes(keys, rows)
     order = np.argsort(stored)
     places = np.searchsorted(stored[order], wanted)
-    found = np.full(len(wanted), -1)
+    numbers = np.full(len(wanted), -1)
     inside = np.flatnonzero(places < len(stored))
     hit = inside[stored[order][places[inside]] == wanted[inside]]
-    found[hit] = order[places[hit]]
-    return found
+    numbers[hit] = order[places[hit]]
+    return numbers
 
 
 def row_of_key(version: Version, key: pa.Table) -> dict[str, object] | None:
@@ -227,13 +227,13 @@ def _in_all_partitions(version: Version, keys: pa.Table) -> dict[Bucket, dict[Ke
     codes, homes = partition_codes(keys, schema.of_keys)
     codes = np.zeros(keys.num_rows, np.int64) if codes is None else codes
     rows = {home: np.flatnonzero(codes == code) for code, home in enumerate(homes)}
-    found: dict[Bucket, dict[Key, None]] = {}
+    by_bucket: dict[Bucket, dict[Key, None]] = {}
     for spec, partition in _partitions(version):
         inside = rows.get(schema.home(spec, partition), ())
         numbers = covers.of((spec, partition)).number_of(hashes[inside]) if len(inside) else ()
         for row, number in zip(inside, numbers, strict=True):
-            found.setdefault(Bucket(partition, int(number), spec), {})[own[row]] = None
-    return found
+            by_bucket.setdefault(Bucket(partition, int(number), spec), {})[own[row]] = None
+    return by_bucket
 
 
 def _states(version: Version, buckets: Mapping[Bucket, object]) -> dict[Bucket, BucketState]:

@@ -259,10 +259,10 @@ class Schema:
     @cached_property
     def _partition_columns_by_spec(self) -> dict[int, tuple[PartitionColumn, ...]]:
         known = {field.id: column for field, column in zip(self.partitioning.fields, self.all_partition_columns, strict=True)}
-        found = {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
+        by_spec = {spec.id: tuple(known[field.id] for field in spec.fields) for spec in self.partitioning.specs}
         if not self.by_key:
-            return found
-        return {id: tuple(field for field in some if field.column in self.primary_key) for id, some in found.items()}
+            return by_spec
+        return {id: tuple(field for field in some if field.column in self.primary_key) for id, some in by_spec.items()}
 
     @property
     def partition_columns(self) -> tuple[PartitionColumn, ...]:

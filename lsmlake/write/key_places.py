@@ -92,17 +92,17 @@ class KeyPlaces:
         """Places prepared rows of one partition by `Schema.of_keys`, which ascend by key: under `deduplicate` and `first-row` one
         row per key, else all rows in the order of their arrival. Returns rows to route to buckets, in no order of keys; the rows
         of a key in one partition are in their order. With the column `CHANGE` if the write emits its changes."""
-        found = self._found(rows)
+        keys = self._found(rows)
         kinds = kinds_of(rows)
         kinds = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds
-        kept = self._kept(rows, kinds, found)
-        written = with_kind(self._at(rows, found, kept), kinds[kept.rows])
-        left = self._left(rows, found, kept)
+        kept = self._kept(rows, kinds, keys)
+        written = with_kind(self._at(rows, keys, kept), kinds[kept.rows])
+        left = self._left(rows, keys, kept)
         made = [written, *left]
         if not self.reports:
             made = made if any(kinds_of(part).any() for part in made) else [part.drop_columns([ROW_KIND]) for part in made]
             return pa.concat_tables(made)
-        changes = self._changes(written, found, kinds[kept.rows])
+        changes = self._changes(written, keys, kinds[kept.rows])
         flagged = [(part, False) for part in made] + [(changes.select(written.column_names), True)]
         return pa.concat_tables([part.append_column(CHANGE, pa.repeat(flag, part.num_rows)) for part, flag in flagged])
 
@@ -111,11 +111,11 @@ class KeyPlaces:
         starts = segments.of_sorted(comparable([rows.select(schema.key)])[0])
         keys = rows.select(schema.primary_key).take(pa.array(starts))
         reads = self.replaces is None or not self.replaces.everything
-        found = find_keys(self.version, keys) if reads else NO_KEYS
+        stored = find_keys(self.version, keys) if reads else NO_KEYS
         at = np.full(keys.num_rows, -1)
-        at[found.keys] = np.arange(len(found.keys))
+        at[stored.keys] = np.arange(len(stored.keys))
         return _KeyRows(
-            starts, segments.numbers(starts, rows.num_rows), self._old_rows(keys.take(pa.array(found.keys)), found), at
+            starts, segments.numbers(starts, rows.num_rows), self._old_rows(keys.take(pa.array(stored.keys)), stored), at
         )
 
     def _old_rows(self, keys: pa.Table, found: FoundKeys) -> pa.Table:
