@@ -56,3 +56,11 @@ def test_a_compaction_of_late_rows_only_leaves_no_changelog_file():
     world = World("deduplicate by sequence", "vectors, lazy", "lookup", buckets=1)
     player = played(Plan(world, (Step("upsert", b"i\x0c2", None, 0), Step("upsert", bytes(3), None, 0))), Player.check)
     assert player.naive.unreferenced() == []
+
+
+def test_a_bucket_that_a_split_made_too_large_is_split_again():
+    """A plan that failed: of 60 keys in 8 buckets one got 11, which is more than the target."""
+    world = World("aggregation", "vectors", "full-compaction", buckets="auto", sizes=SIZES[0], keys=60, loaded=True)
+    late = Step("compact", bytes(3), None, 0)
+    player = played(Plan(world, (Step("upsert", bytes(3), None, 0, (late,)), Step("upsert", bytes(3), None, 0))), Player.check)
+    assert {state.total_buckets for state in player.table.version.states().values()} == {8, 16}
