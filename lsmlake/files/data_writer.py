@@ -261,7 +261,7 @@ class _FileWriter:
         self.sums.keep_ending()
         self.writer.close()
         self.buffered.flush()
-        stats = _file_stats(self.footer[0], self.stored.ordered, self.nulls, self.schema.parsed_options.files.stats_bytes)
+        stats = _file_stats(self.footer[0], self.stored.bounded, self.nulls)
         return DataFile(
             self.name,
             self.directory,
@@ -319,20 +319,17 @@ def nan_columns_of(files: Iterable[DataFile], schema: Schema) -> set[str]:
     }
 
 
-def _file_stats(
-    footer: pq.FileMetaData, columns: Sequence[Bounded], unbounded: Mapping[str, int], length: int
-) -> dict[int, ColumnStats]:
-    """Combines the statistics of the row groups, with bounds of at most `length` bytes. Nested columns have none; `unbounded`
-    columns have only their null count."""
+def _file_stats(footer: pq.FileMetaData, columns: Sequence[Bounded], unbounded: Mapping[str, int]) -> dict[int, ColumnStats]:
+    """Combines the statistics of the row groups. `unbounded` columns have only their null count."""
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     result = {}
-    for name, number, leaf in columns:
+    for name, number, leaf, length in columns:
         if name in unbounded:
             result[number] = ColumnStats(unbounded[name], None, None)
             continue
         statistics = [group.column(leaf).statistics for group in groups]
-        low, high = bounds_of(statistics)
-        result[number] = ColumnStats(sum([one.null_count for one in statistics]), *bounds(low, high, length))
+        low, high = bounds(*bounds_of(statistics), length) if length else (None, None)
+        result[number] = ColumnStats(sum([one.null_count for one in statistics]), low, high)
     return result
 
 

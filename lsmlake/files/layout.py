@@ -9,7 +9,7 @@ the struct a. An option is set for a path only if it suits every leaf with that 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from lsmlake.format.manifest import has_order
 from lsmlake.kernels.nested import Leaf, leaf_positions, leaves
 from lsmlake.options.data_file_options import ZSTD
-from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.options.option_types import NO_STATS, stats_length
+from lsmlake.schema.schema import ROW_KIND_FIELD, Schema
 from lsmlake.types.column_types import field_id
 from lsmlake.types.type_table import is_time
 
@@ -30,7 +31,7 @@ _FEW_ROWS = 1 << 8  # compressed without a dictionary, they take no more bytes, 
 
 
 class Layout(NamedTuple):
-    """The dotted paths for each option. `unbounded`: columns with an order that get no statistics in the file."""
+    """The dotted paths for each option. `unbounded`: columns of `StoredColumns.bounded` that get no statistics in the file."""
 
     dictionary: list[str]
     delta: list[str]
@@ -39,11 +40,34 @@ class Layout(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """A column with an order. `leaf`: the position of its leaf in the file."""
+    """A column of which manifests keep statistics. `leaf`: the position of its leaf in the file. `length`: bytes that bounds of
+    text have at most; 0: no bounds are kept."""
 
     name: str
     id: int
     leaf: int
+    length: int
+
+
+def stats_lengths(schema: Schema) -> Mapping[str, int]:
+    """Column -> `Bounded.length`, for the columns of which manifests keep statistics."""
+    return schema.derived(_stats_lengths)
+
+
+def _stats_lengths(schema: Schema) -> Mapping[str, int]:
+    options, counted = schema.parsed_options, 0
+    own = options.columns.stats_modes
+    lengths: dict[str, int] = {}
+    for field in schema.columns:
+        mode = own.get(field.name, options.files.stats_mode)
+        if field.name not in own and field.name not in schema.primary_key:
+            counted += 1
+            if 0 <= options.files.stats_columns < counted:
+                mode = NO_STATS
+        length = stats_length(mode, options.files.stats_bytes)
+        if length is not None and has_order(field.type):
+            lengths[field.name] = length
+    return lengths
 
 
 class StoredColumns:
@@ -52,18 +76,18 @@ class StoredColumns:
     Attributes:
         columns: with field ids, and `_row_kind` if it is stored.
         sorting: the sort columns.
-        ordered: the columns of users that have an order.
+        bounded: the columns of which manifests keep statistics.
     """
 
-    def __init__(self, columns: pa.Schema, key: Collection[str]) -> None:
+    def __init__(self, columns: pa.Schema, key: Collection[str], lengths: Mapping[str, int]) -> None:
         self.columns, self._leaves, self._paths = columns, leaves(columns), leaf_paths(columns)
         self._names = [columns.names[leaf.column] for leaf in self._leaves]
         first = {name: places.start for name, places in zip(columns.names, leaf_positions(columns), strict=True)}
         self.sorting = [pq.SortingColumn(first[name]) for name in key] or None
-        self.ordered = [
-            Bounded(field.name, field_id(field), first[field.name])
+        self.bounded = [
+            Bounded(field.name, field_id(field), first[field.name], lengths[field.name])
             for field in columns
-            if has_order(field.type) and field.name != ROW_KIND
+            if field.name in lengths
         ]
         placed = list(zip(self._leaves, self._names, strict=True))
         self._is_delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in placed]
@@ -74,13 +98,13 @@ class StoredColumns:
     @staticmethod
     def plain(schema: Schema) -> StoredColumns:
         """Of files without `_row_kind`."""
-        return StoredColumns(schema.columns, schema.key)
+        return StoredColumns(schema.columns, schema.key, stats_lengths(schema))
 
     @staticmethod
     def with_kinds(schema: Schema) -> StoredColumns:
         """Of files with `_row_kind`. A delete may contain only its key, so all other columns are nullable."""
         fields = [field if field.name in schema.key else field.with_nullable(True) for field in schema.columns]
-        return StoredColumns(pa.schema([*fields, ROW_KIND_FIELD]), schema.key)
+        return StoredColumns(pa.schema([*fields, ROW_KIND_FIELD]), schema.key, stats_lengths(schema))
 
     def layout(self, first: pa.Table, nan_columns: Collection[str], compression: str) -> Layout:
         """Chooses the layout of a file.
@@ -107,7 +131,7 @@ class StoredColumns:
         statistics = _suiting(self._paths, [_bounded(leaf, name, nan_columns) for leaf, name in stored])
         has = set(statistics)
         known = {name for path, (leaf, name) in zip(self._paths, stored, strict=True) if path in has and not leaf.nested}
-        return Layout(dictionary, self._delta, statistics, frozenset(one.name for one in self.ordered if one.name not in known))
+        return Layout(dictionary, self._delta, statistics, frozenset(one.name for one in self.bounded if one.name not in known))
 
 
 @lru_cache(maxsize=256)

@@ -161,22 +161,23 @@ def _declared(parsed: pq.FileMetaData) -> tuple[pa.Field, ...]:
     return () if encoded is None else tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded))))
 
 
-def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length: int) -> dict[int, ColumnStats]:
+def stats_of(parsed: pq.FileMetaData, leaf_of: Mapping[int, int], length_of: Mapping[int, int]) -> dict[int, ColumnStats]:
     """The statistics of columns for a manifest, by field id; without columns that have none in the footer.
 
     Args:
         parsed: the footer.
         leaf_of: the leaf of each column, by field id.
-        length: where bounds of text are cut.
+        length_of: where bounds of text are cut, by field id; 0: there are no bounds. Other columns have no statistics.
     """
     groups = [parsed.row_group(i) for i in range(parsed.num_row_groups)]
     stats_by_id: dict[int, ColumnStats] = {}
-    for id, leaf in leaf_of.items():
+    for id, length in length_of.items():
+        leaf = leaf_of[id]
         chunks = [group.column(leaf).statistics for group in groups]
         if any(one is None or not one.has_null_count for one in chunks):
             continue
-        low, high = bounds_of(chunks)
-        stats_by_id[id] = ColumnStats(sum(one.null_count for one in chunks), *bounds(low, high, length))
+        low, high = bounds(*bounds_of(chunks), length) if length else (None, None)
+        stats_by_id[id] = ColumnStats(sum(one.null_count for one in chunks), low, high)
     return stats_by_id
 
 

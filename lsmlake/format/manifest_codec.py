@@ -45,8 +45,13 @@ _COLUMN = {
 
 
 def encode(table: pa.Table) -> bytes:
+    """The bytes of a manifest, without the statistics of columns that have none."""
+    names = table.column_names
+    unknown = {name[2:] for name in names if name.startswith("n:") and table[name].null_count == table.num_rows}
     columns = [
-        {"name": f.name, "type": type_name(f.type), "values": stored(c)} for f, c in zip(table.schema, table.columns, strict=True)
+        {"name": f.name, "type": type_name(f.type), "values": stored(c)}
+        for f, c in zip(table.schema, table.columns, strict=True)
+        if not (f.name.startswith(("n:", "lo:", "hi:")) and f.name.partition(":")[2] in unknown)
     ]
     return pack("MANF", {"rows": table.num_rows, "columns": columns})
 

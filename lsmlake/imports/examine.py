@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.errors import Corrupt, InvalidData
+from lsmlake.files.layout import stats_lengths
 from lsmlake.files.parquet_facts import RESTORE, ParquetFacts, facts_of, read_footer, stats_of
 from lsmlake.format.data_files import ColumnStats
 from lsmlake.imports.adoptable import shape_of, why_rewritten
@@ -79,9 +80,11 @@ def examine(sources: Sources, schema: Schema, file: ForeignFile) -> Adopted | Re
         return RewrittenFile(file, facts.rows, why)
     first_leaf = _first_leaves(facts.columns)
     stored, wanted = _types_of(shape), _types_of(schema.columns)
-    flat = [id for id, type_ in stored.items() if not pa.types.is_nested(type_)]
-    stats = stats_of(parsed, {id: first_leaf[id] for id in flat}, schema.parsed_options.files.stats_bytes)
-    stats = {id: _of_type(one, stored[id], wanted.get(id, stored[id])) for id, one in stats.items()}
+    ids = schema.field_ids()
+    lengths = {ids[name]: length for name, length in stats_lengths(schema).items()}
+    flat = {id: lengths[id] for id, type_ in stored.items() if id in lengths and not pa.types.is_nested(type_)}
+    stats = stats_of(parsed, first_leaf, flat)
+    stats = {id: _of_type(one, stored[id], wanted[id]) for id, one in stats.items()}
     return Adopted(file, shape, facts.rows, stats, facts.footer_bytes, facts.footer_checksum, by_name)
 
 
@@ -104,7 +107,7 @@ def _elsewhere(sources: Sources, schema: Schema, file: ForeignFile, facts: Parqu
         return None
     first_leaf = _first_leaves(facts.columns)
     known = {id: value for id, value in file.constants.items() if id in first_leaf}
-    stats = stats_of(parsed, {id: first_leaf[id] for id in known}, _UNCUT)
+    stats = stats_of(parsed, first_leaf, dict.fromkeys(known, _UNCUT))
     unlike = [
         id
         for id, value in known.items()

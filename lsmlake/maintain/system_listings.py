@@ -145,8 +145,8 @@ def _functions(schema: Schema) -> Mapping[str, str]:
 
 
 def _options_of(schema: Schema, column: str) -> list[tuple[str, str]]:
-    """The options that the table sets for a column, except its function, in the order given."""
-    given = schema.parsed_options.columns.given
+    """The options that the table sets for merging a column, except its function, in the order given."""
+    given = schema.parsed_options.columns.merging.given
     named = [each.name for each in given if each.columns == (column,) and each.kind != FUNCTION]
     return [(name.removeprefix(f"{PREFIX}{column}."), schema.options[name]) for name in named]
 

@@ -208,7 +208,8 @@ def reference() -> Iterator[OptionFacts]:
 
 def column_facts(name: str) -> OptionFacts:
     """The row of an option of single columns; `name` contains the columns or a placeholder."""
-    return _facts(name, COLUMNS, column_options.described(name), column_options.ONLY, column_options.CHANGE)
+    option = column_options.described(name)
+    return _facts(name, COLUMNS, option, option.only, option.change)
 
 
 def _facts(name: str, group: str, option: Option, only: tuple[Only, ...], change: Change) -> OptionFacts:

@@ -3,23 +3,25 @@
 fields.<column>.aggregate-function, .ignore-retract, and the settings of that function
 fields.<column[,column]>.sequence-group   the columns that follow these sequence columns
 fields.default-aggregate-function
+fields.<column>.stats-mode                what manifests keep of the column
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from lsmlake.errors import InvalidOption
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.options.option import Change, Option, When, option, options_of
-from lsmlake.options.option_types import any_text, boolean, column, integer, names, one_of, text
+from lsmlake.options.option_types import any_text, boolean, column, integer, names, one_of, stats_mode, text
 
 PREFIX = "fields."
 FUNCTION, SEQUENCE_GROUP, DEFAULT_FUNCTION = "aggregate-function", "sequence-group", "default-aggregate-function"
+STATS = "stats-mode"
 MERGE, IGNORE, ERROR, NULL = "merge", "ignore", "error", "null"
 
 
@@ -60,23 +62,30 @@ class FieldSettings:
 SETTINGS: Mapping[str, Option] = {attribute: setting for attribute, setting in options_of(FieldSettings)}
 """Attribute of `FieldSettings` -> the option by the last part of its name."""
 
+_ONLY = ((When("merge-engine", (PARTIAL_UPDATE, AGGREGATION)),),)
+_MERGING = (
+    Option(FUNCTION, text, None, "the aggregate function of the column"),
+    Option(SEQUENCE_GROUP, names, (), "partial-update: the columns that follow these sequence columns"),
+    *SETTINGS.values(),
+)
 _KINDS: Mapping[str, Option] = {
-    each.name: each
-    for each in (
-        Option(FUNCTION, text, None, "the aggregate function of the column"),
-        Option(SEQUENCE_GROUP, names, (), "partial-update: the columns that follow these sequence columns"),
-        *SETTINGS.values(),
-    )
+    **{each.name: replace(each, only=_ONLY, change=Change.REWRITES) for each in _MERGING},
+    STATS: Option(STATS, stats_mode, None, "metadata.stats-mode for the column"),
 }
 _ATTRIBUTES = {setting.name: attribute for attribute, setting in SETTINGS.items()}
-_DEFAULT = Option(PREFIX + DEFAULT_FUNCTION, text, None, "the aggregate function of columns without one of their own")
+_DEFAULT = Option(
+    PREFIX + DEFAULT_FUNCTION,
+    text,
+    None,
+    "the aggregate function of columns without one of their own",
+    only=_ONLY,
+    change=Change.REWRITES,
+)
 TEMPLATES = (
     _DEFAULT.name,
     *(f"{PREFIX}<column{',...' if kind == SEQUENCE_GROUP else ''}>.{kind}" for kind in _KINDS),
 )
 """The names of these options, with a place for the columns."""
-ONLY = ((When("merge-engine", (PARTIAL_UPDATE, AGGREGATION)),),)
-CHANGE = Change.REWRITES
 
 
 class ColumnOption(NamedTuple):
@@ -94,6 +103,16 @@ class ColumnOptions:
     """The options of single columns, in the order given."""
 
     given: tuple[ColumnOption, ...] = ()
+
+    @cached_property
+    def merging(self) -> ColumnOptions:
+        """Those that decide how rows of a key are merged."""
+        return ColumnOptions(tuple(each for each in self.given if each.kind != STATS))
+
+    @cached_property
+    def stats_modes(self) -> dict[str, str]:
+        """Column -> its own mode of statistics."""
+        return {each.columns[0]: each.value for each in self.given if each.kind == STATS}
 
     @cached_property
     def functions(self) -> dict[str, str]:
@@ -114,7 +133,8 @@ class ColumnOptions:
         return FieldSettings(**{_ATTRIBUTES[kind]: value for kind, value in own.items() if kind in _ATTRIBUTES})
 
     def check_columns(self, columns: Sequence[str], primary_key: Sequence[str], where: str) -> None:
-        """Checks that the columns exist, are not key columns, and belong to at most one sequence group. Raises InvalidOption."""
+        """Checks that the columns exist, and are not key columns and in at most one sequence group if they have options about
+        merging. Raises InvalidOption."""
         owner: dict[str, str] = {}
         for each in self.given:
             grouped = each.kind == SEQUENCE_GROUP
@@ -153,7 +173,7 @@ def _check_column(given: ColumnOption, name: str, columns: Sequence[str], primar
             found=repr(name),
             cure=f"did you mean {near[0]!r}?" if near else "correct the name",
         )
-    if name in primary_key:
+    if name in primary_key and given.kind != STATS:
         raise InvalidOption(
             f"option {given.name!r} names a key column",
             where=where,
@@ -165,6 +185,11 @@ def _check_column(given: ColumnOption, name: str, columns: Sequence[str], primar
 def described(name: str) -> Option:
     """The option of this name, regardless of the columns in it."""
     return _DEFAULT if name == _DEFAULT.name else _KINDS[name.rpartition(".")[2]]
+
+
+def is_about_merging(name: str) -> bool:
+    """Whether a name is that of an option of single columns which only tables with a primary key can have."""
+    return name.startswith(PREFIX) and not name.endswith(f".{STATS}")
 
 
 def parse_column_option(name: str, value: object, where: str) -> ColumnOption:

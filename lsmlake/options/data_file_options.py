@@ -12,6 +12,7 @@ from lsmlake.options.changelog_options import FULL_COMPACTION
 from lsmlake.options.option import Change, When, option
 from lsmlake.options.option_types import (
     AUTO,
+    TRUNCATE,
     boolean,
     buckets,
     directory_name,
@@ -22,6 +23,7 @@ from lsmlake.options.option_types import (
     only_true,
     positive_size,
     size,
+    stats_mode,
 )
 
 
@@ -95,8 +97,27 @@ class DataFileOptions:
     zstd_level: int = option(
         "file.compression.zstd-level", integer(1, 22), 1, "level of the zstd codec", only=((When("file.compression", (ZSTD,)),),)
     )
+    stats_mode: str = option(
+        "metadata.stats-mode",
+        stats_mode,
+        TRUNCATE,
+        "what manifests keep of each column of a file, so that reads leave files out: nothing (none), the number of nulls"
+        " (counts), or also bounds, those of texts and bytes cut to N bytes (truncate(N), truncate) or whole (full)",
+    )
     stats_bytes: int = option(
-        "metadata.stats-truncate", integer(1, 1 << 16), 16, "bytes of string bounds that manifests keep", own=True
+        "metadata.stats-truncate",
+        integer(1, 1 << 16),
+        16,
+        "the N of metadata.stats-mode = truncate",
+        own=True,
+        only=((When("metadata.stats-mode", (TRUNCATE,)),),),
+    )
+    stats_columns: int = option(
+        "metadata.stats-keep-first-n-columns",
+        integer(-1),
+        -1,
+        "manifests keep statistics of the first n columns only; -1: of all. Key columns, and columns with a stats-mode of their"
+        " own, do not count",
     )
 
 

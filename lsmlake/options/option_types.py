@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
@@ -94,6 +95,27 @@ def one_of(*names: str) -> OptionType[str]:
     return OptionType("enum", " or ".join(map(repr, names)), read)
 
 
+NO_STATS, COUNTS, TRUNCATE, FULL = "none", "counts", "truncate", "full"
+_STATS_BYTES_MAX = 1 << 16
+
+
+def _stats_mode(value: object) -> str:
+    mode = str(value).strip().lower()
+    if mode in (NO_STATS, COUNTS, TRUNCATE, FULL):
+        return mode
+    number = re.fullmatch(rf"{TRUNCATE}\s*\(\s*(\d+)\s*\)", mode)
+    if number is None or not 1 <= int(number[1]) <= _STATS_BYTES_MAX:
+        raise ValueError
+    return f"{TRUNCATE}({int(number[1])})"
+
+
+def stats_length(mode: str, default: int) -> int | None:
+    """How many bytes of the bounds of text a mode of statistics keeps. 0: it keeps no bounds; None: no statistics at all.
+    `default`: of `truncate` without a number."""
+    lengths = {NO_STATS: None, COUNTS: 0, TRUNCATE: default, FULL: sys.maxsize}
+    return lengths[mode] if mode in lengths else int(mode.removeprefix(f"{TRUNCATE}(").removesuffix(")"))
+
+
 def _boolean(value: object) -> bool:
     text = str(value).strip().lower()
     if text not in ("true", "false"):
@@ -183,6 +205,9 @@ _HOUR = integer(-1, 23)
 boolean = OptionType("boolean", "true or false", _boolean)
 only_true = OptionType("boolean", "true", _true)
 buckets = OptionType("buckets", f"auto, or an integer from 1 to {_BUCKETS_MAX}", _buckets)
+stats_mode = OptionType(
+    "statistics", f"{NO_STATS}, {COUNTS}, {TRUNCATE}, {TRUNCATE}(N) with 1 to {_STATS_BYTES_MAX} bytes, or {FULL}", _stats_mode
+)
 hour = OptionType("integer", "an hour from 0 to 23, or -1 to disable", _hour)
 text = OptionType("text", "a name", _text)
 qualified_name = OptionType("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)

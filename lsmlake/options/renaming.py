@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from lsmlake.options.column_options import FUNCTION, PREFIX, SEQUENCE_GROUP, SETTINGS, parse_column_option
+from lsmlake.options.column_options import PREFIX, SEQUENCE_GROUP, SETTINGS, parse_column_option
 from lsmlake.options.option_types import column, names
 from lsmlake.options.partition_options import pattern, renamed_pattern
 from lsmlake.options.table_options import OPTIONS, check_name
@@ -45,8 +45,7 @@ def _renamed(name: str, value: object, renaming: Renaming) -> tuple[str, object]
     renamed_name = f"{PREFIX}{','.join(map(renaming.columns, given.columns))}.{given.kind}"
     if given.kind == SEQUENCE_GROUP:
         return renamed_name, _text(map(renaming.columns, given.value))
-    inner = given.kind != FUNCTION and next(each for each in SETTINGS.values() if each.name == given.kind).type in (names, column)
-    if inner:
+    if any(each.name == given.kind and each.type in (names, column) for each in SETTINGS.values()):
         return renamed_name, _text(renaming.inner(given.columns[0], one) for one in _listed(given.value))
     return renamed_name, value
 

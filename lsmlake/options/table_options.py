@@ -61,13 +61,13 @@ class Options:
     def meaning(self) -> tuple[object, ...]:
         """The values that decide which rows the files of a table represent, and when readers of changes see them."""
         decisive = [(name, option.matters) for name, option in OPTIONS.items() if option.change is not Change.ANY_TIME]
-        return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns)
+        return (*(matters(self.values) if matters else self.values[name] for name, matters in decisive), self.columns.merging)
 
     @staticmethod
     def parse(given: Mapping[str, object], where: str = "table options", *, keyed: bool = True) -> Options:
         """Parses options by name; values are text as in SQL, or Python values. `keyed`: the table has a primary key. Raises
         InvalidOption."""
-        if not keyed and (named := next((name for name in given if name.startswith(PREFIX)), None)):
+        if not keyed and (named := next(filter(column_options.is_about_merging, given), None)):
             raise _of_other_tables(named, Tables.KEYED, where)
         single = tuple(parse_column_option(name, value, where) for name, value in given.items() if name.startswith(PREFIX))
         parsed: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def _of_other_tables(name: str, tables: Tables, where: str) -> InvalidOption:
 def _conditions(name: str) -> tuple[Only, ...]:
     """The conditions under which an option given by this name has an effect."""
     if name.startswith(PREFIX):
-        return column_options.ONLY
+        return column_options.described(name).only
     return ((When("merge-engine", (_ALIASES[name],)),),) if name in _ALIASES else OPTIONS[name].only
 
 

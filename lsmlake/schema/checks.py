@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
 from lsmlake.kernels.value_hash import family
+from lsmlake.options.column_options import STATS
 from lsmlake.options.data_file_options import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
 from lsmlake.options.partition_options import VALUES_TIME
 from lsmlake.options.table_options import OPTIONS, Options
@@ -108,6 +109,14 @@ def check_options(
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
     options.columns.check_columns(columns.names, primary_key, where)
+    for name in options.columns.stats_modes:
+        if pa.types.is_nested(columns.field(name).type):
+            raise InvalidOption(
+                "manifests keep statistics of columns that are not nested",
+                where=where,
+                found=f"fields.{name}.{STATS}",
+                cure="leave the option out",
+            )
     if options.write.rowkind_field is not None:
         _check_is_column("rowkind.field", options.write.rowkind_field, columns, where)
         if not pa.types.is_string(columns.field(options.write.rowkind_field).type):

@@ -42,7 +42,7 @@ def check_moving(moving: Sequence[str], options: Options, where: str) -> None:
             found=outside,
             cure=f"use partial-update.remove-record-on-delete; {_KEY}",
         )
-    for each in options.columns.given:
+    for each in options.columns.merging.given:
         named = (*each.columns, *each.value) if each.kind == SEQUENCE_GROUP else each.columns
         if not {*named}.isdisjoint(moving):
             raise InvalidOption(

@@ -143,6 +143,7 @@ EFFECTS = [
     (["lookup-compact.max-interval"], GENTLE, UNIVERSAL),
     (["deletion-vectors.merge-min-count"], {}, {"deletion-vectors.enabled": "false"}),
     (["file.compression.zstd-level"], {}, {"file.compression": "lz4"}),
+    (["metadata.stats-truncate"], {"metadata.stats-mode": "truncate"}, {"metadata.stats-mode": "full"}),
     (["sequence.field"], {"merge-engine": "partial-update"}, {"merge-engine": "first-row"}),
     (["sequence.field.sort-order"], {"sequence.field": "a"}, {}),
     (["sequence.delete-retained"], {"sequence.field": "a"}, {"merge-engine": "partial-update", "sequence.field": "a"}),
