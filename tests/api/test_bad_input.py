@@ -170,7 +170,6 @@ BAD_KEYS = {
     "key as text": ({"primary_key": "k"}, ["list of names", "'k'"]),
     "partition as text": ({"primary_key": ["k", "p"], "partition_by": "p"}, ["list of names", "'p'"]),
     "partition that is no column": ({"primary_key": ["k"], "partition_by": ["q"]}, ["'q'", "is not in the schema"]),
-    "partition outside the key": ({"primary_key": ["k"], "partition_by": ["p"]}, ["['p']", "primary key"]),
     "nothing but partitions": ({"primary_key": ["k", "p"], "partition_by": ["p", "k"]}, ["nothing but partition columns"]),
     "a list as key": ({"primary_key": ["k", "a"]}, ["column 'a'", "sortable", "list"]),
     "a struct as partition": ({"primary_key": ["k", "s"], "partition_by": ["s"]}, ["column 's'", "sortable", "struct"]),

@@ -106,7 +106,7 @@ def test_sides_take_turns_and_warm_rounds_do_not_count(monkeypatch: pytest.Monke
         return lambda number: lambda: calls.append((name, number))
 
     spent = take_turns({"a": side("a"), "b": side("b")}, rounds=2, warm=1)
-    assert calls == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    assert calls == [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("a", 2), ("b", 2)], "each round begins with the next side"
     assert list(spent) == ["a", "b"] and all(isinstance(each, Spent) and 0 <= each.seconds < 1 for each in spent.values())
 
 
