@@ -47,7 +47,7 @@ _COLUMN = {
 def encode(table: pa.Table) -> bytes:
     """The bytes of a manifest, without the statistics of columns that have none."""
     names = table.column_names
-    unknown = {name[2:] for name in names if name.startswith("n:") and table[name].null_count == table.num_rows}
+    unknown = {name[2:] for name in names if name.startswith("n:") and table[name].null_count == table.num_rows > 0}
     columns = [
         {"name": f.name, "type": type_name(f.type), "values": stored(c)}
         for f, c in zip(table.schema, table.columns, strict=True)
