@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from effort import SCALE, kinds_of_session
+from effort import kinds_of_session
 from object_servers import Server, s3_bucket, s3_server
 from spark_support import COMPILED, JVM_OPTIONS, classic_session, connect_session, on_connect
 
@@ -65,8 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory):
     """The session of the run: two cores; a task that fails is tried again, twice."""
     folder = tmp_path_factory.mktemp("spark")
     session = connect_session(folder) if on_connect() else classic_session(folder)
-    compiled = on_connect() if SCALE < 1 else not on_connect()
-    for name, value in COMPILED.items() if compiled else ():
+    for name, value in () if on_connect() else COMPILED.items():
         session.conf.set(name, value)
     yield session
     session.stop()

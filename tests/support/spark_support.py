@@ -25,8 +25,8 @@ COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMo
 """Spark compiles queries to Java classes, as it does by default."""
 _PROPERTIES = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **INTERPRETED}
 JVM_OPTIONS = " ".join([QUICK_JVM, *(f"-D{name}={value}" for name, value in _PROPERTIES.items())])
-"""Options of every JVM that a test starts, also through a program or a command. Of the classic session of the tests and the one
-on Spark Connect one compiles its queries (on a short run the latter, which has fewer); all others interpret them."""
+"""Options of every JVM that a test starts, also through a program or a command. The classic session of the tests compiles its
+queries; the one on Spark Connect and those of programs interpret them, so that both ways are tried."""
 
 # --- sessions ---
 
