@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,9 @@ from lsmlake.api.lake import Lake
 from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.spark.spark_runtime import SparkRuntime
 from lsmlake.storage.env import Env
+
+_LATE_ATTEMPTS = 20
+"""How often orphans are removed, until no attempt of a lost stage writes any more."""
 
 BUCKETS, WIDTH = 4, 400
 COLUMNS = "id BIGINT NOT NULL, v BIGINT"
@@ -123,7 +127,11 @@ class Program:
     def collect_orphans(self) -> None:
         """Removes what lost attempts left."""
         soon = datetime.now(timezone.utc) + timedelta(minutes=1)  # by the clock of the storage; nobody writes now
-        self.table.remove_orphan_files(older_than=soon)
+        for _ in range(_LATE_ATTEMPTS):  # attempts of a stage that was lost may still write
+            self.table.remove_orphan_files(older_than=soon)
+            if not unreferenced(self.table):
+                break
+            time.sleep(1)
         assert unreferenced(self.table) == []
         left = [path for path in (self.folder / "warehouse").rglob(".*") if path.is_file()]
         assert left == [], "temporary files of dead writers"
