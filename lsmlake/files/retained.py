@@ -21,9 +21,9 @@ from lsmlake.files.bucket_files import BucketFiles, Hits
 from lsmlake.files.data_writer import RETAINED, Origin, float_columns, write_run
 from lsmlake.format.data_files import DELETES, DataFile
 from lsmlake.kernels.groups import group
-from lsmlake.kernels.keys import comparable, filter_of
+from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.segments import of_sorted
-from lsmlake.lsm.lookup import common, find
+from lsmlake.lsm.lookup import find, search_among
 from lsmlake.lsm.merge.retained_deletes import settle
 from lsmlake.lsm.merge.rule import MergeRule, distinct
 from lsmlake.schema.partitioning import Partitioning
@@ -154,11 +154,8 @@ class Retained:
             keys, wanted = keys.take(pa.array(starts)), wanted[starts]
         large = [file for file in self.held if file.name not in small]
         hits = self._files.find(keys, large) if large else {}
-        may_be_wanted = filter_of(wanted)
-        for name, codes in zip(small, stored, strict=True):
-            places = np.flatnonzero(may_be_wanted(codes))
-            keys_of, rows_of_codes = common(wanted, codes[places], repeats=True)
-            hits[name] = Hits(keys_of, places[rows_of_codes])
+        search = search_among(wanted)
+        hits |= {name: Hits(*search(codes)) for name, codes in zip(small, stored, strict=True)}
         newest, deciding_rows, at = np.full(len(wanted), -1), [self._empty], [np.zeros(0, np.int64)]
         for number, file in enumerate(self.held):
             if file.name in hits:

@@ -9,13 +9,16 @@ Cost: one read of the key columns of those row groups, and O(keys log rows) comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.format.data_files import DataFile
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.keys import comparable, filter_of
+
+Part = TypeVar("Part")
 
 
 def slices(keys: pa.Table, files: Sequence[DataFile]) -> list[tuple[int, int]]:
@@ -82,3 +85,31 @@ def common(wanted: np.ndarray, stored: np.ndarray, *, repeats: bool = False) -> 
     at[at == len(stored)] = 0
     hit = stored[at] == wanted
     return np.flatnonzero(hit), at[hit]
+
+
+def search_among(wanted: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Returns a function of `stored` that does the same as `common` with `repeats`, and filters by hash before the binary search.
+    `wanted` ascends; `stored` need not."""
+    may_match = filter_of(wanted)
+
+    def search(stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = np.flatnonzero(may_match(stored))
+        rows, hits = common(wanted, stored[places], repeats=True)
+        return rows, places[hits]
+
+    return search
+
+
+def in_batches(parts: Iterable[Part], rows_of: Callable[[Part], int], least: int) -> Iterator[list[Part]]:
+    """Joins successive parts to lists of at least `least` rows, but for the last list: a call of `comparable` takes long for few
+    rows."""
+    waiting: list[Part] = []
+    rows = 0
+    for part in parts:
+        waiting.append(part)
+        rows += rows_of(part)
+        if rows >= least:
+            yield waiting
+            waiting, rows = [], 0
+    if waiting:
+        yield waiting

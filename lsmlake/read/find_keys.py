@@ -14,41 +14,32 @@ are therefore looked up by `read.point`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.data_files import Bucket, DataFile
-from lsmlake.kernels.keys import comparable, filter_of, joined
+from lsmlake.kernels.keys import comparable, joined
 from lsmlake.lsm.cover import partition_codes
 from lsmlake.lsm.levels import recency
+from lsmlake.lsm.lookup import in_batches, search_among
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.predicate import Predicate, and_
-from lsmlake.predicate.tree import Column, Compare, In, Literal
 from lsmlake.read.plan import Split, plan
-from lsmlake.read.point import matches, rows_of_keys, vector_of
+from lsmlake.read.point import JOINED_ROWS, LISTED, matches, pruning, rows_of_keys, vector_of
 from lsmlake.schema.rowkind import retractions
-from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.concurrency import ahead
 from lsmlake.tables.version import Version
 
-_LISTED = 10_000
-"""The most keys that a plan compares one by one with the bounds and indexes of files: to ask a Bloom filter for ten thousand keys
-takes half a millisecond, to read the key column of a file of 27,000 rows one or two."""
-_COMPARED = 1 << 20
-
 
 class FoundFile(NamedTuple):
-    """A file that can hold some of the keys. `rank`: of two files of a bucket the one with the smaller rank is newer."""
+    """A file that can hold some of the keys."""
 
     split: Split
     file: DataFile
-    rank: int
 
     @property
     def bucket(self) -> Bucket:
@@ -76,17 +67,11 @@ def find_keys(version: Version, keys: pa.Table) -> FoundKeys:
     own = keys.select(schema.key)
     files = _files(version, keys)
     hits: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = [(none, none, none)]
-    waiting: list[tuple[int, int, pa.Table]] = []
     streams = (_key_chunks(version, number, one, own) for number, one in enumerate(files))
-    rows = 0
     with version.unless_expired():
-        for part in chain(ahead(streams, version.meta.env.workers), [None]):
-            if part is not None:
-                waiting.append(part)
-                rows += part[2].num_rows
-            if waiting and (part is None or rows >= max(own.num_rows, _COMPARED)):
-                hits.append(_hits(own, waiting))
-                waiting, rows = [], 0
+        chunks = ahead(streams, version.meta.env.workers)
+        parts = in_batches(chunks, lambda part: part[2].num_rows, max(own.num_rows, JOINED_ROWS))
+        hits += [_hits(own, part) for part in parts]
         return _live(version, keys, FoundKeys(*map(np.concatenate, zip(*hits, strict=True)), files))
 
 
@@ -105,29 +90,18 @@ def rows_at(version: Version, found: FoundKeys, columns: Sequence[str]) -> pa.Ta
 
 
 def _files(version: Version, keys: pa.Table) -> list[FoundFile]:
+    """The files that can hold some of the keys; of two files of a bucket the newer one comes first."""
     schema = version.schema
-    splits = plan(version, _pruning(keys, schema), schema.key).splits
+    # To ask a Bloom filter for ten thousand keys takes half a millisecond, to read 27,000 keys one or two.
+    splits = plan(version, pruning(keys, schema, LISTED), schema.key).splits
     _, (home,) = partition_codes(keys.slice(0, 1), schema.of_keys)
     files = []
     for split in splits:
         if schema.home(split.bucket.spec, split.bucket.partition) != home:
             continue
         own = (*split.files, *split.lookup_files, *split.level0, *split.merged)
-        files += [(split, file) for file in sorted(own, key=lambda file: (recency(file), file.min_key))]
-    return [FoundFile(*pair, rank) for rank, pair in enumerate(files)]
-
-
-def _pruning(keys: pa.Table, schema: Schema) -> Predicate:
-    """A predicate that is true of all keys."""
-    parts: list[Predicate] = []
-    for name in schema.key:
-        column, values = Column((name,), schema.plain_columns.field(name).type), keys[name]
-        if keys.num_rows <= _LISTED:
-            parts.append(In(column, tuple(values.unique().to_pylist())))
-        else:
-            ends = pc.min_max(values).as_py()
-            parts += [Compare(">=", column, Literal(ends["min"])), Compare("<=", column, Literal(ends["max"]))]
-    return and_(*parts)
+        files += [FoundFile(split, file) for file in sorted(own, key=lambda file: (recency(file), file.min_key))]
+    return files
 
 
 def _key_chunks(version: Version, number: int, one: FoundFile, keys: pa.Table) -> Generator[tuple[int, int, pa.Table]]:
@@ -137,10 +111,7 @@ def _key_chunks(version: Version, number: int, one: FoundFile, keys: pa.Table) -
 
 def _hits(keys: pa.Table, parts: Sequence[tuple[int, int, pa.Table]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     wanted, stored = comparable([keys, pa.concat_tables([table for _, _, table in parts])])
-    may_match = np.flatnonzero(filter_of(wanted)(stored))
-    places = np.minimum(np.searchsorted(wanted, stored[may_match]), len(wanted) - 1)
-    same = wanted[places] == stored[may_match]
-    rows, places = may_match[same], places[same]
+    places, rows = search_among(wanted)(stored)
     begins = np.cumsum([0, *(table.num_rows for _, _, table in parts)])
     part = np.searchsorted(begins, rows, side="right") - 1
     numbers, starts = (np.array(column, np.int64) for column in list(zip(*parts, strict=True))[:2])

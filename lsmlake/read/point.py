@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from math import exp, prod
 from typing import NamedTuple
 
@@ -29,10 +29,11 @@ from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.kernels.bucket_hash import spark_hash
-from lsmlake.kernels.keys import comparable, filter_of
+from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.cover import partition_codes, route
 from lsmlake.lsm.levels import recency
+from lsmlake.lsm.lookup import in_batches, search_among
 from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
@@ -110,7 +111,7 @@ def _tables(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterabl
         few = lookups(version, keys)
         if few is not None:
             return list(rows_by_lookup(version, few, columns))
-        if keys.num_rows <= _LISTED and not version.schema.moves_keys:
+        if keys.num_rows <= LISTED and not version.schema.moves_keys:
             return list(read_plan(plan(version, _predicate(keys, version.schema), columns)))
         return list(_joined(version, keys, columns))
 
@@ -119,22 +120,18 @@ def _joined(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterato
     """The rows of many keys, by a scan of the files that can hold them; perhaps also others with their values of `Schema.key`."""
     schema = version.schema
     indexed = not {*schema.parsed_options.index.columns}.isdisjoint(schema.primary_key)
-    listed = keys.num_rows <= (_LISTED_FOR_INDEX if indexed else _LISTED)
-    between = _between(keys, schema)
-    reads = replace(plan(version, _predicate(keys, schema) if listed else between, columns), predicate=between)
-    waiting: list[pa.Table] = []
-    count = 0
-    for table in chain(read_plan(reads), [None]):
-        if table is not None:
-            waiting.append(table)
-            count += table.num_rows
-        if waiting and (table is None or count >= max(keys.num_rows, _JOINED_ROWS)):
-            rows, waiting, count = pa.concat_tables(waiting), [], 0
-            wanted, stored = comparable([keys.select(schema.key), rows.select(schema.key)])
-            may_match = np.flatnonzero(filter_of(wanted)(stored))
-            wanted = np.sort(wanted)
-            places = np.minimum(np.searchsorted(wanted, stored[may_match]), len(wanted) - 1)
-            yield rows.take(pa.array(may_match[wanted[places] == stored[may_match]]))
+    covering = pruning(keys, schema, _LISTED_FOR_INDEX if indexed else LISTED)
+    reads = replace(plan(version, covering, columns), predicate=_between(keys, schema))
+    for tables in in_batches(read_plan(reads), lambda table: table.num_rows, max(keys.num_rows, JOINED_ROWS)):
+        rows = pa.concat_tables(tables)
+        wanted, stored = comparable([keys.select(schema.key), rows.select(schema.key)])
+        yield rows.take(pa.array(search_among(np.sort(wanted))(stored)[1]))
+
+
+def pruning(keys: pa.Table, schema: Schema, most: int) -> Predicate:
+    """A predicate that is true of all keys: it lists them or, if there are more than `most`, limits each column by its least and
+    greatest value."""
+    return _predicate(keys, schema) if keys.num_rows <= most else _between(keys, schema)
 
 
 def _between(keys: pa.Table, schema: Schema) -> Predicate:
@@ -169,9 +166,10 @@ def _codes(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 # -- lookups -----------------------------------------------------------------------------------------------------------
 
-_LISTED, _LISTED_FOR_INDEX = 10_000, 100_000
+LISTED, _LISTED_FOR_INDEX = 10_000, 100_000
 """The most keys that a scan compares one by one, or that the indexes of files are asked for."""
-_JOINED_ROWS = 1 << 20
+JOINED_ROWS = 1 << 20
+"""The fewest rows that are compared with keys at once."""
 _CELL_BYTES = 400  # of Python objects for one value of a one-row table
 
 
