@@ -1,7 +1,7 @@
 """Upsert of a batch with each changelog producer, compared with the same upsert without a changelog; and reading the changes.
 
-Every round updates different rows of one bucket, embedded, with compaction and changelog in the commit. The changelog of all
-rounds is checked: the newest +I or +U of each key is the row that was written.
+Every round updates rows of one bucket, embedded, with compaction and changelog in the commit. The changelog of all rounds is
+checked: the newest +I or +U of each key is the row that was written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ PRODUCERS = ("none", "input", "lookup")
 READS = ("changelog", "diff")
 
 
-def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int = 5) -> Report:
-    """`rows`: rows in the bucket. `batch`: rows updated per round."""
+def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int = 5, keys: str = "uniform") -> Report:
+    """`rows`: rows in the bucket. `batch`: rows updated per round. `keys`: "uniform", or "recent" for those inserted last."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     tables = {name: _filled(lake, name, rows) for name in PRODUCERS}
-    updates = [orders(_drawn(number, rows, batch), number + 1) for number in range(rounds + 1)]
+    draw = {"uniform": _drawn, "recent": _inserted_last}[keys]
+    updates = [orders(draw(number, rows, batch), number + 1) for number in range(rounds + 1)]
 
     def writing(table: Table, number: int) -> Callable[[], object]:
         return lambda: table.upsert(updates[number])
@@ -50,7 +51,7 @@ def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int =
     return Report(
         "changelog",
         f"{rounds} rounds in turns after one that does not count, best of them",
-        {"rows": f"{rows:,} x 12 columns in one bucket", "batch": f"{batch:,} updates, uniform"},
+        {"rows": f"{rows:,} x 12 columns in one bucket", "batch": f"{batch:,} updates, {keys}"},
         same(**answers),
         (*measures, *compared("changes of a commit, changelog / diff", read["changelog"], read["diff"], 1.0)),
     )
@@ -65,6 +66,10 @@ def _filled(lake: lsmlake.Lake, name: str, rows: int) -> Table:
 
 def _drawn(number: int, rows: int, batch: int) -> np.ndarray:
     return np.random.default_rng(number).choice(rows, batch, replace=False)
+
+
+def _inserted_last(number: int, rows: int, batch: int) -> np.ndarray:
+    return np.arange(rows - batch, rows)
 
 
 def _newest(table: Table) -> pa.Table:

@@ -6,12 +6,7 @@ that process, including Python and Arrow.
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
-import sys
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +14,7 @@ import pyarrow.compute as pc
 
 import lsmlake
 from bench import checksum
+from bench.peak_memory import peak_of
 from bench.result import Measure, Report
 from lsmlake.api.table import Table
 
@@ -30,17 +26,14 @@ _SCHEMA = pa.schema(
     [("id", pa.int64()), ("version", pa.int32()), *((name, pa.float64()) for name in _NUMBERS), ("blob", pa.binary())]
 )
 _NAME = "bench.wide"
-_FORGETFUL = ("sh", "-c", '"$@"; exit $?', "sh")  # Linux counts into a peak what the process was before `exec`: without this, us
 
 
 def run(folder: Path, gigabytes: float = 0.5) -> Report:
-    """`gigabytes`: Parquet of the bucket before it is compacted; the target holds for 4."""
+    """`gigabytes`: Parquet of the bucket before it is compacted; the target holds for 10."""
     rows = int(gigabytes * 1e9 / RUNS / ROW_BYTES)
     table, last = _build(folder, rows)
     size = sum(table.files()["file_size_in_bytes"].to_pylist())
-    command = [*_FORGETFUL, sys.executable, "-m", "bench.compact_memory", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
-    found = json.loads(done.stdout)
+    found = peak_of("bench.compact_memory:compact", folder)
     kept = np.flatnonzero(last >= 0)
     expected = checksum.of_table(pa.table({"id": kept, "version": last[kept].astype(np.int32)}))
     paths = [str(folder / path) for path in table.files()["file_path"].to_pylist()]
@@ -50,12 +43,12 @@ def run(folder: Path, gigabytes: float = 0.5) -> Report:
         {
             "rows": f"{rows * RUNS:,} in {RUNS} runs of one bucket, {len(kept):,} of them stay",
             "bytes": f"{size:,} in Parquet",
-            "rate": f"{rows * RUNS / found['seconds']:,.0f} rows/s, {size / found['seconds'] / 1e6:,.0f} MB/s",
+            "rate": f"{rows * RUNS / found.seconds:,.0f} rows/s, {size / found.seconds / 1e6:,.0f} MB/s",
         },
         checksum.same(compacted=checksum.of_files(paths, ["id", "version"]), expected=expected),
         (
-            Measure("peak resident set", found["peak_bytes"] / 1e9, None, "GB", 1.5),
-            Measure("before it begins, all imported", found["start_bytes"] / 1e9, None, "GB"),
+            Measure("peak resident set", found.peak_bytes / 1e9, None, "GB", 1.0),
+            Measure("before it begins, all imported", found.start_bytes / 1e9, None, "GB"),
         ),
     )
 
@@ -80,17 +73,6 @@ def _rows(ids: np.ndarray, version: int, random: np.random.Generator) -> pa.Tabl
     return pa.table([ids, versions, *(random.random(len(ids)) for _ in _NUMBERS), pc.cast(blobs, pa.binary())], schema=_SCHEMA)
 
 
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _compact(folder: str) -> None:
-    """Runs in the separate process; prints time and memory."""
-    table, start_bytes, start = lsmlake.connect(folder).table(_NAME), _peak_bytes(), perf_counter()
-    table.compact(full=True)
-    print(json.dumps({"start_bytes": start_bytes, "peak_bytes": _peak_bytes(), "seconds": perf_counter() - start}))
-
-
-if __name__ == "__main__":
-    _compact(sys.argv[1])
+def compact(folder: str) -> None:
+    """Runs in the separate process."""
+    lsmlake.connect(folder).table(_NAME).compact(full=True)

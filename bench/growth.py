@@ -2,7 +2,8 @@
 ends with: bytes written, files, and what an upsert takes at the end.
 
 Both take the same upserts: new rows, and updates of random rows. A compaction runs after every few of them. Sizes are those of a
-table of 50 GB with the default target of 1 GB, scaled down: it ends with about fifty times `bucket.target-size`.
+table of 50 GB with the default target of 1 GB, scaled down: it ends with about fifty times `bucket.target-size`. Then both grow
+to the full size without data, with the default options (`bench.simulated_growth`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import lsmlake
 from bench import checksum
 from bench.result import Measure, Report
 from bench.rows import KEY, SCHEMA, orders
+from bench.simulated_growth import grown as simulated
 from bench.timing import Spent, clock
 from lsmlake.api.table import Table
 from lsmlake.format.manifest import ADD
@@ -29,8 +31,8 @@ _UPDATED = 5  # of so many rows of a batch one is an update
 _EVERY = 5  # upserts between compactions
 
 
-def run(folder: Path, rows: int = 3_000_000, commits: int = 150) -> Report:
-    """`rows`: that are written in all."""
+def run(folder: Path, rows: int = 3_000_000, commits: int = 150, gigabytes: int = 50, upserts: int = 500) -> Report:
+    """`rows`: that are written in all. `gigabytes`: that are written in all, in the simulation, by so many `upserts`."""
     target = max(1, rows * _ROW_BYTES // _TIMES)
     grown = _grown(folder / "auto", "auto", target, rows, commits)
     buckets = grown.buckets
@@ -44,6 +46,15 @@ def run(folder: Path, rows: int = 3_000_000, commits: int = 150) -> Report:
         Measure("files at the end", grown.files, fixed.files, ""),
         Measure("bytes written per byte of input", grown.written / (rows * _ROW_BYTES), None, ""),
     )
+    size = gigabytes << 30
+    auto = simulated(None, size, upserts, 1 / _UPDATED, _EVERY)
+    other = simulated(auto.buckets, size, upserts, 1 / _UPDATED, _EVERY)
+    measures += (
+        Measure("simulated: bytes written, splits included", auto.written, other.written, "B", 1.25),
+        Measure("simulated: p50 of the last fifth of upserts, bytes written", auto.p50, other.p50, "B", 1.1),
+        Measure("simulated: files at the end", auto.files, other.files, ""),
+        Measure("simulated: bytes written per byte of input", auto.written / size, None, ""),
+    )
     return Report(
         "growth",
         "the table that grows first, then the other",
@@ -53,7 +64,10 @@ def run(folder: Path, rows: int = 3_000_000, commits: int = 150) -> Report:
         },
         f"{grown.answer}; {fixed.answer}",
         measures,
-        (f"buckets after each fifth of the upserts: {', '.join(map(str, grown.steps))}",),
+        (
+            f"buckets after each fifth of the upserts: {', '.join(map(str, grown.steps))}",
+            f"simulated, {gigabytes} GB in {upserts:,} upserts: {', '.join(f'{n} at {size}' for size, n in auto.steps.items())}",
+        ),
     )
 
 

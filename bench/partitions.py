@@ -1,14 +1,21 @@
 """Upsert and read of a batch that is spread over many small partitions and buckets, and upsert of wide rows.
 
 What a bucket costs beside the encoding of its file is the CPU of the upsert less that of PyArrow's writer for the same pieces
-with the same options, in memory. Reads are compared with those of plain Parquet files, one for each partition, and one for each
-bucket, as the table has. A wide upsert is compared with PyArrow's writer for the sorted rows. Nothing is compacted.
+with the same options, in memory. Reads are compared with those of plain Parquet files, one for each partition, as another table
+would have; one for each bucket, as the table has; and these with the codec and the encodings of the table. By default a small
+partition is one bucket, so a second table has a file for each partition. A wide upsert is compared with PyArrow's writer for the
+sorted rows. Nothing is compacted.
+
+Spark computes the bucket of each row in generated code: of a fixed number of buckets, of a cover with several totals, and of
+partitions with covers of their own. What the last two take more is compared with the CPU of an upsert by tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from functools import partial
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,10 +32,14 @@ import lsmlake
 from bench.result import Measure, Report
 from bench.session import session
 from bench.timing import Spent, compared, take_turns
+from lsmlake.lsm.cover import Cover, Covers, Share
+from lsmlake.spark.bucket_numbers import with_buckets
 
 BUCKETS = 2
 _SPREAD = 50
-_IN_PROCESS_S, _ON_SPARK_S, _PER_BUCKET_MS, _READ, _WIDE = 2.0, 2.5, 1.0, 1.3, 1.3
+_IN_PROCESS_S, _ON_SPARK_S, _PER_BUCKET_MS, _READ, _WIDE, _ROUTE = 2.0, 2.5, 1.0, 1.3, 1.3, 0.03
+_PARTS, _TASKS = 100, 4
+_WRITTEN = 20  # of so many rows that get the number of their bucket one is written
 _CITIES = 50
 _AS_OURS = {
     "compression": "zstd",
@@ -38,16 +49,26 @@ _AS_OURS = {
     "write_page_checksum": True,
     "data_page_size": 1 << 16,
 }
+_SMALL = _AS_OURS | {"compression": "snappy", "compression_level": None, "use_dictionary": False}
+"""Of files of few rows."""
 Sums = tuple[int, ...]
 
 
 def run(
-    folder: Path, rows: int = 200_000, partitions: int = 1_000, wide_rows: int = 100_000, columns: int = 200, rounds: int = 5
+    folder: Path,
+    rows: int = 200_000,
+    partitions: int = 1_000,
+    wide_rows: int = 100_000,
+    columns: int = 200,
+    routed: int = 20_000_000,
+    rounds: int = 5,
 ) -> Report:
-    """`rows` of 6 columns in `partitions` x 2 buckets, `wide_rows` of `columns` columns in one bucket."""
+    """`rows` of 6 columns in `partitions` x 2 buckets, `wide_rows` of `columns` columns in one bucket; `routed` rows get the
+    number of their bucket."""
     with session(folder) as spark:
         written, buckets = _written(folder / "written", spark, rows, partitions, rounds)
         read = tuple(_read(folder / "read", spark, rows, partitions, rounds))
+        numbers = tuple(_routed(folder / "routed", spark, routed, rounds))
     return Report(
         "partitions",
         f"best of {rounds} in turns, after one that does not count",
@@ -56,7 +77,7 @@ def run(
             "wide": f"{wide_rows:,} x {columns} columns in one bucket",
         },
         "the same sums from the table and from the plain files",
-        (*written, *read, *_wide(folder / "wide", wide_rows, columns, rounds)),
+        (*written, *read, *_wide(folder / "wide", wide_rows, columns, rounds), *numbers),
     )
 
 
@@ -76,12 +97,11 @@ def _batch(number: int, rows: int, partitions: int) -> pa.Table:
     )
 
 
-def _table(folder: Path, columns: pa.Schema, spark: SparkSession | None = None):
+def _table(folder: Path, columns: pa.Schema, spark: SparkSession | None = None, **options: int | str):
     lake = lsmlake.connect(folder, spark=spark)
     lake.create_database("bench")
-    return lake.create_table(
-        "bench.parts", columns, primary_key=["part", "id"], partition_by=["part"], options={"bucket": BUCKETS}
-    )
+    keys = {"primary_key": ["part", "id"], "partition_by": ["part"]}
+    return lake.create_table("bench.parts", columns, **keys, options={"bucket": BUCKETS, **options})
 
 
 def _pieces(rows: pa.Table, by: list[str]) -> Iterator[pa.Table]:
@@ -109,7 +129,9 @@ def _by_bucket(rows: pa.Table) -> list[pa.Table]:
 def _written(folder: Path, spark: SparkSession, rows: int, partitions: int, rounds: int) -> tuple[tuple[Measure, ...], int]:
     """The measures of the upserts, and the number of buckets."""
     batches = [_batch(number, rows, partitions) for number in range(rounds + 1)]
-    here, there = (_table(folder / name, batches[0].schema, with_) for name, with_ in (("here", None), ("there", spark)))
+    columns = batches[0].schema
+    here, there = _table(folder / "here", columns), _table(folder / "there", columns, spark)
+    by_tasks = _table(folder / "tasks", columns, spark, **{"write.collect-rows": 0})
     frames = []
     for number, batch in enumerate(batches):
         pq.write_table(batch, folder / f"{number}.parquet")
@@ -118,18 +140,21 @@ def _written(folder: Path, spark: SparkSession, rows: int, partitions: int, roun
         {
             "here": lambda number: partial(here.upsert, batches[number], compact=False),
             "Spark": lambda number: partial(there.upsert, frames[number], compact=False),
+            "tasks": lambda number: partial(by_tasks.upsert, frames[number], compact=False),
             "encoding": lambda number: partial(_encode, _by_bucket(batches[number])),
         },
         rounds,
     )
-    assert here.scan().count() == there.scan().count()
+    assert here.scan().count() == there.scan().count() == by_tasks.scan().count()
     buckets = len(set(zip(*(here.files()[name].to_pylist() for name in ("partition", "bucket")), strict=True)))
     beside_ms = (spent["here"].cpu - spent["encoding"].cpu) / buckets * 1_000
     measures = (
         Measure("upsert in process", spent["here"].seconds, None, target=_IN_PROCESS_S),
         Measure("upsert on Spark", spent["Spark"].seconds, None, target=_ON_SPARK_S),
+        Measure("upsert on Spark by tasks", spent["tasks"].seconds, None, target=_ON_SPARK_S),
         Measure("upsert in process: CPU", spent["here"].cpu, None),
         Measure("upsert on Spark: CPU", spent["Spark"].cpu, None),
+        Measure("upsert on Spark by tasks: CPU", spent["tasks"].cpu, None),
         Measure("upsert in process: CPU per bucket beside encoding", beside_ms, None, "ms", _PER_BUCKET_MS),
     )
     return measures, buckets
@@ -137,7 +162,7 @@ def _written(folder: Path, spark: SparkSession, rows: int, partitions: int, roun
 
 def _encode(pieces: list[pa.Table]) -> None:
     for piece in pieces:
-        pq.write_table(piece, pa.BufferOutputStream(), **_AS_OURS)
+        pq.write_table(piece, pa.BufferOutputStream(), **_SMALL)
 
 
 # -- reads ------------------------------------------------------------------------------------------------------------
@@ -145,29 +170,45 @@ def _encode(pieces: list[pa.Table]) -> None:
 
 def _read(folder: Path, spark: SparkSession, rows: int, partitions: int, rounds: int) -> Iterator[Measure]:
     batch = _batch(0, rows, partitions)
-    table = _table(folder / "table", batch.schema)
-    table.upsert(batch)
-    of_spark = lsmlake.connect(folder / "table", spark=spark).table("bench.parts")
+    tables = {"table": _table(folder / "table", batch.schema), "default": _table(folder / "default", batch.schema, bucket="auto")}
+    for table in tables.values():
+        table.upsert(batch)
+    of_spark = {name: lsmlake.connect(folder / name, spark=spark).table("bench.parts") for name in tables}
     connection = duckdb.connect()
-    plain = {"partition": list(_pieces(batch, ["part"])), "bucket": _by_bucket(batch)}
-    for each, pieces in plain.items():
+    by_bucket = _by_bucket(batch)
+    plain = {
+        "partition": (list(_pieces(batch, ["part"])), _AS_OURS),
+        "bucket": (by_bucket, _AS_OURS),
+        "same": (by_bucket, _SMALL),
+    }
+    for each, (pieces, options) in plain.items():
         (folder / each).mkdir()
         for number, piece in enumerate(pieces):
-            pq.write_table(piece, folder / each / f"{number}.parquet", **_AS_OURS)
-    engines: dict[str, tuple[Callable[[], Sums], Callable[[str], Sums]]] = {
-        "to_arrow": (lambda: _in_arrow(table.scan().to_arrow()), lambda each: _in_arrow(ds.dataset(each).to_table())),
-        "to_duckdb": (lambda: _in_duckdb(table.scan().to_duckdb(connection)), lambda each: _in_duckdb(_files(connection, each))),
-        "lake.sql": (partial(_in_sql, folder / "table"), lambda each: _in_duckdb(_files(connection, each))),
-        "Spark": (lambda: _in_spark(of_spark.df()), lambda each: _in_spark(spark.read.parquet(each))),
+            pq.write_table(piece, folder / each / f"{number}.parquet", **options)
+    engines: dict[str, tuple[Callable[[str], Sums], Callable[[str], Sums]]] = {
+        "to_arrow": (lambda name: _in_arrow(tables[name].scan().to_arrow()), lambda each: _in_arrow(ds.dataset(each).to_table())),
+        "to_duckdb": (
+            lambda name: _in_duckdb(tables[name].scan().to_duckdb(connection)),
+            lambda each: _in_duckdb(_files(connection, each)),
+        ),
+        "lake.sql": (lambda name: _in_sql(folder / name), lambda each: _in_duckdb(_files(connection, each))),
+        "Spark": (lambda name: _in_spark(of_spark[name].df()), lambda each: _in_spark(spark.read.parquet(each))),
     }
     expected = _in_arrow(batch)
     for engine, (ours, theirs) in engines.items():
-        sides = {"table": ours, **{each: partial(theirs, str(folder / each)) for each in plain}}
+        sides = {
+            **{name: partial(ours, name) for name in tables},
+            **{each: partial(theirs, str(folder / each)) for each in plain},
+        }
         for side in sides.values():
             assert side() == expected, engine
         spent: dict[str, Spent] = take_turns({name: lambda _, side=side: side for name, side in sides.items()}, rounds)
+        yield from compared(
+            f"{engine}, buckets by default, plain file per partition", spent["default"], spent["partition"], _READ
+        )
         yield from compared(f"{engine}, plain file per partition", spent["table"], spent["partition"], _READ)
         yield from compared(f"{engine}, plain file per bucket", spent["table"], spent["bucket"], None)
+        yield from compared(f"{engine}, the same without dictionaries, by Snappy", spent["table"], spent["same"], None)
 
 
 def _files(connection, folder: str):  # the types belong to an optional package
@@ -192,6 +233,57 @@ def _in_sql(folder: Path) -> Sums:
 
 def _in_spark(rows: DataFrame) -> Sums:
     return tuple(rows.agg(F.count("*"), F.sum("id"), F.sum("quantity")).first())
+
+
+# -- buckets of rows --------------------------------------------------------------------------------------------------
+
+
+def _routed(folder: Path, spark: SparkSession, rows: int, rounds: int) -> Iterator[Measure]:
+    """CPU in nanoseconds a row: of the bucket numbers, and of an upsert by tasks of a part of the rows."""
+    lake = lsmlake.connect(folder, spark=spark)
+    lake.create_database("bench")
+    columns = "part INT, id BIGINT, price DOUBLE, city STRING"
+    plain = lake.create_table("bench.plain", columns, primary_key=["part", "id"])
+    parted = lake.create_table("bench.parted", columns, primary_key=["part", "id"], partition_by=["part"])
+    several = Cover.of([Share(1, 2), Share(2, 4), *Share(0, 4).parts(4)], "bench")
+    own = Covers(16, {(0, (part,)): several for part in range(_PARTS)})
+    ids = spark.range(0, rows, 1, _TASKS).selectExpr(f"cast(id % {_PARTS} as int) as part", "id")
+    key, parts = "part, id", [F.col("part")]
+    numbered = {
+        "none": ids.selectExpr("id as bucket"),
+        "fixed": with_buckets(ids, plain.version.schema, Covers(16), key, [], "bucket"),
+        "several": with_buckets(ids, plain.version.schema, Covers(16, {(0, ()): several}), key, [], "bucket"),
+        "fixed in partitions": with_buckets(ids, parted.version.schema, Covers(16), "id", parts, "bucket"),
+        "own": with_buckets(ids, parted.version.schema, own, "id", parts, "bucket"),
+    }
+    for frame in numbered.values():
+        steps = _explained(frame)
+        assert "Python" not in steps and "InArrow" not in steps, steps
+    data = ids.limit(rows // _WRITTEN).selectExpr("*", "rand(1) as price", "concat('city ', id % 50) as city").localCheckpoint()
+
+    def write(number: int) -> Callable[[], object]:
+        name, options = f"bench.written{number}", {"bucket": 16, "write.collect-rows": 0}
+        return partial(lake.create_table(name, columns, primary_key=["part", "id"], options=options).upsert, data, compact=False)
+
+    sums = {name: lambda _, frame=frame: partial(frame.agg(F.sum("bucket")).collect) for name, frame in numbered.items()}
+    spent = take_turns({**sums, "write": write}, rounds)
+    cpu = {name: one.cpu / rows * 1e9 for name, one in spent.items()}
+    upsert = cpu["write"] * _WRITTEN
+    yield Measure("upsert by tasks: CPU a row", upsert, None, "ns")
+    yield Measure("a fixed number of buckets: CPU a row", cpu["fixed"] - cpu["none"], None, "ns")
+    for what, name, fixed in (
+        ("a cover with several totals", "several", "fixed"),
+        (f"covers of {_PARTS} partitions", "own", "fixed in partitions"),
+    ):
+        more = cpu[name] - cpu[fixed]
+        yield Measure(f"{what}, more than a fixed number: CPU a row", more, None, "ns")
+        yield Measure(f"{what}, more than a fixed number: part of the upsert", more / upsert, None, "", _ROUTE)
+
+
+def _explained(frame: DataFrame) -> str:
+    with redirect_stdout(StringIO()) as text:
+        frame.explain()
+    return text.getvalue()
 
 
 # -- wide rows --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ A row is a pure function of its id and version, so any subset can be regenerated
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 
@@ -42,9 +44,9 @@ def orders(ids: np.ndarray, version: int = 0) -> pa.Table:
         pa.array(quantity.astype(np.int32)),
         pa.array(cents / 100),
         pa.array((next(draw) >> np.uint64(11)) / 2**53 * 100),
-        _names(next(draw), np.array(_STATUS)),
-        _names(next(draw), np.array([f"city-{n:02}" for n in range(50)])),
-        _names(next(draw), np.array([f"product-{n:05}" for n in range(20_000)])),
+        _one_of(pa.array(_STATUS), next(draw)),
+        _one_of(_names("city-{:02}", 50), next(draw)),
+        _one_of(_names("product-{:05}", 20_000), next(draw)),
         _codes(next(draw)),
         pa.array(day.astype(np.int32)).cast(pa.date32()),
         pa.array((day * _DAY_MICROS + next(draw) % _DAY_MICROS).astype(np.int64)).cast(SCHEMA.field("at").type),
@@ -65,8 +67,13 @@ def _draws(ids: np.ndarray, version: int):
         column += 1
 
 
-def _names(draw: np.ndarray, names: np.ndarray) -> pa.Array:
-    return pa.array(names, pa.string()).take(pa.array((draw % np.uint64(len(names))).astype(np.int64)))
+@cache
+def _names(form: str, count: int) -> pa.Array:
+    return pa.array([form.format(number) for number in range(count)])
+
+
+def _one_of(names: pa.Array, draw: np.ndarray) -> pa.Array:
+    return names.take(pa.array((draw % np.uint64(len(names))).astype(np.int64)))
 
 
 def _codes(draw: np.ndarray) -> pa.Array:

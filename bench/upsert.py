@@ -149,6 +149,9 @@ class _Counting(LocalStorage):
     def read(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(_Counted(self, super().read(path)), "r")
 
+    def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
+        return self.read(path)
+
 
 class _Counted(io.RawIOBase):
     """The minimum of a Python file that Arrow needs, so that Arrow reads only through `read`."""

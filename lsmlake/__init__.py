@@ -17,9 +17,12 @@ _HOMES = {
     "CompactionReport": "lsmlake.compact.job",
     "DmlReport": "lsmlake.statements.attempts",
     "Lake": "lsmlake.api.lake",
+    "RefreshReport": "lsmlake.maintain.refresh_report",
     "Result": "lsmlake.api.readable",
     "Merge": "lsmlake.api.table_verbs.statements",
     "Scan": "lsmlake.api.scan",
+    "SyncReport": "lsmlake.api.sync.sync_report",
+    "ScanSplit": "lsmlake.api.scan_split",
     "Table": "lsmlake.api.table",
     "connect": "lsmlake.warehouse",
     "register": "lsmlake.warehouse",
@@ -46,11 +49,15 @@ _HOMES = {
     ),
 }
 """Public name -> the module that defines it."""
+_MODULES = ("cdc",)
+"""Public modules that load on first use."""
 
-__all__ = ["errors", *_HOMES]  # noqa: PLE0604 - ruff does not evaluate it
+__all__ = ["errors", *_MODULES, *_HOMES]  # noqa: PLE0604 - ruff does not evaluate it
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -1,3 +1,4 @@
+from lsmlake import cdc as cdc
 from lsmlake import errors as errors
 from lsmlake.api.alterations import add_column as add_column
 from lsmlake.api.alterations import add_partition_field as add_partition_field
@@ -19,9 +20,12 @@ from lsmlake.api.following import ChangeBatch as ChangeBatch
 from lsmlake.api.lake import Lake as Lake
 from lsmlake.api.readable import Result as Result
 from lsmlake.api.scan import Scan as Scan
+from lsmlake.api.scan_split import ScanSplit as ScanSplit
+from lsmlake.api.sync.sync_report import SyncReport as SyncReport
 from lsmlake.api.table import Table as Table
 from lsmlake.api.table_verbs.statements import Merge as Merge
 from lsmlake.compact.job import CompactionReport as CompactionReport
+from lsmlake.maintain.refresh_report import RefreshReport as RefreshReport
 from lsmlake.statements.attempts import DmlReport as DmlReport
 from lsmlake.warehouse import connect as connect
 from lsmlake.warehouse import register as register

@@ -95,9 +95,10 @@ class Work(Generic[Result]):
         return self._found[0]
 
 
-def begin(call: Callable[[], Result]) -> Work[Result]:
-    """Starts a call in another thread. It runs to its end even if nobody waits for it."""
-    work = Work(call)
+def begin(call: Callable[[], Result], end: Callable[[Work[Result]], object] = lambda work: None) -> Work[Result]:
+    """Starts a call in another thread. It runs to its end even if nobody waits for it. `end`: called in that thread after the
+    call has ended."""
+    work = Work(call, end)
     start_new_thread(work.run, ())
     return work
 

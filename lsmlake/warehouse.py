@@ -1,20 +1,26 @@
-"""The entry points of the package: `connect` opens a warehouse; `ship` and `register` prepare a Spark session."""
+"""The entry points of the package: `connect` opens a warehouse; `ship` and `register` prepare a Spark session; `decode` reads
+change events."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 
 from lsmlake.api.lake import Lake
-from lsmlake.api.public_types import SparkSession
+from lsmlake.api.lake_verbs.administration import columns_in
+from lsmlake.api.public_types import Data, SparkDataFrame, SparkSession, TableSchema
 from lsmlake.api.runtime import Args, Runtime
 from lsmlake.border import public
-from lsmlake.errors import InvalidQuery
+from lsmlake.cdc.decoding import decoded
+from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_rows import EventReader
+from lsmlake.errors import InvalidOption, InvalidQuery
 from lsmlake.extras import need_spark
+from lsmlake.inputs.in_memory import is_spark
 from lsmlake.maintain.followers import FOLLOWERS
 from lsmlake.spark.ship import ship as ship_package
 from lsmlake.storage.env import Env
@@ -24,6 +30,7 @@ from lsmlake.types.literal import zone_named
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
 _ANY = "any"
+_CACHE_BYTES = 10 << 30
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,12 @@ class EmbeddedRuntime(Runtime):
 
         return execute
 
+    @property
+    def keeps_views(self) -> object:
+        from lsmlake.views.view_keeper import ViewKeeper  # loads sqlglot
+
+        return ViewKeeper()
+
 
 @public
 def connect(
@@ -50,7 +63,7 @@ def connect(
     *,
     storage_options: Mapping[str, object] | None = None,
     cache: str | os.PathLike[str] | None = None,
-    cache_bytes: int = 10 << 30,
+    cache_bytes: int | None = None,
     spark: SparkSession | None = None,
     time_zone: str | None = None,
 ) -> Lake:
@@ -63,9 +76,10 @@ def connect(
         storage_options: settings of an object store, by the names of obstore: endpoint, region, access_key_id,
             secret_access_key, session_token, profile, allow_http, timeout, max_retries and others. Default: the usual environment
             variables, profiles and roles.
-        cache: a directory of this machine, for the files of an object store that never change. Processes can share it; Spark's
-            tasks use the same path of theirs. Without it, files are read from the store whenever memory does not hold them.
-        cache_bytes: the most bytes in that directory. All processes that share it should pass the same.
+        cache: a directory of this machine, for the files of an object store that never change, and for copies of rows that make
+            lookups by key faster, of object stores and directories. Processes can share it; Spark's tasks use the same path of
+            theirs. Without it, files are read from the store whenever memory does not hold them.
+        cache_bytes: the most bytes in that directory, by default 10 GiB. All processes that share it should pass the same.
         spark: a SparkSession, classic or Connect, that runs the operations on DataFrames. Without it, all methods except those of
             Spark run in this process.
         time_zone: the zone of every time that is given without one, in SQL, `where`, converted data and time travel, and of the
@@ -74,18 +88,22 @@ def connect(
 
     Raises:
         InvalidQuery: `location` is not a path or an address of these kinds, `time_zone` is not a time zone, or Spark has its own.
-        InvalidOption: a storage option is unknown or has a value that does not fit; or a cache is given for a location that is no
-            object store, or is too small.
+        InvalidOption: a storage option is unknown or has a value that does not fit; or a cache is too small, or is given for a
+            warehouse in memory, or only its size is given.
         MissingDependency: PySpark is not installed, or obstore for an object store.
 
     Example:
         >>> lake = lsmlake.connect("warehouse")
     """
-    disk_cache = None if cache is None else cache_at(os.fspath(cache), cache_bytes)
+    if cache is None and cache_bytes is not None:
+        raise InvalidOption(
+            "cache_bytes has no effect without a cache", where="connect()", found=cache_bytes, cure="pass cache=, a directory"
+        )
+    disk_cache = None if cache is None else cache_at(os.fspath(cache), _CACHE_BYTES if cache_bytes is None else cache_bytes)
     storage = storage_at(os.fspath(location), storage_options, disk_cache)
     if spark is not None:
         storage.place(_ANY)  # raises if the tasks cannot reach it
-    env = Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1), followers=FOLLOWERS)
+    env = Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1), followers=FOLLOWERS, copies=disk_cache)
     return Lake(env, _runtime(storage, spark, time_zone))
 
 
@@ -128,6 +146,59 @@ def register(spark: SparkSession) -> None:
     from lsmlake.spark.datasource import portable
 
     portable.register(spark)
+
+
+@public
+def decode(
+    data: Data,
+    format: str | ChangeFormat,
+    schema: TableSchema,
+    *,
+    primary_key: Sequence[str] = (),
+    column: str | None = None,
+    time_zone: str = "UTC",
+) -> pa.Table | SparkDataFrame:
+    """Decode change events to rows with row kinds, as `Table.upsert(format=...)` writes them.
+
+    Args:
+        data: texts or bytes with one event each, files with an event per line, or data with a column of events.
+        format: as in `Table.upsert`.
+        schema: the columns of the rows: a pyarrow.Schema, DDL text or, for a DataFrame, a StructType. Other fields of the events
+            are left out.
+        primary_key: the key. An update that changes it becomes a delete and an insert.
+        column: the column of the events. Default: "value".
+        time_zone: of times without a time zone; for a DataFrame that of its session.
+
+    Returns:
+        A table, or for a DataFrame a DataFrame, with these columns and
+
+        - `_row_kind`: '+I', '+U', '-D' or, for an event that removes all rows, 'truncate';
+        - `_event_position`, `_event_offset`: the position in the source and the offset in Kafka, by which events are ordered;
+        - `_event_kept`: the numbers of the columns that have not changed and whose values the event lacks, such as ",2,5,".
+
+    Raises:
+        InvalidData: an event cannot be read. With a DataFrame the error is raised when Spark reads it.
+
+    Example:
+        >>> rows = lsmlake.cdc.decode("events.jsonl", "maxwell-json", "id BIGINT, name STRING", primary_key=["id"])
+    """
+    if is_spark(data):
+        need_spark("decode of a DataFrame")
+        from lsmlake.spark.change_frames import decoded_frame
+
+        runtime = _runtime(storage_at("."), data.sparkSession)
+        return decoded_frame(data, _reader(runtime, format, schema, primary_key, runtime.zone), column, by_spark=True)
+    reader = _reader(Runtime(), format, schema, primary_key, _checked_zone(time_zone))
+    return decoded(data, reader, column)
+
+
+def _reader(
+    runtime: Runtime, format: str | ChangeFormat, schema: TableSchema, primary_key: Sequence[str], zone: str
+) -> EventReader:
+    columns = columns_in(runtime, schema)
+    if unknown := [name for name in primary_key if name not in columns.names]:
+        raise InvalidQuery("unknown key columns", expected=columns.names, found=unknown, cure="correct the names")
+    return EventReader(ChangeFormat.of(format), columns, tuple(primary_key), zone)
 
 
 def _check_session(spark: SparkSession, where: str) -> None:

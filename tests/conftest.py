@@ -1,9 +1,10 @@
 """One Spark session for the whole run, a fresh warehouse for each test.
 
 Tests that need the JVM carry the marker `spark`: without Java they are skipped, or fail if LSMLAKE_REQUIRE_SPARK is 1. Those
-that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py. On a short
-run those of `connect(short="classic")` and `connect(short="connect")` run on this kind of session only: the others reach every
-line of the library that they reach on the other kind.
+that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py. A short run
+(`effort`) has each of them on one kind of session: on that of `connect(short="classic")` or `connect(short="connect")`, because
+others reach every line of the library that it reaches on the other kind, or else on both in turn. Of a test with several cases it
+runs every third one, the others in the next turns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from effort import kinds_of_session
+from effort import kinds_of_session, left_to_another_turn
 from object_servers import Server, s3_bucket, s3_server
 from spark_support import COMPILED, JVM_OPTIONS, classic_session, connect_session, on_connect
 
@@ -26,6 +27,7 @@ from lsmlake import Lake
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "connect(short=None): needs Spark, and runs a second time on Spark Connect")
+    config.addinivalue_line("markers", "every_case: a short run tries all cases")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts so what runs in the background; tests press Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
@@ -33,11 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["SPARK_SUBMIT_OPTS"] = f"{JVM_OPTIONS} {given}"
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mine = "connect" if on_connect() else "classic"
-    left = [item for item in items if (mark := item.get_closest_marker("connect")) and mine not in kinds_of_session(mark)]
+    marks = {item: mark for item in items if (mark := item.get_closest_marker("connect"))}
+    left = {item for item, mark in marks.items() if mine not in kinds_of_session(mark, item.originalname)}
+    left |= left_to_another_turn([item for item in items if item not in left])
     if left:
-        config.hook.pytest_deselected(items=left)
+        config.hook.pytest_deselected(items=list(left))
         items[:] = [item for item in items if item not in left]
 
 

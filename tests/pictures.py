@@ -179,6 +179,37 @@ def number() -> str:
     return drawing.done()
 
 
+def page() -> str:
+    """A bucket as the page of `lsmlake serve` draws it, before and after a compaction."""
+    drawing = Drawing(
+        860, 250, "The tree of a bucket at two snapshots, as the page draws it: two runs at level 0 are merged into level 2"
+    )
+    before = [("L0", 90, 0, ORANGE), ("L0", 120, 0, ORANGE), ("L2", 170, 18, BLUE), ("L3", 250, 60, BLUE)]
+    after = [("L2", 330, 0, GREEN), ("L3", 190, 100, BLUE)]
+    for left, title, runs in (
+        (20, "Snapshot 41, append", before),
+        (450, "Snapshot 42, compact: 1 file came, 3 files went", after),
+    ):
+        drawing.text(left, 28, title, bold=True)
+        for place, (level, live, dead, fill) in enumerate(runs):
+            y = 46 + 34 * place
+            drawing.text(left, y + 17, level, ink=FAINT)
+            drawing.box(left + 32, y, live, 24, fill=fill)
+            if dead:
+                drawing.box(left + 32 + live, y, dead, 24, fill=RED)
+    drawing.line(430, 20, 430, 190)
+    for x, fill, told in (
+        (20, ORANGE, "waits at level 0"),
+        (190, BLUE, "deeper levels"),
+        (350, RED, "dead rows"),
+        (490, GREEN, "came"),
+    ):
+        drawing.box(x, 206, 18, 18, fill=fill)
+        drawing.text(x + 26, 220, told)
+    drawing.text(580, 220, "widths by bytes; a slider goes on to the next", ink=FAINT)
+    return drawing.done()
+
+
 def recency() -> str:
     """Which of the runs of a bucket is newer."""
     drawing = Drawing(760, 290, "Level 0 is ordered by sequence, deeper levels by their number")
@@ -250,6 +281,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "number.svg": number,
     "recency.svg": recency,
     "race.svg": race,
+    "page.svg": page,
 }
 
 

@@ -24,6 +24,8 @@ from lsmlake.cdc.change_reader import (
     snapshot_pieces,
 )
 from lsmlake.cdc.commits import Feed
+from lsmlake.cdc.encoding import MESSAGES, EventWriter
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import html_pairs
@@ -40,7 +42,8 @@ class Changes(Readable):
     """Described row changes between two snapshots: `Table.changes`. Nothing is read until a method is called.
 
     The first column is `_row_kind` ('+I', '-U', '+U', '-D'). Applied in order to the rows as of snapshot `start` (exclusive), the
-    changes give the rows as of snapshot `end` (inclusive). The object has the Arrow stream interface.
+    changes give the rows as of snapshot `end` (inclusive). With `format` the columns are `key` and `value`, the messages of
+    events. The object has the Arrow stream interface.
     """
 
     meta: Metadata
@@ -51,6 +54,7 @@ class Changes(Readable):
     columns: tuple[str, ...] | None
     mode: ChangesMode = DIFF
     commit_columns: bool = False
+    format: str | ChangeFormat | None = None
 
     def __repr__(self) -> str:
         return f"<lsmlake changes {', '.join(f'{name} {value}' for name, value in self._arguments())}>"
@@ -61,6 +65,7 @@ class Changes(Readable):
     def _arguments(self) -> list[tuple[str, object]]:
         """The arguments that were given. Reads nothing."""
         given = ("of", self.meta.paths.root), ("after", self.start), ("to", self.end), ("where", self.where), ("mode", self.mode)
+        given = (*given, ("format", None if self.format is None else ChangeFormat.of(self.format).name))
         return [(name, value) for name, value in given if value is not None]
 
     def _planned(self) -> tuple[Feed, list[Piece]]:
@@ -136,14 +141,21 @@ class Changes(Readable):
             SnapshotNotFound: a snapshot is not retained.
         """
         like, pieces = self._planned()
-        batches = (batch for piece in pieces for table in read_piece(self.meta, like, piece) for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(changes_schema(like), through(batches, "Changes"))
+        events = self._events(like)
+        read = partial(read_piece, self.meta, like) if events is None else partial(events.read, self.meta)
+        batches = (batch for piece in pieces for table in read(piece) for batch in table.to_batches())
+        schema = changes_schema(like) if events is None else MESSAGES
+        return pa.RecordBatchReader.from_batches(schema, through(batches, "Changes"))
+
+    def _events(self, like: Feed) -> EventWriter | None:
+        return None if self.format is None else EventWriter.of(self.meta, like, self.format)
 
     def to_spark(self) -> SparkDataFrame:
         """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Rows are ordered only within a partition of
         the DataFrame."""
-        return self.runtime.on_spark("to_spark()").changes_frame(self.meta, *self._planned())
+        like, pieces = self._planned()
+        return self.runtime.on_spark("to_spark()").changes_frame(self.meta, like, pieces, self._events(like))
 
     def count(self) -> int:
-        """The number of changes. An update counts as two: -U and +U."""
+        """The number of changes. An update counts as two: -U and +U; with `format` as one. A tombstone counts, too."""
         return sum(batch.num_rows for batch in self.to_batches())

@@ -13,6 +13,8 @@ from lsmlake.api.readable import Readable
 from lsmlake.border import public, through
 from lsmlake.cdc.change_reader import AUTO, Piece, changes_schema, check_mode, read_piece
 from lsmlake.cdc.commits import Feed
+from lsmlake.cdc.encoding import MESSAGES, EventWriter
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.errors import InvalidQuery
 from lsmlake.notebook import html_pairs
@@ -35,6 +37,7 @@ class Following:
     consumer: str | None = None
     limit: Limit = UNLIMITED
     commit_columns: bool = False
+    format: str | ChangeFormat | None = None
 
     def follower(self, meta: Metadata, zone: str, schema: Schema | None = None) -> Follower:
         """The follower for these values. `zone`: the time zone of times without one, here and in `where`. `schema`: the schema
@@ -63,14 +66,18 @@ class Following:
         feed = Feed.asked(schema, predicate, self.columns, self.commit_columns, root)
         return Follower(meta, feed, mode, start, self.consumer)
 
+    def events(self, follower: Follower) -> EventWriter | None:
+        """The writer of the changes as events; None: the changes are rows. Raises InvalidQuery."""
+        return None if self.format is None else EventWriter.of(follower.meta, follower.like, self.format)
+
 
 @public
 @dataclass(frozen=True)
 class ChangeBatch(Readable):
     """The changes of one snapshot, or all rows of the first snapshot: an item of `Table.follow`.
 
-    The first column is `_row_kind`; with `commit_columns` the last ones are the commit columns. The object has the Arrow stream
-    interface.
+    The first column is `_row_kind`; with `commit_columns` the last ones are the commit columns. With `format` the columns are
+    `key` and `value`, the messages of events. The object has the Arrow stream interface.
 
     Attributes:
         snapshot: the id of the snapshot.
@@ -80,14 +87,17 @@ class ChangeBatch(Readable):
     like: Feed
     snapshot: int
     pieces: tuple[Piece, ...]
+    events: EventWriter | None = None
 
     def to_batches(self) -> pa.RecordBatchReader:
         """The changes as a stream of record batches; the changes of one key are in order."""
         batches = (batch for table in self._tables() for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(changes_schema(self.like), through(batches, "ChangeBatch"))
+        schema = changes_schema(self.like) if self.events is None else MESSAGES
+        return pa.RecordBatchReader.from_batches(schema, through(batches, "ChangeBatch"))
 
     def _tables(self) -> Iterator[pa.Table]:
-        return (table for piece in self.pieces for table in read_piece(self.meta, self.like, piece))
+        for piece in self.pieces:
+            yield from read_piece(self.meta, self.like, piece) if self.events is None else self.events.read(self.meta, piece)
 
     def __repr__(self) -> str:
         return f"<lsmlake changes of {self.meta.paths.root} at snapshot {self.snapshot}>"
@@ -96,15 +106,15 @@ class ChangeBatch(Readable):
         return html_pairs("ChangeBatch", [("of", self.meta.paths.root), ("snapshot", self.snapshot)])
 
 
-def follow(follower: Follower, wait_s: float | None) -> Iterator[ChangeBatch]:
+def follow(follower: Follower, wait_s: float | None, events: EventWriter | None = None) -> Iterator[ChangeBatch]:
     """One batch per snapshot, from the start of the follower. After the latest snapshot: stop, or poll every `wait_s` seconds.
     The progress of the consumer is stored when the next batch is requested."""
     offset = follower.begin()
     follower.note(offset)
-    return _batches(follower, offset, wait_s)
+    return _batches(follower, offset, wait_s, events)
 
 
-def _batches(follower: Follower, offset: Offset, wait_s: float | None) -> Iterator[ChangeBatch]:
+def _batches(follower: Follower, offset: Offset, wait_s: float | None, events: EventWriter | None) -> Iterator[ChangeBatch]:
     meta = follower.meta
     while True:
         end = follower.end()
@@ -112,9 +122,24 @@ def _batches(follower: Follower, offset: Offset, wait_s: float | None) -> Iterat
             following = Offset(offset.snapshot + 1)
             pieces = tuple(piece for _, piece in follower.pieces(offset, following))
             if pieces:
-                yield ChangeBatch(meta, follower.like, offset.snapshot, pieces)
+                yield ChangeBatch(meta, follower.like, offset.snapshot, pieces, events)
             offset = following
             follower.note(offset)
         if wait_s is None:
             return
-        meta.env.sleep(wait_s)
+        _wait(meta, end.snapshot, wait_s)
+
+
+_LOOK_S = 0.05
+
+
+def _wait(meta: Metadata, number: int, seconds: float) -> None:
+    """Waits for some seconds. In a directory, where it is cheap to look for a file, it waits only until snapshot `number` exists:
+    so a follower gets its changes within `_LOOK_S` of the commit."""
+    storage, path, left = meta.env.storage, meta.paths.snapshot(number), seconds
+    if storage.at_once > 1:
+        meta.env.sleep(seconds)
+        return
+    while left > 0 and storage.size(path) is None:
+        meta.env.sleep(min(left, _LOOK_S))
+        left -= _LOOK_S

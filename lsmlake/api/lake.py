@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lsmlake.api.lake_verbs.histories import Histories
 from lsmlake.api.lake_verbs.imports import Imports
 from lsmlake.api.lake_verbs.loading import Loading
+from lsmlake.api.lake_verbs.maintaining import Maintaining
 from lsmlake.api.lake_verbs.sql_verbs import Sql
+from lsmlake.api.lake_verbs.syncing import Syncing
+from lsmlake.api.lake_verbs.view_tables import ViewTables
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.border import public
@@ -18,7 +22,7 @@ from lsmlake.storage.location import storage_at
 
 @public
 @dataclass(frozen=True, repr=False)
-class Lake(Loading, Imports, Sql):
+class Lake(Loading, Imports, Syncing, Histories, ViewTables, Maintaining, Sql):
     """The databases and tables of one warehouse: `lsmlake.connect`."""
 
 

@@ -17,6 +17,8 @@ ReadMode = Literal["fresh", "raw"]
 Isolation = Literal["serializable", "snapshot"]
 ChangesMode = Literal["diff", "changelog", "delta"]
 StartMode = Literal["latest-full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp"]
+HistoryStart = Literal["latest-full", "earliest-full"]
+OnError = Literal["raise", "reject"]
 RepairAction = Literal["drop", "null"]
 SparkStrategy = Literal["auto", "native", "arrow"]
 MetadataTable = Literal[
@@ -36,6 +38,7 @@ MetadataTable = Literal[
     "tags",
     "branches",
     "consumers",
+    "maintenance",
 ]
 RowKind = Literal["+I", "-U", "+U", "-D"]
 Scalar = bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime | datetime.time | None
@@ -57,6 +60,9 @@ if TYPE_CHECKING:
 
     from lsmlake.statements.statement import Statement as Statement
     from lsmlake.write.order import AnyOrder
+
+    TorchDataset: TypeAlias = Any
+    """A torch.utils.data.IterableDataset. A type checker need not find torch, which is large."""
 
     class ArrowStream(Protocol):
         """Data with the Arrow stream interface: tables of PyArrow, pandas and Polars, record batch readers, Spark DataFrames."""
@@ -137,7 +143,9 @@ if TYPE_CHECKING:
     )
     Queried: TypeAlias = DuckDBQuery | ArrowDataset | ArrowScanner
     Paths: TypeAlias = str | PurePath | Sequence[str] | Sequence[PurePath]
-    Data: TypeAlias = InMemory | Streamed | Queried | Paths | SparkQuery
+    Events: TypeAlias = Sequence[bytes] | Iterator[bytes] | Iterator[str]
+    Data: TypeAlias = InMemory | Streamed | Queried | Paths | Events | SparkQuery
+    EventBatches: TypeAlias = Data | Iterator[Sequence[str]] | Iterator[Sequence[bytes]] | Iterator[tuple[int, Data]]
     Keys: TypeAlias = ArrowStream | ArrowArray | Sequence[Mapping[str, object]] | Streamed | Queried
 
     class SparkType(Protocol):
@@ -160,9 +168,9 @@ if TYPE_CHECKING:
         schema: object
 
 else:  # the types that the border tests at run time; the verbs themselves refuse other values, with better messages
-    Data = Keys = OptionValue = ColumnType = Value = TableSchema = SparkSession = object
+    Data = EventBatches = Keys = OptionValue = ColumnType = Value = TableSchema = SparkSession = object
     ArrowStream = DuckDBConnection = SparkDataFrame = MergeSource = Statement = object
-    DuckDBRelation = PandasDataFrame = PolarsDataFrame = PolarsLazyFrame = StreamingQuery = BatchFunction = object
+    DuckDBRelation = PandasDataFrame = PolarsDataFrame = PolarsLazyFrame = StreamingQuery = BatchFunction = TorchDataset = object
     ArrowExpression = pc.Expression
     Trigger = Mapping[str, object]
     RowKinds = str | Mapping[str, object]

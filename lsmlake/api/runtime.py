@@ -118,6 +118,11 @@ class Runtime:
         """Executes a statement of SQL for a lake: its text, the values of its parameters, and further data by name."""
         raise InvalidQuery("this lake has no SQL", cure=_CONNECT)
 
+    @property
+    def keeps_views(self) -> Any:
+        """The functions that create and refresh view tables: `views.view_keeper`."""
+        raise InvalidQuery("this lake has no SQL", cure=_CONNECT)
+
     def strategy(self, plan: Plan) -> tuple[str, ...]:
         """A description of how `frame` would read the plan, as lines of text."""
         return (

@@ -18,9 +18,12 @@ from lsmlake.api.public_types import (
     Scalar,
     SparkDataFrame,
     SparkStrategy,
+    TorchDataset,
 )
 from lsmlake.api.readable import Readable, check_rows, duckdb_connection, html_table
 from lsmlake.api.runtime import Runtime
+from lsmlake.api.scan_split import ScanSplit, divided, planned_rows
+from lsmlake.api.torch_rows import torch_dataset
 from lsmlake.border import public, through
 from lsmlake.dialect.connection import PatientConnection
 from lsmlake.dialect.sql_types import quoted
@@ -28,18 +31,19 @@ from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.extras import need
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate import Predicate
-from lsmlake.predicate.arrow_expression import matching, needed_columns
+from lsmlake.predicate.arrow_expression import needed_columns
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read import plan as planning
 from lsmlake.read.aggregate_pushdown import Side, count, extreme, extreme_of
-from lsmlake.read.arrow_scan import output_schema, read_plan
+from lsmlake.read.arrow_scan import output_schema
+from lsmlake.read.fallback import branches_read, version_to_read
 from lsmlake.read.in_duckdb import condition, dataset, relation
 from lsmlake.read.in_polars import by_name, expression, lazy_frame, streamed
-from lsmlake.read.limit import KeyOrder, files_of_first_rows, first_rows, first_rows_by_key, limited
+from lsmlake.read.limit import KeyOrder, files_of_first_rows, first_rows, limited
 from lsmlake.read.native import NativeSource, Stream, source_of
 from lsmlake.read.plan import Plan, Projection
 from lsmlake.read.point import read_keys
-from lsmlake.read.travel import Moment, resolve
+from lsmlake.read.travel import Moment
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import moment_of
 from lsmlake.tables.version import Metadata, Version
@@ -143,7 +147,7 @@ class Scan(Readable):
         return replace(plan, predicate=None), f"{extent}: only Spark applies this filter. {reason}"
 
     def _version(self) -> Version:
-        return Version.at(self.meta, resolve(self.meta, self.moment, self.runtime.zone))
+        return version_to_read(self.meta, self.moment, self.runtime.zone)
 
     def _needed(self, schema: Schema) -> Sequence[str] | None:
         """The columns to read."""
@@ -168,6 +172,11 @@ class Scan(Readable):
     def _by_arrow(self) -> bool:
         """Whether Arrow evaluates `where` after the read."""
         return isinstance(self.where, pc.Expression)
+
+    @property
+    def _expression(self) -> ArrowExpression | None:
+        """The condition that Arrow evaluates after the read."""
+        return self.where if self._by_arrow else None
 
     def _predicate(self, schema: Schema, runtime_filters: bool) -> tuple[Predicate | None, str | None]:
         """The predicate that prunes files, and the reason why only Spark filters by all of `where`."""
@@ -194,14 +203,11 @@ class Scan(Readable):
         predicate, _ = self._predicate(version.schema, runtime_filters=False)
         projection = Projection.of(version.schema, predicate, self._needed(version.schema))
         tables_of_keys = read_keys(version, projection) if self.mode == planning.FRESH and self.order_by_key is None else None
-        if self.order_by_key is not None:
-            tables = iter([first_rows_by_key(self._planned(version, predicate), self.limit, self.order_by_key)])
+        if tables_of_keys is None:
+            plan = self._planned(version, predicate)
+            tables = planned_rows(plan, self._expression, self.columns, self.limit, self.order_by_key)
         else:
-            tables = read_plan(self._planned(version, predicate)) if tables_of_keys is None else tables_of_keys
-        if self._by_arrow:
-            tables = matching(tables, self.where, self.columns)
-        if self.limit is not None:
-            tables = first_rows(tables, self.limit)
+            tables = tables_of_keys if self.limit is None else first_rows(tables_of_keys, self.limit)
         batches = (batch for table in tables for batch in table.to_batches())
         return pa.RecordBatchReader.from_batches(self._schema(projection), through(batches, "Scan"))
 
@@ -212,6 +218,44 @@ class Scan(Readable):
     def _schema(self, projection: Projection) -> pa.Schema:
         schema = output_schema(projection)
         return pa.schema([schema.field(name) for name in self.columns or schema.names]) if self._by_arrow else schema
+
+    def splits(self) -> list[ScanSplit]:
+        """The parts of the scan, for tasks of Dask, Ray and others: each is read by itself, in any process, and together they
+        hold the rows of the scan.
+
+        There is one split for each file, and one for the files of a bucket that are merged at read: those with rows at level 0.
+        A scan with a limit is a single split, and a table without rows has none. All splits read the snapshot that is the latest
+        one now, unless the scan names another. Reads metadata only.
+
+        Raises:
+            InvalidQuery: a column or `where` does not fit the table.
+            SnapshotNotFound: the snapshot is not retained.
+        """
+        version = self._version()
+        plan = self._planned(version, self._predicate(version.schema, runtime_filters=False)[0])
+        return divided(plan, self._expression, self.columns, self.limit, self.order_by_key)
+
+    def to_torch(self, batch_size: int = 1024) -> TorchDataset:
+        """A `torch.utils.data.IterableDataset` of the rows, in batches: each is a dict with a tensor for each column.
+
+        It reads the snapshot that is the latest one now, unless the scan names another. The workers of a `DataLoader` and, if
+        `torch.distributed` runs, the processes of a group share the splits of the scan, so each row is read once. BOOLEAN,
+        integers, FLOAT and DOUBLE become tensors, and an ARRAY of these one with a row of values for each row of the scan, all of
+        one length.
+
+        Args:
+            batch_size: the most rows of a batch; the last batch of a split has fewer.
+
+        Raises:
+            InvalidQuery: a column has another type, or `batch_size` is not positive. While rows are read: a column has a null, or
+                arrays of different lengths.
+            MissingDependency: torch is not installed.
+
+        Example:
+            >>> batches = orders.scan(columns=["amount", "embedding"]).to_torch()
+            >>> loader = torch.utils.data.DataLoader(batches, batch_size=None, num_workers=4)
+        """
+        return torch_dataset(self.splits(), self.schema, batch_size)
 
     def head(self, rows: int = 10) -> pa.Table:
         """The first rows, in the order of `order_by_key` if the scan has one. Reads only the files that hold them.
@@ -366,6 +410,7 @@ class Scan(Readable):
         return "\n".join(
             [
                 f"snapshot  {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}   mode {plan.mode}",
+                *branches_read(plan),
                 f"columns   {', '.join(plan.columns[:_COLUMNS_SHOWN])}{f' and {hidden:,} more' if hidden > 0 else ''}",
                 f"where     {'all rows' if self.where is None else self.where}{_AFTER if self._by_arrow else ''}",
                 *([] if pruning is None else [f"pruning   {pruning}"]),

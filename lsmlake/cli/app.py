@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from lsmlake import __version__
 from lsmlake.cli.arguments import Debug, WarehouseFirst
 from lsmlake.cli.commands import COMMANDS
 from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings
+from lsmlake.cli.plain_values import without_pydantic
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -18,9 +20,19 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 class _LazyGroup(GuardedGroup):
     """Loads a command when it is called or completed; until then it is represented by an empty command."""
 
+    def get_params(self, ctx: typer.Context) -> list[Any]:
+        return without_pydantic(super().get_params(ctx))
+
     def resolve_command(self, ctx: typer.Context, args: list[str]):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and single(name), rest
+
+
+class _QuickCommand(TyperCommand):
+    """Converts only the values that need it."""
+
+    def get_params(self, ctx: typer.Context) -> list[Any]:
+        return without_pydantic(super().get_params(ctx))
 
 
 def single(name: str):
@@ -28,7 +40,8 @@ def single(name: str):
     from lsmlake.cli.command_maker import command_of
 
     own = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    own.command(name, context_settings=_CONTEXT)(command_of(getattr(import_module(COMMANDS[name].module), name)))
+    make = own.command(name, cls=_QuickCommand, context_settings=_CONTEXT)
+    make(command_of(getattr(import_module(COMMANDS[name].module), name)))
     return typer.main.get_command(own)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from lsmlake.cli.argument_reading import pairs
 from lsmlake.cli.command_maker import CommandResult
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.read.fallback import with_fallback
 from lsmlake.read.point import rows_of_keys
 from lsmlake.report.rows import Rows
 from lsmlake.schema.conform import Cast, conform
@@ -26,7 +27,7 @@ def get(table: Metadata, key: list[str]) -> CommandResult:
     Args:
         key (KEY): COLUMN=VALUE for each column of the primary key, or all of it as JSON: '{"id": 7}'.
     """
-    version = Version.latest(table)
+    version = with_fallback(Version.latest(table))
     if version.schema.append_only:
         cure = "use `lsmlake head TABLE --where CONDITION`"
         raise InvalidQuery("the table has no primary key", where=table.paths.root, cure=cure)

@@ -14,6 +14,7 @@ from lsmlake.cli.argument_reading import open_env, open_metadata
 from lsmlake.cli.arguments import DatabaseName, Natural, OptionalTableName, SnapshotId, TagName, Timestamp
 from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.guard import one_line
+from lsmlake.cli.whole_file import checked_path, whole_file
 from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.maintain import named_files
@@ -22,7 +23,7 @@ from lsmlake.read.travel import Moment, resolve
 from lsmlake.report.listing_views import tables_view, view_of
 from lsmlake.report.option_reference import Reference
 from lsmlake.report.summary import Summary
-from lsmlake.report.text import counted
+from lsmlake.report.text import counted, human_bytes
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, metadata_of
@@ -31,9 +32,13 @@ from lsmlake.tables.version import Metadata, Version
 _NAMED = 5  # partitions that an error message suggests
 
 
-def snapshots(table: Metadata) -> CommandResult:
-    """List the snapshots of a table, the oldest first."""
-    listed = named_files.snapshots(table)
+def snapshots(table: Metadata, *, last: int | None = None) -> CommandResult:
+    """List the snapshots of a table, the oldest first.
+
+    Args:
+        last (N): List only this many, the newest.
+    """
+    listed = named_files.snapshots(table, last)
     return CommandResult(listed, view_of("snapshots", listed))
 
 
@@ -129,7 +134,9 @@ def _holdings(env: Env, name: str) -> dict[str, object]:
 # -- a table on one page ------------------------------------------------------------------------------------------------
 
 
-def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partition: str | None = None) -> CommandResult:
+def show(
+    ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partition: str | None = None, html: str | None = None
+) -> CommandResult:
     """Show a table on one page: schema, size, LSM tree.
 
     The tree is that of the largest bucket, of those that --bucket and --partition select.
@@ -137,7 +144,11 @@ def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partiti
     Args:
         bucket (N): Draw the bucket of this number.
         partition (TEXT): Draw one of this: "dt=2026-01-01".
+        html (FILE): Write the page that `lsmlake serve` shows to this file instead, with its history, trees and files: one file
+            that any browser opens without a server.
     """
+    if html is not None:
+        return _as_html(ctx, html, {"--bucket": bucket, "--partition": partition})
     version = Version.latest(table)
     schema, latest, states = version.schema, version.snapshot, version.states()
     left = _of_partition(schema, _of_number(schema, states, bucket), partition)
@@ -146,6 +157,21 @@ def show(ctx: typer.Context, table: Metadata, *, bucket: Natural = None, partiti
     path = f"{table.env.storage.root}/{table.paths.root}"
     summary = Summary(ctx.params["table"], path, schema, latest, states, chosen, why)
     return CommandResult(summary.record(), summary)
+
+
+def _as_html(ctx: typer.Context, file: str, given: Mapping[str, object]) -> CommandResult:
+    """Writes the page of the table to a file."""
+    if chosen := [name for name, value in given.items() if value is not None]:
+        cure = f"leave {chosen[0]} out, or --html"
+        raise InvalidQuery("the page of a table shows all its buckets", found=f"--html with {chosen[0]}", cure=cure)
+    from lsmlake.cli.opening import open_lake, open_table  # loads all verbs
+    from lsmlake.serve.page.saved_page import saved_page
+
+    path = checked_path(file, "--html")
+    document = saved_page(open_table(open_lake(ctx), ctx.params["table"])).encode()
+    with whole_file(path) as opened:
+        opened.write(document)
+    return CommandResult({"html": str(file), "bytes": len(document)}, f"{file}: {human_bytes(len(document))}")
 
 
 def _of_number(schema: Schema, states: Mapping[Bucket, BucketState], number: int | None) -> Mapping[Bucket, BucketState]:

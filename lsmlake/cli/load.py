@@ -11,6 +11,8 @@ import typer
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
+from lsmlake.api.table import Table
+from lsmlake.cdc.change_input import RAISE, REJECT
 from lsmlake.cli.argument_reading import column_names, is_directory, settings
 from lsmlake.cli.arguments import TableName
 from lsmlake.cli.command_maker import CommandResult
@@ -45,6 +47,9 @@ def load(
     null_value: list[str] | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    format: str | None = None,
+    column: str | None = None,
+    reject: bool = False,
 ) -> CommandResult:
     """Insert, replace or append the rows of files, as one commit.
 
@@ -65,10 +70,17 @@ def load(
         null_value (WORD): A word in CSV and Excel files that means null, such as NA. Repeatable.
         delimiter (CHARACTER): Of CSV files; default: recognised among , ; | and tab.
         encoding (NAME): Of CSV and JSON files, such as latin-1; default: by the byte order mark, or UTF-8.
+        format (NAME): The files have change events, one per line: debezium-json, canal-json, maxwell-json, ogg-json, aws-dms or
+            mongodb.
+        column (NAME): With --format: the column of the events in Parquet or CSV files; default: value.
+        reject: With --format: write events that cannot be read to the table TABLE_rejected, and go on.
     """
     texts = FileOptions.of(null_value, delimiter, encoding)
     new_warehouse = create and not is_directory(ctx.obj.warehouse or "")
     lake = open_lake(ctx, create=create)
+    if format is not None:
+        _check_events(table, create=create, overwrite=overwrite, row_kind=row_kind is not None)
+        return _loaded_events(open_table(lake, table), files, format, column, reject, cast, texts)
     if (overwrite and create) or (where and not overwrite):
         flags = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=flags, cure="leave one of them out")
@@ -104,6 +116,25 @@ def load(
     recognised = {"recognised": given.recognised} if given.recognised else {}
     data = {"rows": rows, "snapshot_id": snapshot.id if snapshot else None} | recognised
     return CommandResult(data, (*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}"))
+
+
+def _check_events(table: str, **flags: bool) -> None:
+    """Refuses flags that do not go with --format."""
+    if given := [f"--{name.replace('_', '-')}" for name, is_given in flags.items() if is_given]:
+        cure = "create the table first; events say themselves which rows they insert, update and delete"
+        raise InvalidQuery("--format loads events into a table that exists", where=table, found=", ".join(given), cure=cure)
+
+
+def _loaded_events(
+    table: Table, files: list[str], format: str, column: str | None, reject: bool, cast: bool, texts: FileOptions
+) -> CommandResult:
+    """Loads change events."""
+    mode = REJECT if reject else RAISE
+    with busy("loading"):
+        snapshot = table.upsert(files, format=format, column=column, on_error=mode, cast=cast, **texts.given)
+    told = "no rows to commit" if snapshot is None else f"{counted(snapshot.delta_rows, 'row')} written, snapshot {snapshot.id}"
+    data = {"rows": snapshot.delta_rows if snapshot else 0, "snapshot_id": snapshot.id if snapshot else None}
+    return CommandResult(data, (f"{table.name}: {told}",))
 
 
 @contextmanager

@@ -11,13 +11,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from rich.console import Console, ConsoleOptions, RenderResult
-
 
 class OutputView(Protocol):
     """Something that can be drawn on a terminal and written as plain lines."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult: ...
+    def __rich_console__(self, console: object, options: object) -> Iterable[object]: ...
 
     def lines(self) -> Iterable[str]: ...
 
@@ -38,6 +36,8 @@ def emit(data: object, view: OutputView | Sentences, as_json: bool) -> None:
         ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
         print(json.dumps(data, indent=2, ensure_ascii=ascii_only, default=_moment))
     elif sys.stdout.isatty() and not isinstance(view, Sentences):
+        from rich.console import Console
+
         Console(highlight=False, markup=False, emoji=False).print(view)
     else:
         for line in view.lines():

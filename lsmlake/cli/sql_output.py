@@ -7,9 +7,6 @@ A writer of JSON or Parquet refuses two columns of one name. Parquet and Arrow a
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -24,6 +21,7 @@ import pyarrow.parquet as pq
 from lsmlake.beside import begin
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.cli.progress import waiting
+from lsmlake.cli.whole_file import checked_path, whole_file
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.interval_text import with_texts
 from lsmlake.kernels.text_format import csv_lines, json_lines
@@ -70,10 +68,10 @@ class Csv:
     def __init__(self, sink: RowSink, schema: pa.Schema, seekable: bool) -> None:
         self._sink = sink
         if schema.names:
-            self._sink.write(_bytes(csv_lines([pa.array([name], pa.string()) for name in schema.names])))
+            self._sink.write(bytes_of(csv_lines([pa.array([name], pa.string()) for name in schema.names])))
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for lines in _in_halves(batch, lambda half: _bytes(csv_lines(with_texts(half).columns))):
+        for lines in _in_halves(batch, lambda half: bytes_of(csv_lines(with_texts(half).columns))):
             self._sink.write(lines)
 
     def end(self) -> None:
@@ -180,10 +178,10 @@ def _in_halves(batch: pa.RecordBatch, lines: Callable[[pa.RecordBatch], memoryvi
 
 
 def _objects(batch: pa.RecordBatch, end: str = "\n") -> memoryview:
-    return _bytes(json_lines(batch.schema.names, with_texts(batch).columns, end=end))
+    return bytes_of(json_lines(batch.schema.names, with_texts(batch).columns, end=end))
 
 
-def _bytes(lines: pa.Array) -> memoryview:
+def bytes_of(lines: pa.Array) -> memoryview:
     """The texts of an array one after the other. The array is not a slice of another one."""
     _, offsets, data = lines.buffers()
     end = memoryview(offsets).cast("b").cast("q")[len(lines)]
@@ -220,23 +218,12 @@ def output_of(format: str | None, as_json: bool, file: str | None, formats: Sequ
             cure = f"write --output rows.{chosen}, or send it to a pipe"
             raise InvalidQuery(f"a terminal does not show {chosen}", where="--format", cure=cure)
         return Output(chosen, None)
-    path = _checked(file)
+    path = checked_path(file, "--output")
     chosen = ARRAY if as_json else format or ENDINGS.get(path.suffix.lower())
     if chosen not in (ARRAY, *formats):
         cure = "add --format " + ", ".join(FORMATS[1:])
         raise InvalidQuery("the name of the file does not tell its format", where="--output", found=repr(file), cure=cure)
     return Output(chosen, path)
-
-
-def _checked(file: str) -> Path:
-    """The path of a file that can be made or replaced."""
-    path = Path(os.path.realpath(os.path.expanduser(file)))  # a symbolic link is kept and points to the new file
-    if file == "-" or (path.exists() and not path.is_file()):
-        raise InvalidQuery("not a file", where="--output", found=repr(file), cure="for standard output leave --output out")
-    if not path.parent.is_dir():
-        cure = f"make the folder: mkdir -p {path.parent}"
-        raise InvalidQuery("there is no such folder", where="--output", found=repr(str(path.parent)), cure=cure)
-    return path
 
 
 @contextmanager
@@ -245,15 +232,8 @@ def opened(output: Output) -> Iterator[BinaryIO | None]:
     if output.file is None:
         yield None
         return
-    temporary = output.file.with_name(f".lsmlake-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-        if output.file.exists():
-            shutil.copymode(output.file, temporary)
-        os.replace(temporary, output.file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(output.file) as file:
+        yield file
 
 
 def write(rows: Streamed, output: Output, file: BinaryIO | None) -> None:

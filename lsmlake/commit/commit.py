@@ -33,18 +33,21 @@ from typing import NamedTuple, TypeVar
 
 from lsmlake import undo
 from lsmlake.commit.fitter import Fitter, Fitting
-from lsmlake.commit.request import Committed, Request, replayed
+from lsmlake.commit.request import Committed, Request, check_advance, replayed
 from lsmlake.commit.requirements import Fits, Overtaken, Rebased, check_edits, rebase
 from lsmlake.commit.snapshot_builder import SnapshotBuilder
 from lsmlake.errors import CommitUnknown, Corrupt, LakeError, SnapshotNotFound, StorageFailed, TableNotFound, Wording
 from lsmlake.format.data_files import BucketEdit
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.format.tag import Tag
+from lsmlake.options.table_options import Options
 from lsmlake.storage.concurrency import Waits, attempts, side_by_side
+from lsmlake.storage.env import span
 from lsmlake.tables.snapshots import HINT_EVERY
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.undo import pass_interruption
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.commit")
 
 
 def commit(version: Version, request: Request) -> Committed:
@@ -65,28 +68,42 @@ def commit(version: Version, request: Request) -> Committed:
         Overtaken: from a requirement or `request.restate`. Nothing is published.
     """
     meta, options = version.meta, version.options.commit
+    begin_ms = meta.env.clock() if _log.isEnabledFor(logging.INFO) else None
     tried = Attempts(version, request)
     undo.on_failure(tried.give_up)  # in case the call below is interrupted
     failed, cure = "other commits came first on every attempt", "run it again; with many writers raise commit.max-retries"
     waits = Waits(meta.env, options.wait_min_ms, options.wait_max_ms)
-    try:
-        for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
-            outcome = tried.on(Version.latest(meta) if number else version)
-            if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of other writers now, so no wait
+    with span("commit", meta.paths.root) as note:
+        try:
+            for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
+                outcome = tried.on(Version.latest(meta) if number else version)
+                if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of other writers now, so no wait
+                    tried.builder.withdraw()
+                    outcome = tried.on(Version.latest(meta))
+                if isinstance(outcome, Committed):
+                    tried.clean(outcome.edits)
+                    break
+                _log.info("%s: another commit came first, attempt %d of %d", meta.paths.root, number + 1, 1 + options.retries)
                 tried.builder.withdraw()
-                outcome = tried.on(Version.latest(meta))
-            if isinstance(outcome, Committed):
-                tried.clean(outcome.edits)
-                break
-            tried.builder.withdraw()
-    except BaseException:
-        tried.give_up()
-        raise
-    finally:
-        undo.done(tried.give_up)
-    if outcome.snapshot is not None:
-        after_commit(version, outcome.snapshot)
+        except BaseException:
+            tried.give_up()
+            raise
+        finally:
+            undo.done(tried.give_up)
+        if (snapshot := outcome.snapshot) is not None:
+            note(snapshot=snapshot.id, kind=snapshot.kind, rows=snapshot.delta_rows)
+    if snapshot is not None:
+        if begin_ms is not None:
+            _tell(meta, outcome, meta.env.clock() - begin_ms)
+        after_commit(version, snapshot)
     return outcome
+
+
+def _tell(meta: Metadata, outcome: Committed, took_ms: int) -> None:
+    snapshot = outcome.snapshot
+    added, removed = (sum(len(getattr(edit, name)) for edit in outcome.edits) for name in ("added", "removed"))
+    told = meta.paths.root, snapshot.id, snapshot.kind, snapshot.writer_id, snapshot.delta_rows, added, removed, took_ms
+    _log.info("%s: snapshot %d, %s by %s, %d rows, %d files added, %d removed, %d ms", *told)
 
 
 class Conflict:
@@ -129,6 +146,7 @@ class Attempts:
     def _onto(self, version: Version) -> Committed | Conflict | Unknown:
         meta, latest, request = self.meta, version.snapshot, self.request
         now = Version(meta, latest, meta.schemas.get(latest.schema_id if latest else 0))
+        check_advance(now, request)
         for requirement in self.requires:
             requirement.check(now, request.messages)
         if request.restate is not None:
@@ -326,6 +344,16 @@ def after_names(meta: Metadata) -> None:
         except Exception as failed:
             pass_interruption(failed)
             _log.warning("%s: %s: %s", meta.paths.root, follower.failed, failed)
+
+
+def after_tag(meta: Metadata, tag: Tag, options: Options) -> None:
+    """Calls the followers after a tag was created. Errors are logged. `options`: those of the table."""
+    for follower in meta.env.followers:
+        try:
+            follower.after_tag(meta, tag, options)
+        except Exception as failed:
+            pass_interruption(failed)
+            _log.warning("%s: %s of tag %r: %s", meta.paths.root, follower.failed, tag.name, failed)
 
 
 def before_deletion(meta: Metadata) -> None:

@@ -8,13 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lsmlake.commit.requirements import Requirement
+from lsmlake.commit.requirements import Overtaken, Requirement
 from lsmlake.errors import InvalidData, SnapshotNotFound
 from lsmlake.files.divide import Divide, divide
 from lsmlake.format.data_files import Bucket, BucketEdit, CommitMessage
-from lsmlake.format.snapshot import NamedFile, Snapshot
+from lsmlake.format.snapshot import NamedFile, Snapshot, SourcePosition
+from lsmlake.schema.kept_query import refuse_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Metadata, Version
+
+Position = Mapping[str, SourcePosition]
+"""The sources of a view table or a history -> the state that its rows come from."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """The position of a view table or a history that a refresh began with, None before the first one, and the position that its
+    rows reach."""
+
+    before: Position | None
+    after: Position
+
 
 Restate = Callable[[Version], Sequence[CommitMessage]]
 """Returns the messages for the version to follow. The same messages again if nothing that they depend on has changed."""
@@ -36,7 +50,9 @@ class Request:
         schema: the schema to put into effect; None: the one in effect stays.
         restores: an older snapshot whose files become live again, and no others.
         statistics: the statistics file that the snapshot and later ones name.
+        merges_manifests: merges all manifests into as few as their target size allows.
         divide: divides files of messages for buckets that were split meanwhile.
+        advance: the commit is a refresh of a view table or of a history, and moves its position.
     """
 
     identity: Identity
@@ -48,12 +64,19 @@ class Request:
     schema: Schema | None = None
     restores: Snapshot | None = None
     statistics: NamedFile | None = None
+    merges_manifests: bool = False
     divide: Divide = divide
+    advance: Advance | None = None
 
     @property
     def acts_without_edits(self) -> bool:
         """Whether there is something to publish even if no file changes."""
-        return self.schema is not None or self.statistics is not None
+        return self.schema is not None or self.statistics is not None or self.merges_manifests or self.advance is not None
+
+    @property
+    def writes_rows(self) -> bool:
+        """Whether visible rows may change, other than by restoring an older snapshot."""
+        return self.restores is None and (self.remade or any(message.append is not None for message in self.messages))
 
 
 @dataclass(frozen=True)
@@ -64,6 +87,19 @@ class Committed:
     snapshot: Snapshot | None
     edits: tuple[BucketEdit, ...] = ()
     overtaken: tuple[Bucket, ...] = ()
+
+
+# -- view tables ------------------------------------------------------------------------------------------------------
+
+
+def check_advance(now: Version, request: Request) -> None:
+    """Only a refresh writes rows of a view table, and it follows the position that it began with. Raises InvalidQuery, or
+    Overtaken if another refresh came first."""
+    if request.advance is None:
+        if now.schema.view is not None and request.writes_rows:
+            refuse_rows(now.schema.view, now.meta.paths.root)
+    elif (None if now.snapshot is None else now.snapshot.position) != request.advance.before:
+        raise Overtaken
 
 
 # -- identity ---------------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def apply(state: BucketState, edit: BucketEdit) -> BucketState:
 
 
 def _runs_are_disjoint(state: BucketState) -> Iterator[str]:
-    dead = {name: ref.cardinality for name, ref in state.vectors.items()}
+    dead = state.dead
     yield from Levels.of(state.files, dead).check()
 
 

@@ -22,6 +22,7 @@ from lsmlake.format.data_files import Bucket, BucketEdit, BucketState, VectorRef
 from lsmlake.format.deletion_vector import IndexManifest, IndexPart, VectorChanges, merged
 from lsmlake.format.manifest import ADD, DELETE, ManifestEntry, ManifestMeta
 from lsmlake.format.snapshot import ANALYZE, APPEND, COMPACT, OVERWRITE, NamedFile, Snapshot
+from lsmlake.lsm.event_time import watermark
 from lsmlake.schema.schema import Schema
 from lsmlake.tables import live as live_set
 from lsmlake.tables.manifests import Manifests
@@ -83,11 +84,13 @@ class SnapshotBuilder:
             delta_rows=rows,
             changelog_manifest_list=changelog_list,
             changelog_rows=sum(file.rows for edit in edits for file in edit.changelog),
+            watermark=self._watermark(latest, schema, edits),
             statistics=self.request.statistics or (latest.statistics if latest else None),
             writers=writers,
             queries=queries,
             properties=dict(self.request.properties),
             last_rollback=latest.newest_rollback if latest else None,
+            position=self.request.advance.after if self.request.advance else (latest.position if latest else None),
         )
 
     def restore(self, latest: Snapshot, schema_id: int, target: Snapshot) -> Snapshot:
@@ -116,7 +119,12 @@ class SnapshotBuilder:
             properties=dict(self.request.properties),
             restores=target.id,
             last_rollback=latest.newest_rollback,
+            position=target.position,
         )
+
+    def _watermark(self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...]) -> int | None:
+        before, column = latest.watermark if latest else None, schema.parsed_options.tags.watermark_column
+        return before if column is None else watermark(schema, column, edits, before)
 
     def _kind(self, rows: int) -> str:
         if self.request.remade:
@@ -151,13 +159,14 @@ class SnapshotBuilder:
         return self.manifests[key]
 
     def _merged(self, metas: Sequence[ManifestMeta], schema: Schema, number: int) -> Sequence[ManifestMeta]:
-        """Merges manifests at the end of the list if they fill a tier, or all if most of their entries are of files that left."""
+        """Merges manifests at the end of the list if they fill a tier; all if most of their entries are of files that left, or if
+        the request says so."""
         options, manifests = schema.parsed_options.commit, self.stored
         groups = [list(group) for _, group in groupby(metas, key=lambda meta: meta.sequence)]  # one commit or merge wrote each
         sizes = [sum(meta.added + meta.deleted for meta in group) for group in groups]
         live = sum(meta.added - meta.deleted for meta in metas)
         tail = full_tail(sizes, options.manifest_merge_count)
-        if sum(sizes) - live > max(_DEAD_MIN, live):
+        if self.request.merges_manifests or sum(sizes) - live > max(_DEAD_MIN, live):
             tail = len(groups)
         if not tail:
             return metas

@@ -25,7 +25,7 @@ _SAMPLE_ROWS = 1 << 18
 def files_to_rewrite(files: BucketFiles, state: BucketState, *, full: bool) -> tuple[DataFile, ...]:
     """Returns the files that a compaction of the bucket rewrites. Reads nothing."""
     options = files.schema.parsed_options
-    dead = {name: ref.cardinality for name, ref in state.vectors.items()}
+    dead = state.dead
     indexed = bool(options.index.columns)
     return pick_appends(state.files, dead, options.appends, options.files.target_bytes, full=full, indexed=indexed)
 

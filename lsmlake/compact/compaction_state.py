@@ -52,7 +52,7 @@ class CompactionState:
         return self.base.bucket
 
     def levels(self) -> Levels:
-        known = {name: ref.cardinality for name, ref in self.base.vectors.items()}
+        known = self.base.dead
         return Levels.of(self.files.values(), known | {name: len(vector) for name, vector in self.vectors.items()})
 
     def vector(self, name: str) -> DeletionVector:

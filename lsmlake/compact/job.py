@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from lsmlake.commit.commit import commit
@@ -23,7 +24,10 @@ from lsmlake.notebook import Shown
 from lsmlake.options.option_types import AUTO
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
+from lsmlake.storage.env import span
 from lsmlake.tables.version import Metadata, Version
+
+_log = logging.getLogger("lsmlake.compact")
 
 _ROUNDS = 10
 
@@ -89,7 +93,7 @@ def needs_compaction(meta: Metadata, schema: Schema, goal: Goal, state: BucketSt
     """Whether `compact_one` would change the bucket. Reads nothing."""
     if schema.append_only:
         return bool(files_to_rewrite(BucketFiles(meta, schema, state.bucket), state, full=goal.full))
-    dead = {name: ref.cardinality for name, ref in state.vectors.items()}
+    dead = state.dead
     if goal.becoming is not None or any(has_expired(file, schema, meta.env.clock()) for file in state.retained):
         return True
     return picker_of(meta, schema, goal.full)(Levels.of(state.files, dead)) is not None
@@ -116,19 +120,27 @@ def compact_table(
         CommitConflict: Other commits changed some of the buckets in each attempt, or the snapshot expired in each.
     """
     report, meta = CompactionReport(), version.meta
-    while True:
-        shaped = reshaped_as_needed(version, wanted, divide)
-        if report.snapshot_id is not None and not shaped:
-            return report
-        for committed in shaped:
-            report = added(report, committed)
-        if shaped:
-            version = Version.latest(meta)
-        before = report.snapshot_id
-        report = _compacted(version, run, wanted, Goal(full), report)
-        if report.snapshot_id == before or version.options.layout.buckets != AUTO:
-            return report
-        version = Version.latest(meta)  # with fewer dead rows, buckets may be small enough to merge
+    begin_ms = meta.env.clock() if _log.isEnabledFor(logging.INFO) else None
+    with span("compact", meta.paths.root) as note:
+        while True:
+            shaped = reshaped_as_needed(version, wanted, divide)
+            if report.snapshot_id is not None and not shaped:
+                break
+            for committed in shaped:
+                report = added(report, committed)
+            if shaped:
+                version = Version.latest(meta)
+            before = report.snapshot_id
+            report = _compacted(version, run, wanted, Goal(full), report)
+            if report.snapshot_id == before or version.options.layout.buckets != AUTO:
+                break
+            version = Version.latest(meta)  # with fewer dead rows, buckets may be small enough to merge
+        if report.snapshot_id is not None:
+            note(**asdict(report))
+    if begin_ms is not None and report.snapshot_id is not None:
+        numbers = ", ".join(f"{name} {number}" for name, number in asdict(report).items())
+        _log.info("%s: compacted in %d ms: %s", meta.paths.root, meta.env.clock() - begin_ms, numbers)
+    return report
 
 
 def compact_buckets(run: CompactBuckets, version: Version, buckets: Collection[Bucket], full: bool) -> None:

@@ -228,15 +228,11 @@ def buckets_now(version: Version, totals: Mapping[Bucket, int]) -> list[Bucket]:
 def live_bytes(state: BucketState) -> int:
     """Estimated bytes of a bucket after a full compaction, without the footers, which grow with the number of files."""
     files = [file._replace(bytes=max(0, file.bytes - (file.footer_bytes or 0))) for file in state.files]
-    return sum(run.live_bytes for run in Levels.of(files, _dead(state)).runs)
+    return sum(run.live_bytes for run in Levels.of(files, state.dead).runs)
 
 
 def _live_rows(state: BucketState) -> int:
-    return sum(file.rows for file in state.files) - sum(_dead(state).values())
-
-
-def _dead(state: BucketState) -> dict[str, int]:
-    return {name: ref.cardinality for name, ref in state.vectors.items()}
+    return sum(file.rows for file in state.files) - sum(state.dead.values())
 
 
 def as_needed(version: Version, most_bytes: int | None = None) -> Choose:

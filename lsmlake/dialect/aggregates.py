@@ -180,12 +180,17 @@ def _sum(argument: str, kind: pa.DataType, over: Over, word: str) -> tuple[str, 
 def _avg(argument: str, kind: pa.DataType, over: Over) -> tuple[str, pa.DataType] | None:
     if not pa.types.is_decimal(kind):
         return over(f"avg({_as_double(argument, kind)})"), DOUBLE
-    scale, digits = kind.scale + 4, kind.precision + 4
-    if digits > 28:
+    if kind.precision + 4 > 28:
         return None
+    return quotient(over(f"sum({argument})"), over(f"count({argument})"), kind)
+
+
+def quotient(total: str, count: str, kind: pa.DataType) -> tuple[str, pa.DataType]:
+    """The average of decimals of a type, rounded half up, given their sum and their number."""
+    scale, digits = kind.scale + 4, kind.precision + 4
     zeros = f"CAST(1{'0' * scale} AS HUGEINT)"
-    total = f"CAST({over(f'sum({argument})')} * CAST({zeros} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
-    made = f"CAST(spark_whole_quotient({total}, CAST({over(f'count({argument})')} AS HUGEINT)) AS DECIMAL(38,0))"
+    unscaled = f"CAST({total} * CAST({zeros} AS DECIMAL({scale + 1},0)) AS HUGEINT)"
+    made = f"CAST(spark_whole_quotient({unscaled}, CAST({count} AS HUGEINT)) AS DECIMAL(38,0))"
     wanted = pa.decimal128(digits, scale)
     return f"CAST({made} * {unit(scale)} AS {duck_name(wanted)})", wanted
 

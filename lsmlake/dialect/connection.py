@@ -185,7 +185,7 @@ _SETTINGS = (
     "SET enable_progress_bar = false; SET integer_division = false; SET ieee_floating_point_ops = true; "
     "SET enable_external_file_cache = false"  # the cache would keep its memory between statements
 )
-_CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order")
+_CHANGED = ("memory_limit", "disabled_optimizers", "preserve_insertion_order", "threads")
 """The settings of a database that a statement may change."""
 
 

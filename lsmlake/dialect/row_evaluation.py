@@ -113,6 +113,16 @@ def columns_of(
         return columns_from(parts, schema, zone)
 
 
+def type_of_expression(given: str, scope: Scope) -> pa.DataType:
+    """The type of the values of an expression. Raises InvalidQuery, also for an expression that is always null."""
+    text = Text(given)
+    with text.read() as node:
+        kind = Translator.at(text, scope, None).typed(node).type
+        if kind == NULL:
+            text.refuse(node, "the expression has no type", cure="write CAST(... AS <type>)")
+        return column_types.plain(kind)
+
+
 def columns_from(parts: Mapping[str, tuple[Translator, exp.Expression]], schema: pa.Schema, zone: str) -> Columns:
     """As `columns_of`, for parsed expressions, each with its translator."""
     by_lower = {field.name.lower(): field for field in schema}

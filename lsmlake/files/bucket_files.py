@@ -7,7 +7,7 @@ and the options in effect. `files.data_reader` and `files.data_writer` handle si
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
@@ -149,12 +149,18 @@ class BucketFiles:
         positions: list[int] = []
         with self._opened_if_needed(file) as opened:
             pages = self._pages(file, opened)
-            for group, (low, high) in enumerate(pages.key_bounds):
-                if (low is not None and key.values[0] < low) or (high is not None and high < key.values[0]):
-                    continue
+            for group, start in pages.groups_of(key.values[0]):
                 rows = self._keys_of_group(file, group, pages, opened).find(key.searched)
-                positions += [pages.starts[group] + row for row in rows]
+                positions += [start + row for row in rows]
         return positions
+
+    def groups_of(self, key: Key, file: DataFile) -> list[tuple[int, int]]:
+        """The row groups of a file that can hold a key, with the positions of their first rows."""
+        pages: PageReader | None = self.meta.files.cache.known(self._pages_key(file))
+        if pages is None:
+            with self._opened_if_needed(file) as opened:
+                pages = self._pages(file, opened)
+        return pages.groups_of(key.values[0])
 
     def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """The rows at `positions`, ascending. Reads one page of each column for a row, whole row groups of nested columns."""
@@ -173,6 +179,21 @@ class BucketFiles:
             columns_by_name.update(zip(self.schema.key, self._keys_at(file, places, pages, opened), strict=True))
         fields = [ROW_KIND_FIELD if name == ROW_KIND else self.schema.row_columns.field(name) for name in columns]
         return pa.Table.from_arrays([columns_by_name[name] for name in columns], schema=pa.schema(fields).remove_metadata())
+
+    def values_at(self, file: DataFile, position: int, columns: Sequence[str]) -> list[object] | None:
+        """The values of Python of a row, without key columns, by pages; None if `rows_at` must read the row."""
+        if self._is_read_whole(file):
+            return None
+        path = self.meta.paths.data(file)
+        with self._opened_if_needed(file) as opened:
+            pages = self._pages(file, opened)
+            if not pages.reads_plain(columns):
+                return None
+            with reading(path):
+                source = self.meta.env.storage.read_from_end(path, file.bytes, 0)
+            with source, suppress(OverflowError):
+                return pages.values_at(source, pages.places([position])[0], columns, self.meta.files.cache)
+        return None
 
     def _keys_at(
         self, file: DataFile, places: Sequence[RowOfGroup], pages: PageReader, opened: Callable[[], DataReader]
@@ -206,8 +227,10 @@ class BucketFiles:
             yield Once(lambda: closing.enter_context(self.open(file)))
 
     def _pages(self, file: DataFile, opened: Callable[[], DataReader]) -> PageReader:
-        key = self.meta.paths.data(file), self.schema.id, "pages"
-        return self.meta.files.cache.get(key, lambda: PageReader(opened()), lambda pages: pages.bytes)
+        return self.meta.files.cache.get(self._pages_key(file), lambda: PageReader(opened()), lambda pages: pages.bytes)
+
+    def _pages_key(self, file: DataFile) -> tuple[str, int, str]:
+        return self.meta.paths.data(file), self.schema.id, "pages"
 
     def _keys_of_group(
         self, file: DataFile, group: int, pages: PageReader, opened: Callable[[], DataReader]

@@ -85,14 +85,31 @@ def read_footer(source: pa.NativeFile, file: DataFile, where: str) -> bytes:
 
     Raises Corrupt, naming `where`, if the file's size or the footer's checksum differs from the manifest entry.
     """
-    if source.size() != file.bytes:
-        actual = f"{source.size()} bytes"
-        raise Corrupt("data file has another length", where=where, expected=f"{file.bytes} bytes", found=actual, cure=RESTORE)
+    _check_size(source.size(), file, where)
     ending = _read_ending(source, file.bytes, file.footer_bytes or TAIL_BYTES)
+    missing = _stated_length(ending) - len(ending)
+    if 0 < missing <= file.bytes - len(ending) and file.footer_bytes is None:
+        ending = _read_ending(source, file.bytes, len(ending) + missing)
+    return _verified(ending, file, where)
+
+
+def verified_footer(ending: bytes, size: int, file: DataFile, where: str) -> bytes:
+    """The footer of a data file. `ending`: the last bytes of the file, at least its footer; `size`: of the file.
+
+    Raises Corrupt, naming `where`, as `read_footer`.
+    """
+    _check_size(size, file, where)
+    return _verified(ending, file, where)
+
+
+def _check_size(size: int, file: DataFile, where: str) -> None:
+    if size != file.bytes:
+        expected, found = f"{file.bytes} bytes", f"{size} bytes"
+        raise Corrupt("data file has another length", where=where, expected=expected, found=found, cure=RESTORE)
+
+
+def _verified(ending: bytes, file: DataFile, where: str) -> bytes:
     footer = footer_in(ending)
-    missing = _stated_length(ending) - len(footer)
-    if 0 < missing <= file.bytes - len(footer) and file.footer_bytes is None:
-        footer = footer_in(_read_ending(source, file.bytes, len(footer) + missing))
     if file.footer_checksum is not None and (actual := zlib.crc32(footer)) != file.footer_checksum:
         raise Corrupt(
             "data file has a damaged footer",

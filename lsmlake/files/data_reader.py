@@ -92,7 +92,7 @@ class DataReader:
         self.where = where or path
         self.unfit = unfit or partial(_broken, self.where)
         with reading(self.where):
-            self.source = _opened(env, path, file)
+            self.source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
             self.footer_bytes = footer = read_footer(self.source, file, self.where)
             in_memory = isinstance(self.source, pa.BufferReader)  # its footer is the verified one
             parsed = self._parsed() if in_memory else pq.ParquetFile(pa.BufferReader(footer), **_limits(len(footer)))
@@ -354,15 +354,6 @@ def checked_kinds(kinds: pa.Array | pa.ChunkedArray, path: str) -> pa.Array | pa
     return kinds
 
 
-def _opened(env: Env, path: str, file: DataFile) -> pa.NativeFile:
-    """The file, read whole in one step if it is small."""
-    source = env.storage.read_from_end(path, file.bytes, file.footer_bytes or TAIL_BYTES)
-    if file.bytes > TAIL_BYTES or isinstance(source, (pa.BufferReader, RangedFile)) or source.size() > TAIL_BYTES:
-        return source
-    with source:
-        return pa.BufferReader(source.read_buffer(TAIL_BYTES))
-
-
 def _limits(bytes_: int) -> dict[str, int]:
     """Limits on the memory that Parquet's reader allocates: no text or list can be longer than the `bytes_` that contain it."""
     return dict.fromkeys(("thrift_string_size_limit", "thrift_container_size_limit"), min(bytes_, _THRIFT_MAX))
@@ -398,12 +389,12 @@ def _no_columns(starts: np.ndarray, run: Sequence[int]) -> pa.Table:
     return pa.table({"": pa.nulls(int(starts[run[-1] + 1] - starts[run[0]]))}).select([])
 
 
-def live_rows(chunk: Chunk, vector: DeletionVector, wanted: np.ndarray | None = None) -> pa.Table:
-    """The rows of the chunk that `vector` does not mark and, if given, that `wanted` selects."""
-    if len(vector):
-        dead = vector.dead_mask(chunk.start, chunk.table.num_rows)
-        wanted = ~dead if wanted is None else wanted & ~dead
-    return chunk.table if wanted is None or wanted.all() else chunk.table.filter(pa.array(wanted))
+def live_rows(chunk: Chunk, vector: DeletionVector) -> pa.Table:
+    """The rows of the chunk that `vector` does not mark."""
+    if not len(vector):
+        return chunk.table
+    dead = vector.dead_mask(chunk.start, chunk.table.num_rows)
+    return chunk.table.filter(pa.array(~dead)) if dead.any() else chunk.table
 
 
 # -- columns of files --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.files.checksum import SummingSink
-from lsmlake.files.layout import Bounded, StoredColumns
+from lsmlake.files.layout import Bounded, StoredColumns, codec
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
 from lsmlake.format.data_files import ColumnStats, DataFile
@@ -230,14 +230,15 @@ class _FileWriter:
     def _begin(self, first: pa.Table) -> None:
         """Begins the file, whose first row group is `first`."""
         options = self.schema.parsed_options.files
+        compression = codec(first.num_rows, options.compression)
         chosen = self.stored.layout(first, self.nan_columns, options.compression)
         self.nulls = dict.fromkeys(chosen.unbounded, 0)
         self.min_key = _row(first, self.schema.key, 0)
         self.writer = pq.ParquetWriter(
             self.buffered,
             self.stored.columns,
-            compression=options.compression,
-            compression_level=options.zstd_level if options.compression == ZSTD else None,
+            compression=compression,
+            compression_level=options.zstd_level if compression == ZSTD else None,
             use_dictionary=chosen.dictionary,
             column_encoding=dict.fromkeys(chosen.delta, "DELTA_BINARY_PACKED") or None,
             sorting_columns=self.stored.sorting,

@@ -3,10 +3,12 @@
 Rows keep their order in time and their kinds; rows that vectors mark are left out. So the table has the same rows and changes
 before and after:
 
-1. The files of one run become one run of each new bucket. A run is the files of one commit at level 0, or of one deeper level.
-   Runs of several old buckets are merged by key; no key is in two buckets.
-2. Files of retained deletes, and changelog files, are divided one by one.
-3. Files keep their level and their sequences.
+1. The files of one commit at level 0 become one run of each new bucket. So do the files of all deeper levels, in a table with
+   deletion vectors: no key is in two of them, and one run saves later compactions. It lies at the deepest of these levels.
+   Otherwise the files of each deeper level become a run of this level.
+2. Runs of several old buckets are merged by key; no key is in two buckets.
+3. Files of retained deletes, and changelog files, are divided one by one.
+4. Files keep their sequences.
 
 The rows are read once for every `AT_ONCE` new buckets; each of these new buckets holds the rows of one row group in memory.
 """
@@ -147,7 +149,8 @@ class _NewBuckets:
         placed = [(one, file.at_level(self._level(one, file))) for one, file in placed]
 
         def age(place: tuple[OldBucket, DataFile]) -> tuple:
-            return (place[1].level,) if place[1].level else recency(place[1])
+            level = place[1].level
+            return recency(place[1]) if not level else () if self.vectors else (level,)
 
         for _, group in groupby(sorted(placed, key=age), key=age):
             yield list(group)
@@ -166,7 +169,8 @@ class _NewBuckets:
         runs = []
         for one in self.given:
             own = [file for each, file in files if each is one]
-            for in_order, run in groupby(sorted(own, key=lambda file: (file.sorted, file.min_key)), key=lambda file: file.sorted):
+            in_runs = sorted(own, key=lambda file: (file.level, file.sorted, file.min_key))
+            for (_, in_order), run in groupby(in_runs, key=lambda file: (file.level, file.sorted)):
                 run = list(run)
                 rows = self._live(one, run, kinds=marked)
                 if self.schema.key and not in_order:
@@ -234,4 +238,4 @@ def _origin(files: Sequence[tuple[OldBucket, DataFile]]) -> Origin:
     own = [file for _, file in files]
     newest, oldest = [file.sequence for file in own], [file.min_sequence for file in own if file.min_sequence is not None]
     source = own[0].source if own[0].level == 0 or (len(own) == 1 and own[0].source != IMPORT) else COMPACT
-    return Origin(own[0].level, source, None if None in newest else max(newest), min(oldest, default=None))
+    return Origin(max(file.level for file in own), source, None if None in newest else max(newest), min(oldest, default=None))

@@ -1,4 +1,4 @@
-"""How Parquet stores the leaves of a data file: dictionary, delta encoding, statistics.
+"""How Parquet stores the leaves of a data file: codec, dictionary, delta encoding, statistics.
 
 What follows from the schema alone is found once for all files of a schema (`StoredColumns`); the rest follows from the first rows
 of a file (`StoredColumns.layout`).
@@ -19,15 +19,16 @@ import pyarrow.parquet as pq
 
 from lsmlake.format.manifest import has_order
 from lsmlake.kernels.nested import Leaf, leaf_positions, leaves
-from lsmlake.options.data_file_options import ZSTD
-from lsmlake.options.option_types import NO_STATS, stats_length
+from lsmlake.options.data_file_options import SNAPPY, ZSTD
+from lsmlake.options.option_types import AUTO, NO_STATS, TRUNCATE, stats_length
 from lsmlake.schema.schema import ROW_KIND_FIELD, Schema
 from lsmlake.types.column_types import field_id
 from lsmlake.types.type_table import is_time
 
 _SAMPLE_ROWS = 1 << 12
 _DISTINCT_SHARE = 0.985  # in the sample; implies about 140,000 values in all, which exceed Parquet's dictionary limit
-_FEW_ROWS = 1 << 8  # compressed without a dictionary, they take no more bytes, and a fifth less time
+_FEW_ROWS = 1 << 10  # compressed by zstd without a dictionary, they take fewer bytes, and a third less time
+_TINY_ROWS = 1 << 8  # zstd takes twice as long as snappy to write and to read them, and saves a few kilobytes
 
 
 class Layout(NamedTuple):
@@ -57,6 +58,8 @@ def stats_lengths(schema: Schema) -> Mapping[str, int]:
 def _stats_lengths(schema: Schema) -> Mapping[str, int]:
     options, counted = schema.parsed_options, 0
     own = options.columns.stats_modes
+    if options.tags.watermark_column is not None:
+        own = {options.tags.watermark_column: TRUNCATE, **own}  # the watermark is a bound
     lengths: dict[str, int] = {}
     for field in schema.columns:
         mode = own.get(field.name, options.files.stats_mode)
@@ -115,9 +118,9 @@ class StoredColumns:
         Args:
             first: the first rows of the file; fewer than a row group only if they are all.
             nan_columns: float columns that may hold a NaN.
-            compression: the codec of the file.
+            compression: the option `file.compression`.
         """
-        few = first.num_rows < _FEW_ROWS and compression == ZSTD
+        few = first.num_rows < _FEW_ROWS and compression in (AUTO, ZSTD)
         return _layout(self, None if few else _unique(first, self._undecided), frozenset(nan_columns))
 
     def chosen(self, unique: frozenset[str] | None, nan_columns: frozenset[str]) -> Layout:
@@ -132,6 +135,13 @@ class StoredColumns:
         has = set(statistics)
         known = {name for path, (leaf, name) in zip(self._paths, stored, strict=True) if path in has and not leaf.nested}
         return Layout(dictionary, self._delta, statistics, frozenset(one.name for one in self.bounded if one.name not in known))
+
+
+def codec(rows: int, compression: str) -> str:
+    """The codec of a file. `rows`: of its first row group; `compression`: the option `file.compression`."""
+    if compression != AUTO:
+        return compression
+    return SNAPPY if rows < _TINY_ROWS else ZSTD
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.ranges import ByteRange, RangedFile
 from lsmlake.tables.live import Cache
+from lsmlake.types.python_values import DECIMAL_BYTES, made_of
 from lsmlake.types.type_table import is_time
 
 _INDEX_FACTOR = 4  # bytes of memory for the places of pages, for a byte of the offset index
@@ -102,6 +103,14 @@ class PageReader:
             for group in range(len(self.starts) - 1)
         )
 
+    def groups_of(self, value: object) -> list[tuple[int, int]]:
+        """The row groups that can hold a value of the first key column, with the positions of their first rows."""
+        return [
+            (group, self.starts[group])
+            for group, (low, high) in enumerate(self.key_bounds)
+            if (low is None or low <= value) and (high is None or value <= high)
+        ]
+
     def places(self, positions: Sequence[int]) -> list[RowOfGroup]:
         """The row groups of positions, and the rows in them."""
         groups = [bisect_right(self.starts, position) - 1 for position in positions]
@@ -136,6 +145,22 @@ class PageReader:
                 self._load(file, source, places, [self.columns[name].leaf for name in names])
             return [self._array(file, self.columns[name], places) for name in names]
 
+    def reads_plain(self, names: Sequence[str]) -> bool:
+        """Whether `can_read` columns, and the file stores all of them in their types."""
+        columns = [self.columns[name] for name in names]
+        return self.can_read(names) and all(column.leaf is not None and column.stored.type == column.type for column in columns)
+
+    def values_at(self, source: pa.NativeFile, place: RowOfGroup, names: Sequence[str], cache: Cache) -> list[object]:
+        """The values of Python of one row. `names`: columns that it `reads_plain`. `cache`: as in `columns_at`. Raises
+        OverflowError if Python lacks a date of the row."""
+        columns = [self.columns[name] for name in names]
+        with reading(self.path):
+            file = _PageSource(self.path, source, source.size(), cache)
+            if isinstance(source, RangedFile):
+                self._load(file, source, [place], [column.leaf for column in columns])
+            values = [self._checked_values(file, column, [place])[0] for column in columns]
+        return [_python_value(value, column.type) for value, column in zip(values, columns, strict=True)]
+
     def _load(self, file: _PageSource, source: RangedFile, places: Sequence[RowOfGroup], leaves: Sequence[int | None]) -> None:
         """Fetches the page indexes of the columns together, then the pages."""
         stored = [leaf for leaf in leaves if leaf is not None]
@@ -158,15 +183,20 @@ class PageReader:
     def _array(self, file: _PageSource, column: _PageColumn, places: Sequence[RowOfGroup]) -> pa.Array | pa.ChunkedArray:
         if column.leaf is None:
             return constant(column.wanted, len(places)).cast(column.type)
-        try:
-            values = self._values(file, column.leaf, places)
-        except DAMAGES as broken:
-            raise ValueError(f"a page or the page index of column {column.wanted.name!r} is damaged: {broken}") from broken
-        array_ = _from_physical(values, column.stored.type)
+        array_ = _from_physical(self._checked_values(file, column, places), column.stored.type)
         if column.evolved:
             where = f"{self.path}, column {column.wanted.name!r}"
             return adapted(pa.chunked_array([array_]), column.stored, column.wanted, where)
         return array_ if array_.type == column.type else array_.cast(column.type)
+
+    def _checked_values(
+        self, file: _PageSource, column: _PageColumn, places: Sequence[RowOfGroup]
+    ) -> list[int | float | bytes | None]:
+        """As `_values`. Raises ValueError if they are damaged."""
+        try:
+            return self._values(file, column.leaf, places)
+        except DAMAGES as broken:
+            raise ValueError(f"a page or the page index of column {column.wanted.name!r} is damaged: {broken}") from broken
 
     def _values(self, file: _PageSource, leaf: int, places: Sequence[RowOfGroup]) -> list[int | float | bytes | None]:
         values, opened, page, first, end = [], None, None, 0, 0
@@ -245,6 +275,21 @@ def _chunk(stored: Struct, about: pq.ColumnSchema) -> _PagedChunk | None:
     first = meta[_DICTIONARY_PAGE][1] if _DICTIONARY_PAGE in meta else None
     index = stored[_INDEX_OFFSET][1], stored[_INDEX_LENGTH][1]
     return _PagedChunk(column, index, None if first is None else (first, meta[_DATA_PAGE][1] - first))
+
+
+def _python_value(value: int | float | bytes | None, type_: pa.DataType) -> object:
+    """A value of a page as PyArrow gives it to Python."""
+    if value is None:
+        return None
+    if pa.types.is_string(type_):
+        return value.decode()
+    if pa.types.is_boolean(type_):
+        return bool(value)
+    if pa.types.is_decimal128(type_):
+        number = int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
+        value = number.to_bytes(DECIMAL_BYTES, "little", signed=True)
+    made = made_of(type_)
+    return value if made is None else made(value)
 
 
 def _from_physical(values: Sequence[int | float | bytes | None], type_: pa.DataType) -> pa.Array:

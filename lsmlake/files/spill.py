@@ -21,6 +21,10 @@ from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows
 from lsmlake.storage.storage import storage_errors
 
 _BATCH_ROWS = 1 << 16
+_BATCH_ROWS_LEAST = 1 << 8
+_BATCHES = 16
+"""A run is at least so many batches, unless they would be too small: a merge holds a batch of every run, and so a small part of
+all rows, even if each file has runs of many buckets."""
 
 
 class _Stretch(NamedTuple):
@@ -46,7 +50,8 @@ class Spill:
             for key, table in parts:
                 with storage_errors("write", path):
                     writer = writer or pa.ipc.new_file(path, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
-                    batches = table.combine_chunks().to_batches(max_chunksize=_BATCH_ROWS)
+                    rows = min(_BATCH_ROWS, max(_BATCH_ROWS_LEAST, table.num_rows // _BATCHES))
+                    batches = table.combine_chunks().to_batches(max_chunksize=rows)
                     for batch in batches:
                         writer.write_batch(batch)
                 self._runs.setdefault(key, []).append(_Stretch(path, count, count + len(batches), table.num_rows))

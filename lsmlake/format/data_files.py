@@ -102,6 +102,11 @@ class BucketState:
     def all_files(self) -> tuple[DataFile, ...]:
         return *self.files, *self.retained
 
+    @property
+    def dead(self) -> dict[str, int]:
+        """The number of dead rows of each file that has some."""
+        return {name: ref.cardinality for name, ref in self.vectors.items()}
+
 
 @dataclass(frozen=True)
 class BucketEdit:

@@ -21,6 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
 _NAME_BYTES = 240  # file systems allow names of 255 bytes
 _CONSUMER = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")
 _TAG = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*(?: [A-Za-z0-9_.\-]+)*")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _TAG_BYTES = 200
 _BRANCH_BYTES = 200
 _BRANCH_MARK = "$branch_"
@@ -354,5 +355,6 @@ def numbered(paths: Iterable[str], folder: str, prefix: str) -> list[int]:
 
     Other files are not part of the table: a number with leading zeros, an editor's backup, a file in a subdirectory.
     """
-    pattern = re.compile(rf"{re.escape(folder)}/{prefix}-(0|[1-9][0-9]{{0,17}})")
-    return sorted(int(match[1]) for match in map(pattern.fullmatch, paths) if match)
+    begin = f"{folder}/{prefix}-"
+    numbers = (path[len(begin) :] for path in paths if path.startswith(begin))
+    return sorted(int(number) for number in numbers if _NUMBER.fullmatch(number))

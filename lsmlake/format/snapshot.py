@@ -8,10 +8,24 @@ from typing import NamedTuple
 
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.types.json_shape import NAMED, TEXT, check, integer, mapping, one_of, optional
+from lsmlake.types.json_shape import NAMED, TEXT, JsonKind, check, integer, mapping, one_of, optional
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = "APPEND", "COMPACT", "OVERWRITE", "ANALYZE"
 _NAMED_OR_NONE = optional(NAMED)
+
+
+class SourcePosition(NamedTuple):
+    """The state of a source of a view table that the rows come from: `snapshot` of the table `table_uuid`, 0 before its first
+    snapshot, with the schema `schema_id`."""
+
+    table_uuid: str
+    snapshot: int
+    schema_id: int
+
+
+def _is_source(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and TEXT.fits(value[0]) and all(map(integer(0).fits, value[1:]))
+
 
 _KINDS = {
     "id": integer(1),
@@ -35,9 +49,10 @@ _KINDS = {
     "properties": mapping(TEXT),
     "restores": optional(integer(1)),
     "last_rollback": optional(integer(1)),
+    "position": optional(mapping(JsonKind("a source of a view table", _is_source))),
 }
 _WRITER_SHOWN = 36
-_MAY_LACK = ("restores", "last_rollback")
+_MAY_LACK = ("restores", "last_rollback", "position")
 
 
 class NamedFile(NamedTuple):
@@ -65,6 +80,8 @@ class Snapshot(Shown):
         queries: for each named writer, the id of the streaming query that uses it; "" if Spark does not report the query.
         restores: the older snapshot whose rows a rollback restored; None: this snapshot is not a rollback.
         last_rollback: the newest rollback before this snapshot; None if there was no rollback.
+        position: of a view table that was refreshed: the sources of its query -> the state that the rows come from; of a history,
+            its source.
     """
 
     id: int
@@ -88,6 +105,7 @@ class Snapshot(Shown):
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     restores: int | None = field(default=None, repr=False)
     last_rollback: int | None = field(default=None, repr=False)
+    position: Mapping[str, SourcePosition] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         writer = self.writer_id if len(self.writer_id) <= _WRITER_SHOWN else f"{self.writer_id[:_WRITER_SHOWN]}..."
@@ -115,4 +133,6 @@ class Snapshot(Shown):
         for name, kind in _KINDS.items():
             if kind in (NAMED, _NAMED_OR_NONE):
                 content[name] = NamedFile(*content[name]) if content[name] else None
+        if content.get("position") is not None:
+            content["position"] = {name: SourcePosition(*source) for name, source in content["position"].items()}
         return Snapshot(**content)

@@ -20,7 +20,7 @@ from lsmlake.iceberg.published import is_published, uri_of
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.undo import pass_interruption
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.iceberg")
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from lsmlake.tables.finding import Finding, finding
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.types.type_table import number_of
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.iceberg")
 
 _LOOKS = 3
 _CONTENTS = {DATA: "a data file", EQUALITY_DELETES: "an equality-delete file", POSITION_DELETES: "a vector"}

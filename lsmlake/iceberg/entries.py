@@ -23,7 +23,7 @@ from lsmlake.iceberg.avro import (
     POSITION_DELETES,
     partition_name,
 )
-from lsmlake.iceberg.schemas import binary
+from lsmlake.iceberg.schemas import binary, published
 from lsmlake.iceberg.table_metadata import UNSORTED
 from lsmlake.schema.schema import Schema
 from lsmlake.types import column_types
@@ -79,7 +79,7 @@ class Made(NamedTuple):
 
     def data(self, uri: str, bucket: Bucket, file: DataFile, first_row: int, order: int) -> Entry:
         """The entry of a data file. `first_row`: the id of its first row. `order`: the id of the sort order of sorted files."""
-        stats = _stats(self.schema, file, self.schema.columns.names)
+        stats = _stats(self.schema, file, published(self.schema))
         return self._entry(
             DATA,
             uri,

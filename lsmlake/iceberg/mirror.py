@@ -45,7 +45,7 @@ from lsmlake.options.iceberg_options import IcebergOptions
 from lsmlake.storage.concurrency import attempts
 from lsmlake.tables.version import Metadata, Version
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.iceberg")
 
 _ATTEMPTS = 20
 

@@ -20,6 +20,8 @@ from lsmlake.tables.version import Metadata as TableMetadata
 
 HINT = "version-hint.text"
 _FILE = re.compile(r"v([1-9][0-9]{0,17})\.metadata\.json")
+_OWN = re.compile(r"version-hint\.text|v\d+\.metadata\.json|(snap-\d+|manifest)-[^-/]+\.avro|dv-\d+-[^-/]+\.puffin")
+"""The names of the files that publications write."""
 
 
 class Newest(NamedTuple):
@@ -111,6 +113,11 @@ def path_of(meta: TableMetadata, uri: str) -> str:
 def is_of(meta: TableMetadata, path: str) -> bool:
     """Whether this is the path of a file of the metadata."""
     return path.startswith(meta.paths.iceberg(""))
+
+
+def is_of_others(meta: TableMetadata, path: str) -> bool:
+    """Whether another program has written this file into the folder of the metadata."""
+    return is_of(meta, path) and _OWN.fullmatch(path.removeprefix(meta.paths.iceberg(""))) is None
 
 
 def manifests_of(meta: TableMetadata, snapshot: Mapping) -> SnapshotManifests:

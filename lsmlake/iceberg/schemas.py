@@ -61,9 +61,15 @@ def field_json(field: pa.Field) -> dict:
     return content
 
 
+def published(schema: Schema) -> list[str]:
+    """The columns that Iceberg knows: all but the hidden ones of a view table; the key always, because deletes name it."""
+    return [name for name in schema.columns.names if name in schema.shown or name in schema.primary_key]
+
+
 def schema_json(schema: Schema) -> dict:
     """The schema in Iceberg's JSON. The primary key becomes the identifier fields, if Iceberg allows its columns there."""
-    content = {"type": "struct", "schema-id": schema.id, "fields": [field_json(field) for field in schema.columns]}
+    fields = [field_json(schema.columns.field(name)) for name in published(schema)]
+    content = {"type": "struct", "schema-id": schema.id, "fields": fields}
     key = [schema.columns.field(name) for name in schema.primary_key]
     if key and not any(field.nullable or pa.types.is_floating(field.type) for field in key):
         content["identifier-field-ids"] = [column_types.field_id(field) for field in key]

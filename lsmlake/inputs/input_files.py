@@ -83,8 +83,8 @@ def _modified(file: str) -> tuple[int, str]:
         return 0, file
 
 
-def find_any(name: str) -> list[str]:
-    """As `find`, for files whose names say nothing of their format."""
+def find_any(name: str, *, empty: bool = False) -> list[str]:
+    """As `find`, for files whose names say nothing of their format. `empty`: a folder may have no files yet."""
     path = local_path(name)
     if path.is_file():
         files = [str(path)]
@@ -92,7 +92,7 @@ def find_any(name: str) -> list[str]:
         files = [str(file) for file in sorted(path.rglob("*")) if file.is_file() and not _hidden(file, path)]
     else:
         files = sorted(str(match) for match in _visible(path) if match.is_file())
-    if not files:
+    if not files and not (empty and path.is_dir()):
         raise InvalidData("no input file found", where=name, cure="correct the path or the glob")
     _check_no_table(files)
     return sorted(files, key=_modified)
@@ -179,6 +179,11 @@ InputFile = ParquetFile | CsvFile | JsonFile | ExcelFile
 def is_typed(path: str) -> bool:
     """Whether the types of a file are stored in it, and not inferred from its values."""
     return _kind(Path(path)) == _PARQUET
+
+
+def has_columns(path: str) -> bool:
+    """Whether a file has named columns, by its suffix: not a file of lines or of JSON."""
+    return _kind(Path(path)) not in (None, _JSON)
 
 
 def check_options(paths: list[str], options: FileOptions) -> None:

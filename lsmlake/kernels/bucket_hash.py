@@ -21,12 +21,14 @@ Source: Murmur3 by Austin Appleby (public domain), with its own tail and that of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.kernels.keys import fixed_width, is_text, joined, plain
+from lsmlake.types.type_table import holding, is_time
 
 _SEED = 42
 _BLOCK_ROWS = 1 << 16
@@ -55,17 +57,42 @@ def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray], *, block_rows: int
     return hashes.view(np.int32)
 
 
+def hash_of_one(values: Sequence[int | str], types: Sequence[pa.DataType]) -> int:
+    """The `spark_hash` of one row of integers and texts, unsigned; without arrays, which take longer."""
+    hash_ = _SEED
+    for value, type_ in zip(values, types, strict=True):
+        if isinstance(value, str):
+            data = value.encode()
+            whole = len(data) & ~3
+            words = [*unpack(f"<{whole // 4}I", data[:whole]), *unpack(f"<{len(data) - whole}b", data[whole:])]
+            length = len(data)
+        else:
+            words, length = ([value, value >> 32], 8) if type_.bit_width == 64 else ([value], 4)
+        hash_ = _finished_one(_in_turn(hash_, list(map(_mixed_one, words))) ^ length)
+    return hash_
+
+
+def _mixed_one(word: int) -> int:
+    word = word * 0xCC9E2D51 & 0xFFFFFFFF
+    return (word << 15 | word >> 17) * 0x1B873593 & 0xFFFFFFFF
+
+
+def _finished_one(hash_: int) -> int:
+    hash_ = (hash_ ^ hash_ >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    hash_ = (hash_ ^ hash_ >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return hash_ ^ hash_ >> 16
+
+
 def _as_spark_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type = column.type
-    if pa.types.is_timestamp(type):
-        return _cast(column, pa.timestamp("us", type.tz))
-    if pa.types.is_time(type):
-        return _cast(_cast(column, pa.time64("us")), pa.time64("ns"))
-    if pa.types.is_date64(type):
-        return _cast(column, pa.date32())
     if pa.types.is_boolean(type):
         return _cast(column, pa.int8())
-    return _cast(column, pa.large_binary()) if is_text(type) else column
+    if is_text(type):
+        return _cast(column, pa.large_binary())
+    if not is_time(type):
+        return column
+    row = holding(type)
+    return _cast(_cast(column, row.arrow), row.task or row.arrow)
 
 
 def _cast(column: pa.ChunkedArray, type: pa.DataType) -> pa.ChunkedArray:
@@ -86,7 +113,7 @@ def _hashed(column: pa.ChunkedArray, seeds: np.ndarray) -> np.ndarray:
         return _hash_decimals(fixed_width(column, "u1").reshape(-1, 16), type.precision, seeds)
     if type == pa.large_binary():
         return hash_text(joined(column), seeds, rounds_per_byte)
-    assert pa.types.is_int64(type) or pa.types.is_timestamp(type) or pa.types.is_time64(type), f"Spark has no hash of {type}"
+    assert pa.types.is_int64(type) or is_time(type), f"Spark has no hash of {type}"
     return hash_words(fixed_width(column, "<u4").reshape(-1, 2), seeds)
 
 

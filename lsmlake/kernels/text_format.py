@@ -36,7 +36,7 @@ def joined(*parts: pa.Array | str, null: str | None = None) -> pa.Array:
 
 def plain(column: pa.Array) -> pa.Array:
     """The values as text without quotes. A value inside another one looks as in JSON."""
-    return _moments(column) if pa.types.is_timestamp(column.type) else _text(column)
+    return _moments(column) if pa.types.is_timestamp(column.type) else unquoted(column)
 
 
 def json(column: pa.Array) -> pa.Array:
@@ -47,7 +47,7 @@ def json(column: pa.Array) -> pa.Array:
 def _in_json(column: pa.Array) -> tuple[str, pa.Array]:
     """The quote around each value in JSON ("" for none), and the text inside. Null stays null."""
     kind = column.type
-    text = _text(column)
+    text = unquoted(column)
     if pa.types.is_floating(kind):
         finite = pc.is_finite(column)
         return "", pc.if_else(finite, text, quoted(text)) if pc.all(finite).as_py() is False else text
@@ -104,7 +104,7 @@ def _bytes_of(text: pa.Array) -> np.ndarray:
     return np.frombuffer(held, np.uint8)[slice(*ends)]
 
 
-def _text(column: pa.Array) -> pa.Array:
+def unquoted(column: pa.Array) -> pa.Array:
     """The values as in JSON, but without quotes around them."""
     kind = column.type
     if pa.types.is_nested(kind):
@@ -116,7 +116,7 @@ def _text(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(kind):
         return _decimals(column)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return _hexadecimal(column)
+        return hexadecimal(column)
     return column.cast(TEXT)
 
 
@@ -165,7 +165,8 @@ def _with_letter(moments: pa.Array) -> pa.Array:
     return pc.if_else(strange, moments, made) if pc.any(strange).as_py() else made
 
 
-def _hexadecimal(column: pa.Array) -> pa.Array:
+def hexadecimal(column: pa.Array) -> pa.Array:
+    """Bytes as text, two digits each. Null stays null."""
     column = column.cast(pa.large_binary())
     offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset :][: len(column) + 1]
     held = column.buffers()[2]
@@ -182,7 +183,7 @@ def _nested(column: pa.Array) -> pa.Array:
         text = json_lines([field.name for field in kind], column.flatten(), end="")
     elif pa.types.is_map(kind):
         keys, items = _within(column, column.keys), _within(column, column.items)
-        text = joined("{", _gathered(column, joined(quoted(_text(keys)), ": ", json(items))), "}")
+        text = joined("{", _gathered(column, joined(quoted(unquoted(keys)), ": ", json(items))), "}")
     else:
         text = joined("[", _gathered(column, json(_within(column, column.values))), "]")
     return pc.if_else(column.is_valid(), text, pa.scalar(None, TEXT)) if column.null_count else text

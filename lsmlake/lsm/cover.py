@@ -75,6 +75,11 @@ class Cover:
         slots = np.mod(hashes, np.int32(self.slots))  # the sign of the divisor, as pmod
         return slots if self.numbers is None else self.numbers[slots]
 
+    def number_of_one(self, hash_: int) -> int:
+        """The bucket number of a row, given the hash of its bucket key as an unsigned number."""
+        slot = (hash_ - (hash_ >> 31 << 32)) % self.slots
+        return slot if self.numbers is None else int(self.numbers[slot])
+
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """All buckets, ascending."""
@@ -109,8 +114,8 @@ class Covers:
     """The covers of the partitions of a table. `first`: the number of buckets of a partition without files. `by_partition`: the
     covers of the partitions with another number of buckets, by `Bucket.partition_key`.
 
-    `finer`: in partitions that are not `known`, a large write divides the rows of each first bucket into this many parts, from
-    which the buckets are formed at the end.
+    `finer`: in partitions that are not `known`, a large write divides the rows of each bucket into this many parts. They form the
+    buckets at the end.
     """
 
     first: int
@@ -125,12 +130,18 @@ class Covers:
     def of(self, partition: tuple) -> Cover:
         """The cover of a partition, by its `Bucket.partition_key`."""
         if self.finer > 1 and self.is_new(partition):
-            return self._fine
+            own = self.by_partition.get(partition)
+            return self._fine if own is None else Cover(own.slots * self.finer)
         return self.by_partition.get(partition, self._default)
 
     @cached_property
     def _fine(self) -> Cover:
         return Cover(self.first * self.finer)
+
+    def first_of(self, partition: tuple) -> int:
+        """The number of buckets, not divided, of a partition that is not `known`."""
+        own = self.by_partition.get(partition)
+        return self.first if own is None else own.slots
 
     def is_new(self, partition: tuple) -> bool:
         """Whether a partition is not among the `known` ones."""
@@ -149,7 +160,7 @@ class Covers:
     @property
     def most(self) -> int:
         """The greatest number of slots of a partition."""
-        return max([self.first * self.finer, *(cover.slots for cover in self.by_partition.values())])
+        return self.finer * max([self.first, *(cover.slots for cover in self.by_partition.values())])
 
     def number_of(self, hashes: np.ndarray, codes: np.ndarray | None, partitions: Sequence[tuple]) -> np.ndarray:
         """The bucket number of each row, given the hashes of the bucket key.

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from lsmlake.format.data_files import DataFile
 from lsmlake.schema.schema import Schema
 
-_MILLIS_FROM = 10**12
+MILLIS_FROM = 10**12
+"""From here on, an integer is milliseconds since 1970, not seconds."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def _seconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(times.type):
         return pc.floor(pc.divide(times.cast(pa.int64()).cast(pa.float64()), _units(times.type))).cast(pa.int64())
     numbers = times.cast(pa.int64())
-    return pc.if_else(pc.greater_equal(numbers, _MILLIS_FROM), pc.divide(numbers, 1000), numbers)
+    return pc.if_else(pc.greater_equal(numbers, MILLIS_FROM), pc.divide(numbers, 1000), numbers)
 
 
 def _units(type_: pa.TimestampType) -> float:

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
-from lsmlake.commit.requirements import Follows
+from lsmlake.commit.requirements import Follows, Overtaken
 from lsmlake.compact.bucket_compaction import changes_rows
 from lsmlake.compact.job import CompactBuckets, Goal
 from lsmlake.errors import CommitConflict, InvalidOption, InvalidSchema, SnapshotNotFound
@@ -43,6 +43,7 @@ from lsmlake.options.renaming import columns_in
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.predicate.tree import Column, IsNull
 from lsmlake.read.aggregate_pushdown import count
+from lsmlake.read.fallback import check_altered
 from lsmlake.read.plan import RAW, plan
 from lsmlake.schema.alterations.altered import additions, altered, replaced
 from lsmlake.schema.alterations.draft import Alteration
@@ -83,7 +84,9 @@ def alter(
         if replace(new, id=old.id, time_ms=old.time_ms, highest_field_id=old.highest_field_id) == old and _fields_equal(new, old):
             return None
         check_new(new, name)
+        _check_view(old, new, name)
         _check_fixed(version, name, new)
+        check_altered(version, new, name)
         _check_partitions(version, name, new)
         settling = _settling(version, new, name, _check_no_nulls(version, name, new))
         try:
@@ -187,6 +190,23 @@ def _without_new_columns(new: Schema, old: Schema, name: str) -> Schema:
     )
 
 
+def _check_view(old: Schema, new: Schema, name: str) -> None:
+    """Raises InvalidSchema if a view table would get other columns, keys or partitions: those follow from its query."""
+    same = old.primary_key == new.primary_key and old.partitioning == new.partitioning
+    if old.view is not None and not (same and _typed_equal(new, old)):
+        raise InvalidSchema(
+            "the columns of a view table are those of its query",
+            where=name,
+            expected=", ".join(old.shown),
+            found=", ".join(new.shown),
+            cure="write CREATE OR REPLACE MATERIALIZED VIEW with another query",
+        )
+
+
+def _typed_equal(new: Schema, old: Schema) -> bool:
+    return new.columns.equals(old.columns)
+
+
 def _check_fixed(version: Version, name: str, new: Schema) -> None:
     """Raises InvalidOption if an option changes although it must not change once the table has rows."""
     fixed = {option: facts.type for option, facts in OPTIONS.items() if facts.change is Change.WHILE_EMPTY}
@@ -288,6 +308,7 @@ def replace_table(
         first = wanted(time_ms, version.schema.table_uuid)
         schema = replaced(version.schema, first, meta.schemas.ids()[-1] + 1, time_ms, name)
         check_new(schema, name)
+        check_altered(version, schema, name)
         after = replace(version, schema=schema)
         messages = new_files(after, tables, ordered)
         overwrite, requires = Overwrite(messages, choose=list), (Follows(version.number),)
@@ -327,6 +348,6 @@ def succeed(version: Version, request: Request) -> Snapshot | None:
         return None
     try:
         return commit(version, request).snapshot
-    except CommitConflict:
+    except (CommitConflict, Overtaken):
         meta.files.delete_quietly([meta.paths.schema(request.schema.id)])
         return None

@@ -1,4 +1,5 @@
-"""The followers of a commit, in this order: automatic tag, Iceberg metadata, and the expiry of partitions, tags and snapshots.
+"""The followers of a commit, in this order: automatic tag, Iceberg metadata, the expiry of partitions, tags and snapshots, and
+callbacks.
 
 A tag is published with its snapshot, and expiry comes last. The options of the version that the verb began with and the number of
 the snapshot decide whether there is work, so only one of many concurrent writers expires.
@@ -9,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from lsmlake.errors import SnapshotNotFound
-from lsmlake.format.snapshot import COMPACT, Snapshot
+from lsmlake.format.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from lsmlake.format.tag import Tag
 from lsmlake.iceberg import mirror
 from lsmlake.iceberg.published import KeptMetadata, is_published
-from lsmlake.options.retention_options import NONE
+from lsmlake.maintain.callbacks import CallbackEvent, name_of, tell
+from lsmlake.options.retention_options import BATCH, PROCESS_TIME, WATERMARK
 from lsmlake.options.table_options import Options
 from lsmlake.retention.partition_expiry import expire_partitions, is_check_due
 from lsmlake.retention.retention import snapshot_retention
 from lsmlake.retention.snapshot_expiry import expire
-from lsmlake.retention.tag_expiry import create_due_tag, expire_tags
+from lsmlake.retention.tag_expiry import create_batch_tag, create_due_tag, expire_tags
 from lsmlake.storage.env import CommitFollower
 from lsmlake.tables.version import Metadata, Version
 
@@ -30,8 +33,11 @@ class AutomaticTags(CommitFollower):
     failed = "no automatic tag was created"
 
     def after_commit(self, version: Version, snapshot: Snapshot) -> None:
-        if version.options.tags.creation != NONE and _looks_after(version.options, snapshot):
-            create_due_tag(version.meta, snapshot, version.options.tags)
+        tags = version.options.tags
+        if tags.creation in (PROCESS_TIME, WATERMARK) and _looks_after(version.options, snapshot):
+            create_due_tag(version.meta, snapshot, version.options)
+        if tags.creation == BATCH and snapshot.kind in (APPEND, OVERWRITE) and snapshot.commit_id is None:
+            create_batch_tag(version.meta, snapshot, version.options)
 
 
 class IcebergMetadata(CommitFollower):
@@ -98,6 +104,23 @@ class SnapshotExpiry(CommitFollower):
             expire(meta.with_cache_aside(), retention, explain=False)  # so old metadata displaces nothing in the cache
 
 
+class Callbacks(CommitFollower):
+    """Tells the callbacks in the options of the table of commits and tags."""
+
+    failed = "a callback failed"
+
+    def after_commit(self, version: Version, snapshot: Snapshot) -> None:
+        options, meta = version.options.callbacks, version.meta
+        if options.commit or options.commit_url:
+            numbers = snapshot.id, snapshot.kind, snapshot.delta_rows
+            tell(CallbackEvent("commit", name_of(meta), meta.paths.root, *numbers), options.commit, options.commit_url)
+
+    def after_tag(self, meta: Metadata, tag: Tag, options: Options) -> None:
+        if options.callbacks.tag or options.callbacks.tag_url:
+            event = CallbackEvent("tag", name_of(meta), meta.paths.root, tag.snapshot.id, tag=tag.name)
+            tell(event, options.callbacks.tag, options.callbacks.tag_url)
+
+
 def _looks_after(options: Options, snapshot: Snapshot) -> bool:
     """Whether followers work after this commit: in a `write-only` table only after compactions."""
     return not options.write.write_only or snapshot.kind == COMPACT
@@ -108,4 +131,4 @@ def _expires(options: Options, snapshot: Snapshot) -> bool:
     return _looks_after(options, snapshot) and not snapshot.id % _EVERY and options.retention.expire_on_commit
 
 
-FOLLOWERS = (AutomaticTags(), IcebergMetadata(), PartitionExpiry(), TagExpiry(), SnapshotExpiry())
+FOLLOWERS = (AutomaticTags(), IcebergMetadata(), PartitionExpiry(), TagExpiry(), SnapshotExpiry(), Callbacks())

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.errors import Corrupt, LakeError, SnapshotNotFound, UnsupportedFormat
+from lsmlake.errors import Corrupt, InvalidQuery, LakeError, SnapshotNotFound, UnsupportedFormat
 from lsmlake.format.branch import BranchInfo
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
@@ -66,12 +66,15 @@ def _reason(error: LakeError) -> str:
     return str(LakeError(error.what, where=error.where, expected=error.expected, found=error.found))
 
 
-def _all_snapshots(meta: Metadata) -> list[_Listed]:
-    return list(_listed(meta, meta.snapshots.ids(), meta.snapshots.get))
+def _all_snapshots(meta: Metadata, last: int | None = None) -> list[_Listed]:
+    ids = meta.snapshots.ids()
+    return list(_listed(meta, ids if last is None else ids[-last:], meta.snapshots.get))
 
 
-def snapshots(meta: Metadata) -> pa.Table:
-    """One row per retained snapshot, ascending."""
+def snapshots(meta: Metadata, last: int | None = None) -> pa.Table:
+    """One row per retained snapshot, ascending; with `last` of only that many, the newest."""
+    if last is not None and (not isinstance(last, int) or isinstance(last, bool) or last < 1):
+        raise InvalidQuery("last is not a number of snapshots", expected="1 or more", found=last, cure="correct last")
     columns: dict[str, _Column] = {
         "schema_id": (pa.int64(), lambda s: s.schema_id),
         "writer_id": (pa.string(), lambda s: s.writer_id),
@@ -89,7 +92,7 @@ def snapshots(meta: Metadata) -> pa.Table:
         "statistics": (pa.string(), lambda s: s.statistics and s.statistics.name),
         "properties": (_TEXTS, lambda s: list(s.properties.items())),
     }
-    return _table("snapshot_id", pa.int64(), _all_snapshots(meta), columns)
+    return _table("snapshot_id", pa.int64(), _all_snapshots(meta, last), columns)
 
 
 def history(meta: Metadata) -> pa.Table:

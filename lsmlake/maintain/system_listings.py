@@ -1,7 +1,8 @@
 """The system tables that describe a table: name -> the listing. `api.system_tables` adds the system tables with rows of the
 table.
 
-Names and columns are those of Apache Paimon; `Table.system_table` lists the differences. `history` is Apache Iceberg's.
+Names and columns are those of Apache Paimon; `Table.system_table` lists the differences. `history` is Apache Iceberg's;
+`maintenance` is lsmlake's own.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from lsmlake.format.data_files import VectorRef
 from lsmlake.format.file_index import FileIndex
 from lsmlake.format.statistics import ColumnStatistics
 from lsmlake.lsm.merge.fold import LAST_NON_NULL
-from lsmlake.maintain import named_files, version_listings
+from lsmlake.maintain import named_files, version_listings, work_history
 from lsmlake.maintain.analyze import statistics_of
+from lsmlake.maintain.callbacks import name_of
+from lsmlake.maintain.work_history import WorkHistory, of_commits
 from lsmlake.options.column_options import FUNCTION, PREFIX
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.read.indexed import index_of_file
@@ -192,6 +195,13 @@ def statistics(version: Version) -> pa.Table:
     )
 
 
+def maintenance(meta: Metadata) -> pa.Table:
+    """One row per work, oldest first: see `maintain.work_history`."""
+    name = name_of(meta)
+    known = WorkHistory(meta.env).of(meta.paths.line)
+    return work_history.listing([*known, *of_commits(meta, name, known)])
+
+
 TABLES: Mapping[str, OfTable | OfVersion] = {
     "snapshots": OfTable(named_files.snapshots, "the retained snapshots, oldest first"),
     "history": OfTable(named_files.history, "which snapshots the newest one builds on, oldest first"),
@@ -217,4 +227,5 @@ TABLES: Mapping[str, OfTable | OfVersion] = {
     "tags": OfTable(named_files.tags, "the tags, by snapshot"),
     "branches": OfTable(lambda meta: named_files.branches(meta.on(None)), "the branches, by name"),
     "consumers": OfTable(named_files.consumers, "the consumers, by name"),
+    "maintenance": OfTable(maintenance, "what compactions, splits and expiries did, oldest first"),
 }

@@ -4,7 +4,7 @@ it sorts their rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lsmlake.options.changelog_options import FULL_COMPACTION, LOOKUP
@@ -144,6 +144,15 @@ class CompactionOptions:
     most a quarter more than the live rows."""
     small_run_bytes: int = 1 << 17
     """All runs smaller than this count as similar in size."""
+
+    reclaim_later_share: float = 1 / 3
+    """The same for a statement that inserts no rows, which leaves those that it marks to the next write or to maintenance: a
+    scan then reads at most half more than the live rows."""
+
+    @property
+    def reclaiming_later(self) -> CompactionOptions:
+        """The options for the compaction of a statement that inserts no rows."""
+        return replace(self, reclaim_bucket_share=max(self.reclaim_bucket_share, self.reclaim_later_share))
 
     @property
     def dead_share(self) -> float:

@@ -83,7 +83,7 @@ class LayoutOptions:
     )
 
 
-ZSTD = "zstd"
+SNAPPY, ZSTD = "snappy", "zstd"
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,18 @@ class DataFileOptions:
     )
     row_group_bytes: int = option("file.block-size", positive_size, 32 << 20, "uncompressed size of a Parquet row group")
     format: str = option("file.format", one_of("parquet"), "parquet", "format of data files; there is no other")
-    compression: str = option("file.compression", one_of(ZSTD, "lz4", "snappy", "none"), ZSTD, "Parquet codec")
+    compression: str = option(
+        "file.compression",
+        one_of(AUTO, ZSTD, "lz4", SNAPPY, "none"),
+        AUTO,
+        "Parquet codec. auto: zstd, but snappy for files of few rows, where zstd takes longest; Paimon: zstd",
+    )
     zstd_level: int = option(
-        "file.compression.zstd-level", integer(1, 22), 1, "level of the zstd codec", only=((When("file.compression", (ZSTD,)),),)
+        "file.compression.zstd-level",
+        integer(1, 22),
+        1,
+        "level of the zstd codec",
+        only=((When("file.compression", (AUTO, ZSTD)),),),
     )
     stats_mode: str = option(
         "metadata.stats-mode",

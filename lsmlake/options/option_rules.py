@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from lsmlake.errors import InvalidOption
+from lsmlake.options.callback_options import CUSTOM, HTTP_REPORT
 from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT
 from lsmlake.options.compaction_options import TIERED
 from lsmlake.options.iceberg_options import ICEBERG
 from lsmlake.options.merge_options import FIRST_ROW
 from lsmlake.options.option import Only, Option, Tables, Values, When, is_set
-from lsmlake.options.retention_options import PERIODS_MS
+from lsmlake.options.retention_options import PERIODS_MS, WATERMARK
 
 
 class Excludes(NamedTuple):
@@ -49,13 +50,28 @@ class Together(NamedTuple):
     other: str
 
 
+class Needs(NamedTuple):
+    """While `one` holds, option `other` is set."""
+
+    one: When
+    other: str
+
+
+class ByMember(NamedTuple):
+    """Option `other` is set if the value of option `one`, a list, has `member`, and only then."""
+
+    one: str
+    other: str
+    member: str
+
+
 _REMOVING = (
     When("partial-update.remove-record-on-delete"),
     When("partial-update.remove-record-on-sequence-group"),
     When("aggregation.remove-record-on-delete"),
 )
 
-RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
+RULES: tuple[Excludes | AtMost | Below | Together | Needs | ByMember, ...] = (
     Excludes(
         When("compaction.strategy", (TIERED,)),
         When("deletion-vectors.enabled", (False,)),
@@ -83,7 +99,9 @@ RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
     ),
     *(Excludes(removing, When("ignore-delete", (True,)), "no -D row would be left") for removing in _REMOVING),
     Excludes(_REMOVING[0], _REMOVING[1], "one removes the row at every -D, the other at some"),
+    Excludes(When("scan.fallback-branch"), When("scan.primary-branch"), "a partition is read from one of two branches"),
     Together("record-level.expire-time", "record-level.time-field"),
+    Needs(When("tag.automatic-creation", (WATERMARK,)), "watermark.column"),
     Together("compaction.offpeak.start.hour", "compaction.offpeak.end.hour"),
     AtMost("num-sorted-run.compaction-trigger", "num-sorted-run.stop-trigger"),
     AtMost("file.block-size", "target-file-size"),
@@ -91,6 +109,8 @@ RULES: tuple[Excludes | AtMost | Below | Together, ...] = (
     AtMost("changelog.num-retained.min", "changelog.num-retained.max"),
     AtMost("commit.min-retry-wait", "commit.max-retry-wait"),
     Below("tag.creation-delay", "tag.creation-period", PERIODS_MS),
+    ByMember("partition.mark-done-action", "partition.mark-done-action.url", HTTP_REPORT),
+    ByMember("partition.mark-done-action", "partition.mark-done-action.custom.class", CUSTOM),
 )
 
 
@@ -146,3 +166,7 @@ def _broken(values: Values, keyed: bool) -> Iterator[tuple[str, tuple[str, str],
                 yield f"{low} is not less than the period {high}", (low, high), f"decrease {low}"
             case Together(one, other) if is_set(values[one]) != is_set(values[other]):
                 yield f"only one of {one} and {other} is set", (one, other), "set both or neither"
+            case Needs(one, other) if one.holds(values) and not is_set(values[other]):
+                yield f"{one} needs {other}", (one.option, other), f"set {other}"
+            case ByMember(one, other, member) if (member in values[one]) != is_set(values[other]):
+                yield f"{other} is set if {one} has {member}, and only then", (one, other), "set both or neither"

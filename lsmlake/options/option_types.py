@@ -18,12 +18,14 @@ CURE = "correct the value or leave the option out"
 
 @dataclass(frozen=True)
 class OptionType(Generic[T]):
-    """`takes` describes the accepted values; `read` raises ValueError for others. `units`: of a quantity, name -> factor."""
+    """`takes` describes the accepted values; `read` raises ValueError for others. `units`: of a quantity, name -> factor.
+    `joins`: the text between the parts of a value."""
 
     name: str
     takes: str
     read: Callable[[object], T]
     units: Mapping[str, int] = field(default_factory=dict, compare=False)
+    joins: str = ","
 
     def parse(self, option: str, value: object, where: str, cure: str = CURE) -> T:
         """The value of the named option. Raises InvalidOption."""
@@ -41,7 +43,7 @@ class OptionType(Generic[T]):
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, tuple):
-            return ",".join(value)
+            return self.joins.join(map(str, value))
         if not isinstance(value, int) or not self.units:
             return str(value)
         unit = next(unit for unit, factor in self.units.items() if value % factor == 0 and (value or factor == 1))
@@ -59,6 +61,16 @@ def _fraction(value: object) -> float:
 
 
 fraction = OptionType("fraction", "a number greater than 0, at most 1", _fraction)
+
+
+def several_of(*names: str) -> OptionType[tuple[str, ...]]:
+    def read(value: object) -> tuple[str, ...]:
+        given = tuple(dict.fromkeys(name.lower() for name in _names(value)))
+        if not set(given) <= set(names):
+            raise ValueError
+        return given
+
+    return OptionType("names", f"some of {', '.join(map(repr, names))}, separated by commas", read)
 
 
 def integer(low: int, high: int = _MOST) -> OptionType[int]:
@@ -134,6 +146,17 @@ def _hour(value: object) -> int | None:
     return None if number == -1 else number
 
 
+def _hours(value: object) -> tuple[int, int]:
+    """ "22-6": from the first hour up to the second, which is not included."""
+    if isinstance(value, tuple):
+        value = "-".join(map(str, value))
+    match = re.fullmatch(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*", str(value))
+    start, end = (int(match[1]), int(match[2])) if match else (0, 0)
+    if start == end or start > 23 or end > 24:
+        raise ValueError
+    return start, end
+
+
 def _text(value: object) -> str:
     if not str(value).strip():
         raise ValueError
@@ -152,6 +175,13 @@ def _qualified_name(value: object) -> str:
     if "." not in name or "" in name.split("."):
         raise ValueError
     return name
+
+
+def _address(value: object) -> str:
+    url = _text(value)
+    if not re.match(r"https?://[^/\s]+", url) or re.search(r"\s", url):
+        raise ValueError
+    return url
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -209,10 +239,13 @@ stats_mode = OptionType(
     "statistics", f"{NO_STATS}, {COUNTS}, {TRUNCATE}, {TRUNCATE}(N) with 1 to {_STATS_BYTES_MAX} bytes, or {FULL}", _stats_mode
 )
 hour = OptionType("integer", "an hour from 0 to 23, or -1 to disable", _hour)
+hours = OptionType("hours", "two hours of the day, such as 22-6", _hours, joins="-")
 text = OptionType("text", "a name", _text)
 qualified_name = OptionType("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)
 any_text = OptionType("text", "any text", str)
 directory_name = OptionType("text", r"a name without /, \ or control characters", _directory_name)
+entry_points = OptionType("names", "names of entry points, such as 'notify', separated by commas", _names)
+address = OptionType("address", "an address such as 'https://localhost/hook'", _address)
 names = OptionType("columns", "column names separated by commas", _names)
 column = OptionType("column", "a column name", _text)
 size = _quantity(

@@ -25,6 +25,7 @@ _DIRECTIVES = {
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([a-zA-Z])\2*|[^a-zA-Z']")
 
 _EXPIRING = ((When("partition.expiration-time"),),)
+_TIMED = ((When("partition.expiration-time"), When("partition.idle-time-to-done")),)
 _BY_VALUES = ((When("partition.expiration-strategy", (VALUES_TIME,)),),)
 
 
@@ -102,12 +103,12 @@ class PartitionOptions:
         None,
         "the time of a partition as text, such as '$day $hour:00:00'; default: the end of the first field by years, months, days"
         " or hours, else the first partition column",
-        only=(*_EXPIRING, *_BY_VALUES),
+        only=(*_TIMED, *_BY_VALUES),
     )
     formatter: str | None = option(
         "partition.timestamp-formatter",
         formatter,
         None,
         "the format of that text, such as 'yyyyMMdd'; default: 'yyyy-MM-dd HH:mm:ss' or 'yyyy-MM-dd'",
-        only=(*_EXPIRING, *_BY_VALUES),
+        only=(*_TIMED, *_BY_VALUES),
     )

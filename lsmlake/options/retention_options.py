@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lsmlake.options.changelog_options import FULL_COMPACTION, INPUT, LOOKUP
 from lsmlake.options.option import Tables, When, option
-from lsmlake.options.option_types import boolean, column, duration, integer, one_of
+from lsmlake.options.option_types import boolean, column, duration, integer, one_of, text
 
 _CHANGELOG = (When("changelog-producer", (INPUT, LOOKUP, FULL_COMPACTION)),)
 
@@ -65,18 +65,14 @@ class RetentionOptions:
     )
 
 
-NONE, PROCESS_TIME = "none", "process-time"
+NONE, PROCESS_TIME, WATERMARK, BATCH = "none", "process-time", "watermark", "batch"
 DAILY, HOURLY, TWO_HOURS = "daily", "hourly", "two-hours"
 _HOUR_MS = 3_600_000
 PERIODS_MS = {DAILY: 24 * _HOUR_MS, TWO_HOURS: 2 * _HOUR_MS, HOURLY: _HOUR_MS}
 WITH_DASHES, WITHOUT_DASHES, WITHOUT_DASHES_AND_SPACES = "with_dashes", "without_dashes", "without_dashes_and_spaces"
 
-_AUTOMATIC = ((When("tag.automatic-creation", (PROCESS_TIME,)),),)
-CURES = {
-    "tag.automatic-creation": "set process-time, which goes by the times of commits: commits of lsmlake carry no watermark, and"
-    " the program of a batch can create the tag itself"
-}
-"""Option -> the cure for a value of Apache Paimon that lsmlake does not have."""
+_AUTOMATIC = ((When("tag.automatic-creation", (PROCESS_TIME, WATERMARK)),),)
+_CREATED = ((When("tag.automatic-creation", (PROCESS_TIME, WATERMARK, BATCH)),),)
 
 
 @dataclass(frozen=True)
@@ -86,9 +82,27 @@ class TagOptions:
     )
     creation: str = option(
         "tag.automatic-creation",
-        one_of(NONE, PROCESS_TIME),
+        one_of(NONE, PROCESS_TIME, WATERMARK, BATCH),
         NONE,
-        "process-time: the first commit after the end of each period creates a tag, named after the period in UTC",
+        "process-time: the first commit after the end of each period creates a tag, named after the period in UTC; watermark: the"
+        " first commit whose watermark is after the end of the period does; batch: each commit of rows without a commit_id, so"
+        " none of a stream, sets the tag batch-write-<day>",
+    )
+    watermark_column: str | None = option(
+        "watermark.column",
+        column,
+        None,
+        "column with the times of events: seconds, milliseconds or a timestamp; the watermark of a snapshot is the greatest time"
+        " that was written so far, minus watermark.delay",
+        own=True,
+    )
+    watermark_delay_ms: int = option(
+        "watermark.delay",
+        duration,
+        0,
+        "how late a row may be: the watermark is the greatest time in watermark.column minus this duration",
+        own=True,
+        only=((When("watermark.column"),),),
     )
     period: str = option(
         "tag.creation-period", one_of(DAILY, HOURLY, TWO_HOURS), DAILY, "the period of automatic tags, in UTC", only=_AUTOMATIC
@@ -105,7 +119,7 @@ class TagOptions:
         integer(1),
         None,
         "greatest number of automatic tags; the oldest are deleted first; default: no limit",
-        only=_AUTOMATIC,
+        only=_CREATED,
     )
     completion: bool = option(
         "tag.automatic-completion",
@@ -120,4 +134,11 @@ class TagOptions:
         WITH_DASHES,
         "the form of the names of automatic tags: 2026-01-31 12, 20260131 12 or 2026013112",
         only=_AUTOMATIC,
+    )
+    batch_name: str | None = option(
+        "tag.batch.customized-name",
+        text,
+        None,
+        "the name of the tag of tag.automatic-creation = batch; default: batch-write- and the day in UTC",
+        only=((When("tag.automatic-creation", (BATCH,)),),),
     )

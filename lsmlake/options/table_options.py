@@ -13,12 +13,15 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from lsmlake.errors import InvalidOption, Wording
-from lsmlake.options import column_options, option_rules, retention_options
+from lsmlake.options import column_options, option_rules
+from lsmlake.options.callback_options import CallbackOptions
 from lsmlake.options.changelog_options import ChangelogOptions
 from lsmlake.options.column_options import PREFIX, ColumnOptions, parse_column_option
 from lsmlake.options.compaction_options import UNIVERSAL, UNIVERSAL_ONLY, AppendOptions, CompactionOptions
 from lsmlake.options.data_file_options import NOT_BUILT, DataFileOptions, IndexOptions, LayoutOptions
+from lsmlake.options.history_options import HistoryOptions
 from lsmlake.options.iceberg_options import IcebergOptions
+from lsmlake.options.maintain_options import MaintainOptions
 from lsmlake.options.merge_options import DEDUPLICATE, FIRST_ROW, PARTIAL_UPDATE, MergeOptions
 from lsmlake.options.option import Change, Only, Option, Tables, Values, When, options_of
 from lsmlake.options.option_types import CURE
@@ -46,6 +49,9 @@ class Options:
     partitions: PartitionOptions
     commit: CommitOptions
     iceberg: IcebergOptions
+    maintain: MaintainOptions
+    history: HistoryOptions
+    callbacks: CallbackOptions
     columns: ColumnOptions
 
     @cached_property
@@ -143,7 +149,6 @@ _LIST = Wording(
 )
 _CURES = {
     "bucket": "write auto, so that buckets split and merge by themselves, or the number of buckets of a new partition",
-    **retention_options.CURES,
 }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lsmlake.options.option import Tables, option
-from lsmlake.options.option_types import boolean, column, duration, integer, one_of, size
+from lsmlake.options.option_types import boolean, column, duration, integer, one_of, size, text
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,14 @@ class WriteOptions:
         250_000,
         "Spark, classic session: after a batch of at most this many rows the driver fetches and writes the next batch itself,"
         " which saves small batches most of their time; 0: executors write every batch",
+        own=True,
+    )
+    driver_statement_bytes: int = option(
+        "write.driver-statement-size",
+        size,
+        256 << 20,
+        "Spark, classic session: the driver executes an UPDATE, DELETE or MERGE as without Spark if the columns that it reads"
+        " take about this much memory at most, and so do the changed rows; 0: never",
         own=True,
     )
 
@@ -73,4 +81,13 @@ class ReadOptions:
         64 << 20,
         "Spark: larger deletion vectors are applied in Arrow tasks instead of by a broadcast",
         own=True,
+    )
+    fallback_branch: str | None = option(
+        "scan.fallback-branch", text, None, "batch reads take the partitions that the table lacks from this branch"
+    )
+    primary_branch: str | None = option(
+        "scan.primary-branch",
+        text,
+        None,
+        "batch reads take the partitions that this branch has from it, and the others from the table",
     )

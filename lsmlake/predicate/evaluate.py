@@ -26,6 +26,7 @@ from lsmlake.predicate.tree import (
     and_,
     common_type,
     literals,
+    may_fail,
     ordered,
 )
 
@@ -55,6 +56,15 @@ def evaluate(predicate: Predicate, table: pa.Table | pa.RecordBatch) -> np.ndarr
     if isinstance(outcome, pa.Scalar):
         return np.full(table.num_rows, outcome.as_py() is True)
     return outcome.fill_null(False).to_numpy(zero_copy_only=False).astype(bool, copy=False)
+
+
+def evaluate_live(predicate: Predicate, table: pa.Table | pa.RecordBatch, live: np.ndarray) -> np.ndarray:
+    """Returns one bool per row: True if it is `live` and the predicate is TRUE. A row that is not live causes no error."""
+    if live.all() or not may_fail(predicate):
+        return evaluate(predicate, table) & live
+    matches = live.copy()
+    matches[live] = evaluate(predicate, table.filter(pa.array(live)))
+    return matches
 
 
 def _computed_last(predicate: And, computed: list[Computed], table: pa.Table | pa.RecordBatch) -> np.ndarray:

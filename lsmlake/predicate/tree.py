@@ -175,6 +175,18 @@ def _joined(kind: type[And] | type[Or], neutral: bool, predicates: tuple[Predica
     return kind(tuple(children))
 
 
+def may_fail(predicate: Predicate) -> bool:
+    """Whether the evaluation can raise an error for a row, such as a division by zero."""
+    match predicate:
+        case Computed():
+            return True
+        case Is(child, _) | Not(child):
+            return may_fail(child)
+        case And(children) | Or(children):
+            return any(map(may_fail, children))
+    return False
+
+
 def columns_of(predicate: Predicate) -> Iterator[Column]:
     """The columns and fields that are compared, some of them several times."""
     match predicate:

@@ -9,7 +9,7 @@ projects. Without deletion vectors it merges overlapping files instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -27,14 +27,18 @@ from lsmlake.lsm.merge.merge_errors import located
 from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, distinct, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.predicate import ColumnBounds, evaluate, may_match
+from lsmlake.predicate import ColumnBounds, evaluate, evaluate_live, may_match
 from lsmlake.read.plan import Plan, Projection, Split
 from lsmlake.read.superseded import dead_rows, reads_level0_as_it_is
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.concurrency import Once, ahead
 
+Finish = Callable[[pa.Table], pa.Table]
+"""`finished` for a plan; or a function that does nothing, if the rows of several files are joined before."""
+
 _AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
+_TOGETHER_BYTES = 1 << 18  # of small files that one worker reads: handing over each file takes longer than reading it
 
 
 def read_plan(plan: Plan) -> Iterator[pa.Table]:
@@ -45,8 +49,50 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
     """
     version = plan.version
     with version.unless_expired():
-        parts = (part for split in plan.splits for part in _parts(BucketFiles.of(version, split.bucket), plan, split))
-        yield from ahead(parts, _files_at_once(plan))
+        yield from ahead(_parts_of(plan), _files_at_once(plan))
+
+
+def _parts_of(plan: Plan) -> Iterator[Generator[pa.Table]]:
+    """Yields the parts of a plan that can be read in parallel: those of one split, or all of several small splits as one."""
+    finish = partial(finished, plan=plan)
+    for splits in _in_groups(plan):
+        if len(splits) == 1:
+            yield from _parts(BucketFiles.of(plan.version, splits[0].bucket), plan, splits[0], finish)
+        else:
+            yield _joined(plan, splits)
+
+
+def _in_groups(plan: Plan) -> Iterator[list[Split]]:
+    """Consecutive splits in groups of small files, the first groups of few, as the caller may stop early; where each file takes a
+    request, the splits one by one."""
+    if plan.version.meta.env.storage.at_once > 1:
+        yield from ([split] for split in plan.splits)
+        return
+    group: list[Split] = []
+    size, most = 0, 1
+    for split in plan.splits:
+        of_split = sum(file.bytes for file in (*split.files, *split.level0, *split.merged, *split.lookup_files))
+        if len(group) == most or (group and size + of_split > _TOGETHER_BYTES):
+            yield group
+            group, size, most = [], 0, 2 * most
+        group.append(split)
+        size += of_split
+    if group:
+        yield group
+
+
+def _joined(plan: Plan, splits: Sequence[Split]) -> Generator[pa.Table]:
+    buckets = ((BucketFiles.of(plan.version, split.bucket), split) for split in splits)
+    parts = (part for files, split in buckets for part in _parts(files, plan, split, _unfinished))
+    tables = list(chain.from_iterable(parts))
+    if any(not table.schema.equals(tables[0].schema) for table in tables):  # merged rows, or texts with a dictionary
+        tables = [finished(table, plan) for table in tables]
+    if tables:
+        yield finished(pa.concat_tables(tables).combine_chunks(), plan)
+
+
+def _unfinished(table: pa.Table) -> pa.Table:
+    return table
 
 
 def _files_at_once(plan: Plan) -> int:
@@ -66,38 +112,41 @@ def read_split(plan: Plan, split: Split, *, backwards: bool = False) -> Iterator
         backwards: the row groups of a file are read from the last to the first.
     """
     with plan.version.unless_expired():
-        for part in _parts(BucketFiles.of(plan.version, split.bucket), plan, split, backwards=backwards):
+        finish = partial(finished, plan=plan)
+        for part in _parts(BucketFiles.of(plan.version, split.bucket), plan, split, finish, backwards=backwards):
             yield from part
 
 
 def rows_of_split(files: BucketFiles, plan: Projection, split: Split) -> Iterator[pa.Table]:
     """`read_split` for a split that was planned elsewhere. `files`: of the bucket of the split."""
-    for part in _parts(files, plan, split):
+    for part in _parts(files, plan, split, partial(finished, plan=plan)):
         yield from part
 
 
-def _parts(files: BucketFiles, plan: Projection, split: Split, *, backwards: bool = False) -> Iterator[Generator[pa.Table]]:
-    """Yields the parts of a split that can be read in parallel."""
+def _parts(
+    files: BucketFiles, plan: Projection, split: Split, finish: Finish, *, backwards: bool = False
+) -> Iterator[Generator[pa.Table]]:
+    """Yields the parts of a split that can be read in parallel. `finish`: see `Finish`."""
     if split.merged:
-        yield _merged(files, plan, split)
+        yield _merged(files, plan, split, finish)
         return
     fresh = Once(partial(freshen_for_scan if split.level0 else freshen, files, plan, split, plan.needed))
     for file in split.files:
-        yield _raw(files, plan, file, fresh, backwards=backwards)
+        yield _raw(files, plan, file, fresh, finish, backwards=backwards)
     if split.level0 and reads_level0_as_it_is(split, rule_of(plan.schema)):
         for file in split.level0:
-            yield _raw(files, plan, file, fresh, backwards=backwards)
+            yield _raw(files, plan, file, fresh, finish, backwards=backwards)
     elif split.level0:
-        yield _level0_rows(plan, fresh)
+        yield _level0_rows(plan, fresh, finish)
 
 
-def _merged(files: BucketFiles, plan: Projection, split: Split) -> Generator[pa.Table]:
+def _merged(files: BucketFiles, plan: Projection, split: Split, finish: Finish) -> Generator[pa.Table]:
     for table in merge_at_read(files, plan, split, plan.needed):
-        yield finished(filtered(table, plan), plan)
+        yield finish(filtered(table, plan))
 
 
-def _level0_rows(plan: Projection, fresh: Once[Fresh]) -> Generator[pa.Table]:
-    yield finished(filtered(fresh().rows, plan), plan)
+def _level0_rows(plan: Projection, fresh: Once[Fresh], finish: Finish) -> Generator[pa.Table]:
+    yield finish(filtered(fresh().rows, plan))
 
 
 def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
@@ -194,13 +243,15 @@ def _read_all(files: BucketFiles, file: DataFile, names: Sequence[str]) -> pa.Ta
         return reader.read(range(reader.groups), [*names, ROW_KIND] if reader.has_row_kind else names)
 
 
-def _raw(files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh], *, backwards: bool) -> Generator[pa.Table]:
+def _raw(
+    files: BucketFiles, plan: Projection, file: DataFile, fresh: Once[Fresh], finish: Finish, *, backwards: bool
+) -> Generator[pa.Table]:
     columns = plan.needed or plan.schema.narrow
     dead = fresh().dead[file.name]
     with files.open(file, encoded=columns) as reader:
         groups = groups_to_read(reader, plan, dead, columns)
         for chunk in reader.chunks(columns, groups[::-1] if backwards else groups):
-            yield finished(_live(chunk, dead, plan), plan)
+            yield finish(_live(chunk, dead, plan))
 
 
 def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, columns: Collection[str]) -> list[int]:
@@ -214,7 +265,13 @@ def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, c
 
 
 def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
-    return live_rows(chunk, dead, None if plan.predicate is None else evaluate(plan.predicate, chunk.table))
+    if plan.predicate is None:
+        return live_rows(chunk, dead)
+    if len(dead):
+        wanted = evaluate_live(plan.predicate, chunk.table, ~dead.dead_mask(chunk.start, chunk.table.num_rows))
+    else:
+        wanted = evaluate(plan.predicate, chunk.table)
+    return chunk.table if wanted.all() else chunk.table.filter(pa.array(wanted))
 
 
 def _matching_groups(reader: DataReader, plan: Projection) -> list[int]:

@@ -58,6 +58,8 @@ def relation(connection, source: NativeSource, rows_of=None):  # the types belon
         source: the rows of a plan.
         rows_of: makes an Arrow object of rows that PyArrow reads. Default: all columns are read.
     """
+    if (rows := select(source)) is not None:
+        return connection.sql(rows)
     parts = []
     for stored, files in source.by_fields().items():
         parts += _scans(connection, source, stored, files)
@@ -69,6 +71,13 @@ def relation(connection, source: NativeSource, rows_of=None):  # the types belon
     if not parts:
         parts.append(connection.from_arrow(output_schema(source.plan).empty_table()))
     return reduce(lambda all_, part: all_.union(part), parts)
+
+
+def select(source: NativeSource) -> str | None:
+    """A query for the rows, which DuckDB binds once; None if it needs bitmaps of dead rows or rows in memory."""
+    if not source.direct or source.level0 or source.streamed.splits or any(file.dead for file in source.direct):
+        return None
+    return " UNION ALL ".join(_query(source, *part) for part in source.by_fields().items())
 
 
 def dataset(stream: Stream):
@@ -121,26 +130,27 @@ class _Scanner(NamedTuple):
 
 def _scans(connection, source: NativeSource, stored: Stored, files: Sequence[Direct]) -> list:
     """Relations over the live rows of files with the same fields."""
-    columns, select = source.plan.columns, _selected(source, stored)
+    columns = source.plan.columns
     masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
     if masked and sum(file.rows for file in clean) <= _ZERO_ROWS_MAX:
         masked, clean = list(files), []
-    parts = [connection.sql(f"SELECT {select} FROM {_parquet(clean)}")] if clean else []
+    parts = [connection.sql(_query(source, stored, clean))] if clean else []
     if masked:
         row_bytes = sum(file.rows for file in masked) / 8 / sum(file.dead.cardinality for file in masked)
         bitmaps = source.kept(("bitmaps", stored), partial(_bitmaps, masked), row_bytes)
         mark = "#" * max(map(len, columns))  # begins the name of no column that is longer
         dead = connection.from_arrow(bitmaps).project(f'CAST(dead AS BIT[]) AS "{mark}dead"')
-        rows = connection.sql(
-            f'SELECT {select}, file_index AS "{mark}file", file_row_number AS "{mark}row" FROM {_parquet(masked)}'
-        )
+        places = f', file_index AS "{mark}file", file_row_number AS "{mark}row"'
+        rows = connection.sql(_query(source, stored, masked, places))
         live = f'get_bit("{mark}dead"[CAST("{mark}file" AS BIGINT) + 1], CAST("{mark}row" AS INTEGER)) = 0'
         parts.append(rows.cross(dead).filter(live).project(", ".join(map(quoted, columns))))
     return parts
 
 
-def _parquet(files: Sequence[Direct]) -> str:
-    return f"read_parquet([{', '.join(text(file.path) for file in files)}], hive_partitioning = false)"
+def _query(source: NativeSource, stored: Stored, files: Sequence[Direct], places: str = "") -> str:
+    """A query for all rows of files with these fields. `places`: more of its SELECT list."""
+    paths = ", ".join(text(file.path) for file in files)
+    return f"SELECT {_selected(source, stored)}{places} FROM read_parquet([{paths}], hive_partitioning = false)"
 
 
 def _bitmaps(files: Sequence[Direct]) -> pa.Table:

@@ -12,7 +12,7 @@ the key, prune only files that are alone in their section and hold no -U or -D r
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -33,7 +33,7 @@ from lsmlake.read.prune import by_statistics, prune_by_key, selection
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.live import Selection
-from lsmlake.tables.version import Version
+from lsmlake.tables.version import OF_FALLBACK, Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
@@ -60,6 +60,21 @@ class Split:
     merged: tuple[DataFile, ...] = ()
     retained: tuple[DataFile, ...] = ()
     total: int = 1
+
+    @property
+    def of_fallback(self) -> bool:
+        """Whether the files are those of the fallback of the version."""
+        return any(file.schema_id >= OF_FALLBACK for file in (*self.files, *self.level0, *self.merged))
+
+
+def by_file(splits: Sequence[Split]) -> list[Split]:
+    """Cuts splits without level 0 into one split per file."""
+    pieces = [_of_file(split, file) for split in splits if not split.level0 for file in split.files]
+    return [*pieces, *(split for split in splits if split.level0 or split.merged)]
+
+
+def _of_file(split: Split, file: DataFile) -> Split:
+    return replace(split, files=(file,), vectors={file.name: split.vectors[file.name]} if file.name in split.vectors else {})
 
 
 @dataclass(frozen=True)
@@ -114,7 +129,11 @@ class Plan(Projection):
 
     @property
     def files(self) -> int:
-        return sum(len(split.files) + len(split.level0) + len(split.merged) for split in self.splits)
+        return len(self.data_files)
+
+    @property
+    def data_files(self) -> list[DataFile]:
+        return [file for split in self.splits for files in (split.files, split.level0, split.merged) for file in files]
 
     @property
     def dead_rows(self) -> int:
@@ -135,7 +154,7 @@ def plan(
     Args:
         version: The table at the snapshot to read.
         predicate: Filters rows.
-        columns: The columns to return. None: all.
+        columns: The columns to return. None: all but hidden ones.
         mode: FRESH reads all levels, COMPACTED the levels >= 1, RAW the levels >= 1 that need no merging (without deletion
             vectors only the last level).
         live: Reads the live files; None: `Manifests.live`.
@@ -149,18 +168,19 @@ def plan(
         raise InvalidQuery(
             "unknown mode", expected="'fresh' or 'raw'", found=repr(mode), cure="fresh reads all rows, raw skips level 0"
         )
-    if version.snapshot is None:
+    if version.snapshot is None and version.fallback is None:
         return Plan(schema, predicate, names, version, mode, (), (("snapshot", 0),))
     vectors = not schema.merges_at_read
     deeper = mode == COMPACTED or (mode == RAW and vectors)
     by_last_level = mode == RAW and not vectors
     selected = selection(schema, predicate, by_key=not by_last_level, level0=not deeper)
     columns_used = predicate.columns if predicate else frozenset()
-    entries = (
-        partial(version.meta.manifests.live, version.snapshot, schema, selected)
-        if live is None
-        else partial(live, version, selected, columns_used)
-    )
+    if live is not None:
+        entries = partial(live, version, selected, columns_used)
+    elif version.fallback is None:
+        entries = partial(version.meta.manifests.live, version.snapshot, schema, selected)
+    else:
+        entries = partial(version.entries, selected)
     table, vector_refs = side_by_side([entries, version.vector_refs], version.meta.env.storage.at_once)
     steps = [("snapshot", version.live_files())]
     with_rows = manifest.with_rows(table)
@@ -168,8 +188,9 @@ def plan(
     table = with_rows
     if deeper:
         table = table.filter(pc.greater(table["level"], 0))
-    if predicate is not None or deeper:
-        checked = [f"{mode}: without level 0"] * deeper + ["buckets" if by_last_level else "keys"] * (predicate is not None)
+    if predicate is not None or deeper or version.fallback is not None:
+        checked = ["branches"] * (version.fallback is not None) + [f"{mode}: without level 0"] * deeper
+        checked += ["buckets" if by_last_level else "keys"] * (predicate is not None)
         steps.append((", ".join(checked), table.num_rows))
     if near is not None:
         for name in ("spec", *(f"p:{field.number}" for field in schema.all_partition_columns), "bucket"):
@@ -214,19 +235,19 @@ _COUNT = Wording("count() counts rows", command="name a column")
 
 def _check_columns(columns: Sequence[str] | None, schema: Schema) -> tuple[str, ...]:
     if columns is None:
-        return tuple(schema.columns.names)
+        return tuple(schema.columns.names) if schema.view is None else schema.shown
     if isinstance(columns, str):
         raise InvalidQuery("columns is a list of names", found=repr(columns), cure=f"write [{columns!r}]")
     if not columns:
         raise InvalidQuery(
             "the list of columns is empty",
-            expected=f"some of {schema.columns.names}",
+            expected=f"some of {list(schema.shown)}",
             cure=Wording("count() counts rows", command="name a column"),
         )
     by_lower = {name.lower(): name for name in schema.columns.names}
     unknown = [name for name in columns if name.lower() not in by_lower]
     if unknown:
-        raise InvalidQuery("unknown columns", expected=f"some of {schema.columns.names}", found=unknown, cure="correct the names")
+        raise InvalidQuery("unknown columns", expected=f"some of {list(schema.shown)}", found=unknown, cure="correct the names")
     if len({name.lower() for name in columns}) != len(columns):
         raise InvalidQuery("a column is listed twice", found=list(columns), cure="name it once")
     return tuple(by_lower[name.lower()] for name in columns)

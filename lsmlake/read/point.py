@@ -2,6 +2,8 @@
 
 A lookup finds the positions of a key in the files of its bucket, then reads those rows only:
 
+0. With a cache on disk (`files.row_copies`), a key that is not at level 0 is found with its row in one read. What follows is for
+   keys of which there is no such copy.
 1. Each key has one bucket, or one in each partition if it can move between these. The files of a bucket, their footers, key
    columns and vectors are cached, so that a lookup that was preceded by others reads nothing but the pages of its row.
 2. With deletion vectors, a key that is not at level 0 is live in at most one file, and that row is the answer.
@@ -16,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import exp, prod
 from typing import NamedTuple
 
@@ -24,11 +26,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.errors import Corrupt
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.retained import Retained
+from lsmlake.files.row_copies import RowCopies
 from lsmlake.format.data_files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.kernels.bucket_hash import spark_hash
+from lsmlake.kernels.bucket_hash import hash_of_one, spark_hash
 from lsmlake.kernels.keys import comparable
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.cover import partition_codes, route
@@ -40,21 +44,24 @@ from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import Predicate, and_, key_values
 from lsmlake.predicate.tree import Column, Compare, In, IsNull, Literal, or_
 from lsmlake.read.arrow_scan import filtered, finished, read_plan
+from lsmlake.read.fallback import homes
 from lsmlake.read.plan import Projection, plan
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
 from lsmlake.tables.version import Version
+from lsmlake.types.column_types import has_sized_text
 
 
-def rows_of_keys(version: Version, keys: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+def rows_of_keys(version: Version, keys: pa.Table, columns: Sequence[str] | None = None, *, copying: bool = False) -> pa.Table:
     """Returns the rows of `keys` (conformed primary key columns) in the order of the keys, without duplicates. Keys without a row
-    are skipped. `columns`: in the order of the schema, among them the key; None: all."""
-    names = version.schema.columns.names if columns is None else list(columns)
+    are skipped. `columns`: in the order of the schema, among them the key; None: all. `copying`: whether rows are copied to the
+    cache on disk, for later lookups."""
+    names = version.schema.shown if columns is None else list(columns)
     fields = pa.schema([version.schema.plain_columns.field(name) for name in names])
-    if not keys.num_rows or version.snapshot is None:
+    if not keys.num_rows:
         return fields.empty_table()
-    rows = pa.concat_tables([fields.empty_table(), *(table.cast(fields) for table in _tables(version, keys, names))])
+    rows = pa.concat_tables([fields.empty_table(), *(table.cast(fields) for table in _tables(version, keys, names, copying))])
     if keys.num_rows == 1:
         return rows
     chosen = matches(keys, rows)
@@ -77,21 +84,100 @@ def matches(keys: pa.Table, rows: pa.Table) -> np.ndarray:
 
 def row_of_key(version: Version, key: pa.Table) -> dict[str, object] | None:
     """Returns the row of one key as Python values; None if there is none."""
-    tables = [] if version.snapshot is None else _tables(version, key, version.schema.columns.names)
+    tables = _tables(version, key, version.schema.shown, copying=True)
     return next((table.to_pylist()[0] for table in tables if table.num_rows), None)
+
+
+def row_of_plain_key(version: Version, key: Mapping[str, object]) -> list[dict[str, object]] | None:
+    """The row of a key of integers and texts, one or none; None for a key that only `row_of_key` can look up. Takes a part of the
+    time of that: no value passes through Arrow before there is a row."""
+    schema, columns = version.schema, version.schema.derived(_plain_key_columns)
+    if not columns or len(key) != len(columns) or not all(column.takes(key.get(column.name)) for column in columns):
+        return None
+    if version.fallback is not None:
+        return None
+    if version.snapshot is None:
+        return []
+    values, types = tuple(key[column.name] for column in columns), [column.type for column in columns]
+    hash_ = routing = hash_of_one(values, types)
+    if schema.bucket_key != schema.key:
+        routing = hash_of_one(
+            [key[name] for name in schema.bucket_key], [schema.columns.field(n).type for n in schema.bucket_key]
+        )
+    try:
+        finder = _finder(version, routing)
+        return [] if finder is None else finder.row(Key(values, values), hash_)
+    except Corrupt:
+        with version.unless_expired():
+            raise
+
+
+def _finder(version: Version, routing: int) -> _Finder | None:
+    """The finder of a row of all columns in the bucket of a key; None if the bucket has no files. Cached: a single key passes
+    little else. Only for a table without partitions. `routing`: the unsigned hash of the bucket key."""
+    meta, schema, cache = version.meta, version.schema, version.meta.files.cache
+    known = meta.paths.snapshots, version.snapshot.delta_manifest_list.name, meta.paths.table_uuid, schema.id
+    cover = cache.get((known, "cover"), lambda: version.covers().of((schema.spec_id, ())))
+    number = cover.number_of_one(routing)
+    finder = cache.known((known, number))
+    if finder is None:
+        bucket = Bucket((), number, schema.spec_id)
+        if bucket not in (states := _states(version, (bucket,))):
+            return None
+        finder = _Finder(version, states[bucket], schema.shown, True)
+        cache.put((known, number), finder, lambda finder: _FINDER_BYTES + 8 * len(finder.ordered))
+    return finder
+
+
+class _PlainColumn(NamedTuple):
+    """A key column of integers from `least` to `greatest`, or of texts if `kind` is str."""
+
+    name: str
+    type: pa.DataType
+    kind: type
+    least: int
+    greatest: int
+
+    def takes(self, value: object) -> bool:
+        """Whether Python's value is one of the column as it is."""
+        return type(value) is self.kind and (value.isascii() if self.kind is str else self.least <= value <= self.greatest)
+
+
+def _plain_key_columns(schema: Schema) -> list[_PlainColumn]:
+    """The columns of `Schema.key`; none if keys are not only integers and texts, or have partitions, or if a
+    lookup may cost more than a scan."""
+    fields = [schema.columns.field(name) for name in schema.key]
+    plain = all(pa.types.is_signed_integer(one.type) or (one.type == pa.string() and not has_sized_text(one)) for one in fields)
+    if not plain or schema.partition_columns or schema.moves_keys or any(map(pa.types.is_nested, schema.columns.types)):
+        return []
+    return list(map(_plain_column, fields))
+
+
+def _plain_column(field: pa.Field) -> _PlainColumn:
+    if field.type == pa.string():
+        return _PlainColumn(field.name, field.type, str, 0, 0)
+    greatest = (1 << field.type.bit_width - 1) - 1
+    return _PlainColumn(field.name, field.type, int, -1 - greatest, greatest)
 
 
 def read_keys(version: Version, projection: Projection) -> Iterator[pa.Table] | None:
     """Reads a projection whose predicate names whole keys by lookups, and applies the predicate to the rows that are found.
     Returns None if the predicate does not name keys, or if a scan is cheaper."""
-    keys = None if version.snapshot is None else _named_keys(version, projection)
-    planned = None if keys is None else lookups(version, keys)
-    return None if planned is None else _projected(version, planned, projection)
+    keys = _named_keys(version, projection)
+    if keys is None:
+        return None
+    planned = []
+    for one, some in homes(version, keys):
+        with one.unless_expired():
+            planned.append((one, lookups(one, some)))
+        if planned[-1][1] is None:
+            return None
+    return chain.from_iterable(_projected(one, few, projection) for one, few in planned)
 
 
 def _projected(version: Version, planned: Sequence[Lookup], projection: Projection) -> Iterator[pa.Table]:
     with version.unless_expired():
-        for table in rows_by_lookup(version, planned, projection.needed or projection.schema.key[:1]):
+        for table in rows_by_lookup(version, planned, projection.needed or projection.schema.key[:1], copying=True):
             yield finished(filtered(table, projection), projection)
 
 
@@ -99,18 +185,25 @@ def _named_keys(version: Version, projection: Projection) -> pa.Table | None:
     """All keys that rows of a projection can have; None if the predicate does not limit the keys, or if there are too many."""
     schema = projection.schema
     values = None if projection.predicate is None else key_values(projection.predicate, schema.primary_key)
-    if values is None or not 0 < prod(map(len, values.values())) <= version.snapshot.total_rows:
+    total_rows = sum(
+        one.snapshot.total_rows for one in (version, version.fallback) if one is not None and one.snapshot is not None
+    )
+    if values is None or not 0 < prod(map(len, values.values())) <= total_rows:
         return None
     arrays = [pa.array(values[name], schema.plain_columns.field(name).type) for name in schema.primary_key]
     places = np.indices([len(array) for array in arrays]).reshape(len(arrays), -1)
     return pa.table([array.take(pa.array(at)) for array, at in zip(arrays, places, strict=True)], names=list(schema.primary_key))
 
 
-def _tables(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterable[pa.Table]:
+def _tables(version: Version, keys: pa.Table, columns: Sequence[str], copying: bool) -> Iterable[pa.Table]:
+    return [table for one, some in homes(version, keys) for table in _tables_of(one, some, columns, copying)]
+
+
+def _tables_of(version: Version, keys: pa.Table, columns: Sequence[str], copying: bool) -> Iterable[pa.Table]:
     with version.unless_expired():
         few = lookups(version, keys)
         if few is not None:
-            return list(rows_by_lookup(version, few, columns))
+            return list(rows_by_lookup(version, few, columns, copying=copying))
         if keys.num_rows <= LISTED and not version.schema.moves_keys:
             return list(read_plan(plan(version, _predicate(keys, version.schema), columns)))
         return list(_joined(version, keys, columns))
@@ -171,20 +264,21 @@ LISTED, _LISTED_FOR_INDEX = 10_000, 100_000
 JOINED_ROWS = 1 << 20
 """The fewest rows that are compared with keys at once."""
 _CELL_BYTES = 400  # of Python objects for one value of a one-row table
+_FINDER_BYTES = 1_000  # without the state of the bucket, which is cached for itself
 
 
 class Lookup(NamedTuple):
-    """The keys to look up in one bucket, and the state of the bucket."""
+    """The keys to look up in one bucket, with their unsigned hashes, and the state of the bucket."""
 
     state: BucketState
-    keys: Collection[Key]
+    keys: Mapping[Key, int]
 
 
 def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
     """Chooses how distinct keys are read: the lookups; None if a scan of the files that can hold them is cheaper."""
     schema = version.schema
     columns, nested = len(schema.columns), any(map(pa.types.is_nested, schema.columns.types))
-    places = len(_partitions(version)) if schema.moves_keys else 1
+    places = len(version.partitions()) if schema.moves_keys else 1
     if not lookups_are_cheaper(keys.num_rows * places, KeyedFiles(version.snapshot.total_rows, 0, columns, nested)):
         return None
     by_bucket = _in_all_partitions(version, keys) if schema.moves_keys else _by_bucket(version, keys)
@@ -196,41 +290,45 @@ def lookups(version: Version, keys: pa.Table) -> list[Lookup] | None:
     return planned if lookups_are_cheaper(keys.num_rows * places, searched_files) else None
 
 
-def rows_by_lookup(version: Version, planned: Sequence[Lookup], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Reads the rows of the keys, in any order, nullable. `columns`: in the order of the schema."""
-    parts = (_Finder(version, lookup.state, tuple(columns)).rows(lookup.keys) for lookup in planned)
+def rows_by_lookup(
+    version: Version, planned: Sequence[Lookup], columns: Sequence[str], *, copying: bool = False
+) -> Iterator[pa.Table]:
+    """Reads the rows of the keys, in any order, nullable. `columns`: in the order of the schema. `copying`: as in
+    `rows_of_keys`."""
+    parts = (_Finder(version, lookup.state, tuple(columns), copying).rows(lookup.keys) for lookup in planned)
     return ahead(parts, version.meta.env.workers if len(planned) > 1 else 1)
 
 
-def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
+def _by_bucket(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, int]]:
     schema = version.schema
     routed = route(keys, schema, version.covers())
     buckets = {code: routed.bucket(code) for code in np.unique(routed.codes).tolist()}
-    keys_by_bucket: dict[Bucket, dict[Key, None]] = {}  # distinct keys, in order
-    for key, code in zip(searched(keys.select(schema.key)), routed.codes.tolist(), strict=True):
-        keys_by_bucket.setdefault(buckets[code], {})[key] = None
+    keys_by_bucket: dict[Bucket, dict[Key, int]] = {}  # distinct keys, in order
+    for key, hash_, code in zip(searched(keys.select(schema.key)), _hashes(keys, schema), routed.codes.tolist(), strict=True):
+        keys_by_bucket.setdefault(buckets[code], {})[key] = hash_
     return keys_by_bucket
 
 
-def _partitions(version: Version) -> frozenset[tuple]:
-    """`Version.partitions`, cached."""
-    key = version.snapshot.delta_manifest_list.name, version.meta.paths.table_uuid, version.schema.id, "partitions"
-    return version.meta.files.cache.get(key, version.partitions, lambda found: 200 * len(found))
+def _hashes(keys: pa.Table, schema: Schema) -> list[int]:
+    """The hashes by which copied rows are found."""
+    return spark_hash([keys[name] for name in schema.key]).view(np.uint32).tolist()
 
 
-def _in_all_partitions(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, None]]:
+def _in_all_partitions(version: Version, keys: pa.Table) -> dict[Bucket, dict[Key, int]]:
     """As `_by_bucket`, for keys that can lie in several partitions: each is looked up in all of them."""
     schema, covers = version.schema, version.covers()
-    hashes, own = spark_hash([keys[name] for name in schema.bucket_key]), list(searched(keys.select(schema.key)))
+    hashes = spark_hash([keys[name] for name in schema.bucket_key])
+    own = list(zip(searched(keys.select(schema.key)), _hashes(keys, schema), strict=True))
     codes, homes = partition_codes(keys, schema.of_keys)
     codes = np.zeros(keys.num_rows, np.int64) if codes is None else codes
     rows = {home: np.flatnonzero(codes == code) for code, home in enumerate(homes)}
-    by_bucket: dict[Bucket, dict[Key, None]] = {}
-    for spec, partition in _partitions(version):
+    by_bucket: dict[Bucket, dict[Key, int]] = {}
+    for spec, partition in version.partitions():
         inside = rows.get(schema.home(spec, partition), ())
         numbers = covers.of((spec, partition)).number_of(hashes[inside]) if len(inside) else ()
         for row, number in zip(inside, numbers, strict=True):
-            by_bucket.setdefault(Bucket(partition, int(number), spec), {})[own[row]] = None
+            key, hash_ = own[row]
+            by_bucket.setdefault(Bucket(partition, int(number), spec), {})[key] = hash_
     return by_bucket
 
 
@@ -256,13 +354,78 @@ class _PointHits(NamedTuple):
 class _Finder:
     """Finds rows in one bucket."""
 
-    def __init__(self, version: Version, state: BucketState, columns: tuple[str, ...]) -> None:
+    def __init__(self, version: Version, state: BucketState, columns: tuple[str, ...], copying: bool) -> None:
         self.columns = columns
         self.files, self.state = BucketFiles.of(version, state.bucket), state
         self.vectors = version.options.layout.deletion_vectors
         self.ordered = sorted(state.files, key=lambda file: (recency(file), file.min_key))
+        self.copies = RowCopies.of(self.files, making=copying) if self.vectors else None
 
-    def rows(self, keys: Collection[Key]) -> Generator[pa.Table]:
+    def rows(self, keys: Mapping[Key, int]) -> Generator[pa.Table]:
+        if self.copies is None:
+            yield from self._rows(keys)
+            return
+        copied, others = [], []
+        for key, hash_ in keys.items():
+            row = self.copied(key, hash_)
+            if row is None:
+                others.append(key)
+            else:
+                copied += row
+        if copied:
+            yield self._table(copied)
+        if others:
+            yield from self._rows(others)
+
+    def row(self, key: Key, hash_: int) -> list[dict[str, object]]:
+        """The row of a key, of all columns; none if the key is absent."""
+        copied = None if self.copies is None else self.copied(key, hash_)
+        if copied is not None:
+            return [dict(zip(self.columns, values, strict=True)) for values in copied]
+        hits = self._hits(key, rule_of(self.files.schema, self.files.meta.paths.root))
+        if not hits:
+            return []
+        values = self._values_at(hits[0], key) if self._is_answer(hits) else None
+        return [values] if values is not None else [row for table in self._rows([key]) for row in table.to_pylist()]
+
+    def _values_at(self, hit: _PointHits, key: Key) -> dict[str, object] | None:
+        """The row at a hit, cached as in `_row_at`; None if it cannot be read value by value."""
+        others = [name for name in self.columns if name not in self.files.schema.key]
+        cache, place = self.files.meta.files.cache, (self.files.meta.paths.data(hit.file), self.files.schema.id, hit.positions[0])
+        values = cache.known(place)
+        if values is None:
+            values = self.files.values_at(hit.file, hit.positions[0], others)
+            if values is None:
+                return None
+            cache.put(place, values, lambda values: _CELL_BYTES * len(values))
+        by_name = dict(zip([*self.files.schema.key, *others], [*key.values, *values], strict=True))
+        return {name: by_name[name] for name in self.columns}
+
+    def copied(self, key: Key, hash_: int) -> list[tuple] | None:
+        """The row of a key (of all columns; none if the key is absent) by copies; None if these do not tell."""
+        for file in self.ordered:
+            if not file.min_key <= key.values <= file.max_key:
+                continue
+            if not file.level:
+                if self.files.positions(key, file):
+                    return None
+                continue
+            rows = self.copies.find(key, hash_, file)
+            if rows is None:
+                return None
+            vector = vector_of(self.files, self.state.vectors, file) if rows else EMPTY
+            for row in rows:
+                if row.position not in vector:
+                    return [row.values]
+        return []
+
+    def _table(self, rows: Sequence[tuple]) -> pa.Table:
+        schema = self.files.schema
+        by_name = dict(zip(schema.columns.names, zip(*rows, strict=True), strict=True))
+        fields = [schema.row_columns.field(name) for name in self.columns]
+        return pa.table([pa.array(by_name[field.name], field.type) for field in fields], schema=pa.schema(fields))
+
+    def _rows(self, keys: Collection[Key]) -> Generator[pa.Table]:
         schema = self.files.schema
         rule = rule_of(schema, self.files.meta.paths.root)
         single: dict[str, list[int]] = {}

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format.data_files import Bucket, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
-from lsmlake.predicate import evaluate
+from lsmlake.predicate import evaluate_live
 from lsmlake.read.arrow_scan import Fresh, filtered, finished, freshen, groups_to_read, merge_at_read
 from lsmlake.read.partition_match import is_of_partitions, partition_matches
 from lsmlake.read.plan import Plan, Projection, Split
@@ -82,7 +82,7 @@ def live_in(files: BucketFiles, plan: Projection, file: DataFile, dead: Deletion
         for chunk in reader.chunks(plan.needed, groups_to_read(reader, plan, dead, plan.needed)):
             live = ~dead.dead_mask(chunk.start, chunk.table.num_rows)
             if plan.predicate is not None:
-                live &= np.asarray(evaluate(plan.predicate, chunk.table))
+                live = evaluate_live(plan.predicate, chunk.table, live)
             places, rows = np.flatnonzero(live), finished(chunk.table, plan)
             yield Placed(number, chunk.start + places, rows if live.all() else rows.take(pa.array(places)))
 

@@ -9,7 +9,7 @@ folded (`tables.live`). Statistics prune the live files.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -89,13 +89,29 @@ def _entries(table: pa.Table, *, schema: Schema, predicate: Predicate | None, by
         return np.ones(table.num_rows, bool)
     bounds = _key_bounds(table, schema, predicate) if by_key else {}
     fields = _used(schema, predicate)
+    bounds = _partition_bounds(table, schema, fields, bounds)
+    matches = may_match(_with_hashes(predicate, fields), bounds, table["rows"].to_numpy())
+    return matches & _by_bucket(table, schema, predicate)
+
+
+def _partition_bounds(
+    table: pa.Table, schema: Schema, fields: Sequence[PartitionColumn], known: Mapping[str, ColumnBounds]
+) -> dict[str, ColumnBounds]:
+    """The bounds of the partition fields of files and of the columns that they come from, of which some bounds are known."""
+    bounds = dict(known)
     for field in fields:
         sources = _sources(table, schema, field)
         narrow(bounds, field, sources)
         values = table[f"p:{field.number}"].combine_chunks()
         bounds[_name(field)] = ColumnBounds(values, values, sources.nulls)
-    matches = may_match(_with_hashes(predicate, fields), bounds, table["rows"].to_numpy())
-    return matches & _by_bucket(table, schema, predicate)
+    return bounds
+
+
+def by_partition(table: pa.Table, schema: Schema, predicate: Predicate) -> np.ndarray:
+    """Flags files whose partitions may hold a matching row."""
+    fields = _used(schema, predicate)
+    bounds = _partition_bounds(table, schema, fields, {})
+    return may_match(_with_hashes(predicate, fields), bounds, table["rows"].to_numpy())
 
 
 def prune_by_key(table: pa.Table, schema: Schema, predicate: Predicate) -> pa.Table:

@@ -104,13 +104,16 @@ def _zone(name: str) -> datetime.tzinfo:
         raise InvalidQuery("unknown time zone", expected="a name such as Europe/Berlin or +01:00", found=name) from error
 
 
+def newest_until(meta: Metadata, time_ms: int) -> Snapshot | None:
+    """The newest snapshot committed at or before `time_ms`. Not a binary search: with a wrong clock, times may not ascend."""
+    with closing(meta.snapshots.each(reversed(meta.snapshots.ids()))) as newest_first:
+        return next((one for one in newest_first if one.time_ms <= time_ms), None)
+
+
 def _at(meta: Metadata, time_ms: int, zone: str) -> Snapshot:
-    """Returns the newest snapshot committed at or before `time_ms`. Not a binary search: with a wrong clock, times may not
-    ascend."""
-    ids = meta.snapshots.ids()
-    with closing(meta.snapshots.each(reversed(ids))) as newest_first:
-        snapshot = next((one for one in newest_first if one.time_ms <= time_ms), None)
+    snapshot = newest_until(meta, time_ms)
     if snapshot is None:
+        ids = meta.snapshots.ids()
         earliest = time_text(meta.snapshots.get(ids[0]).time_ms, zone) if ids else "its first commit"
         raise SnapshotNotFound(
             "all snapshots of the table are newer than the timestamp",

@@ -33,7 +33,7 @@ from lsmlake.refs.pinned import pinned
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.refs.rollback_reachability import settled
 from lsmlake.tables.branches import BranchState
-from lsmlake.tables.version import Metadata
+from lsmlake.tables.version import Metadata, Version
 
 _OF_MAIN = Wording("call it on the table itself", command="name the table without $branch_")
 
@@ -113,11 +113,12 @@ def rename_branch(meta: Metadata, name: str, to: str) -> None:
     """Gives a branch another name. Handles with the old name fail. Works on any storage: no file is moved.
 
     Raises:
-        InvalidQuery: the new name is not valid, or it is taken.
+        InvalidQuery: the new name is not valid, or it is taken; or the table is read with the branch.
         TableNotFound: there is no branch of that name.
         CommitConflict: the table is being forwarded to the branch, or the branch is being deleted.
     """
     check_main(meta)
+    _check_unread(meta, name, "renamed")
     meta.paths.branch_file(to)
     while True:
         name, info, state = settled_state(meta, name)
@@ -140,9 +141,11 @@ def delete_branch(
 
     Raises:
         TableNotFound: there is no branch of that name.
+        InvalidQuery: the table is read with the branch.
         Corrupt: other metadata cannot be read, so it is not known which files others need. Nothing was deleted.
     """
     check_main(meta)
+    _check_unread(meta, name, "deleted")
     while True:
         try:
             name, info, state = settled_state(meta, name)
@@ -284,6 +287,19 @@ def complete_rename(meta: Metadata, info: BranchInfo, state: BranchState) -> Non
     if meta.branches.read(old) == info:
         meta.branches.remove(old)
     meta.branches.end(info, state, state.base)
+
+
+def _check_unread(meta: Metadata, name: str, doing: str) -> None:
+    """Raises InvalidQuery if the options of the table name the branch: reads of the table would fail without it."""
+    read = Version.latest(meta).options.read
+    for option, named in (("scan.fallback-branch", read.fallback_branch), ("scan.primary-branch", read.primary_branch)):
+        if named == name:
+            raise InvalidQuery(
+                f"a branch that the table is read with cannot be {doing}",
+                where=meta.paths.root,
+                found=f"{option} = {name}",
+                cure="remove the option of the table first, or name another branch in it",
+            )
 
 
 def taken(meta: Metadata, name: str) -> InvalidQuery:

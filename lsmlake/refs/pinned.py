@@ -25,7 +25,7 @@ from lsmlake.storage.storage import Entry
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 from lsmlake.tables.version import Metadata
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.refs")
 
 PIN_MS = 86_400_000  # far longer than a publication takes
 

@@ -17,12 +17,14 @@ import datetime
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from lsmlake.commit.commit import after_tag
 from lsmlake.errors import Corrupt, InvalidOption, InvalidQuery, StorageFailed, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.notebook import Shown
 from lsmlake.options.option_types import duration
 from lsmlake.options.retention_options import DAILY, PERIODS_MS, WITH_DASHES, WITHOUT_DASHES, TagOptions
+from lsmlake.options.table_options import Options
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.file_references import delete, files_of, unused
 from lsmlake.refs.pinned import pinned, release
@@ -72,13 +74,14 @@ def create_tag(
     snapshot = resolve(meta, moment, zone)
     if snapshot is None:
         raise InvalidQuery("the table has no snapshot that could be tagged", where=meta.paths.root, cure="write to it first")
-    if retain_ms is None:
-        latest = meta.snapshots.latest()
-        retain_ms = meta.schemas.of(latest).parsed_options.tags.retained_ms
-    return tag_snapshot(meta, name, snapshot, retain_ms, replacing=replacing)
+    options = meta.schemas.of(meta.snapshots.latest()).parsed_options
+    retain_ms = options.tags.retained_ms if retain_ms is None else retain_ms
+    return tag_snapshot(meta, name, snapshot, retain_ms, options, replacing=replacing)
 
 
-def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, *, replacing: bool = False) -> Tag:
+def tag_snapshot(
+    meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, options: Options, *, replacing: bool = False
+) -> Tag:
     """Gives a snapshot a name.
 
     Args:
@@ -86,6 +89,7 @@ def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int |
         name: the name of the tag.
         snapshot: a retained or tagged snapshot.
         retain_ms: how long the tag is kept; None: until it is deleted.
+        options: those of the table now, for the followers.
         replacing: whether to replace a tag of that name, if there is one.
 
     Raises:
@@ -98,6 +102,7 @@ def tag_snapshot(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int |
     _put(meta, tag, replacing=replacing)
     if before is not None and before.snapshot != snapshot:
         release(meta, before.snapshot)
+    after_tag(meta, tag, options)
     return tag
 
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.style import Style
-from rich.table import Table
-from rich.text import Text
 
 from lsmlake.report.text import human_bytes, human_count, printable, utc_stamp, utc_time
 
-QUIET = Style(dim=True)
+QUIET = "dim"
+"""The style of Rich for what matters less. Only a terminal needs more of Rich than the widths of characters, so the rest is
+imported where a view is drawn."""
 
 
 class CellKind(Enum):
@@ -67,7 +65,9 @@ class Listing(NamedTuple):
     columns: tuple[ListingColumn, ...]
     caption: str = ""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: object, options: Any) -> Iterator[object]:
+        from rich.text import Text
+
         if self.columns[0].values:
             shown = _fitting([column for column in self.columns if column.from_width <= options.max_width], options.max_width)
             yield _table(shown)
@@ -100,7 +100,7 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 def drawn_width(column: ListingColumn) -> int:
     """Returns the width of the column on a terminal without shortening, in cells."""
-    return max(cell_len(_title(column)), *(cell_len(_short(column, value).plain) for value in column.values), 1)
+    return max(cell_len(_title(column)), *(cell_len(_short(column, value)) for value in column.values), 1)
 
 
 def _fitting(columns: Sequence[ListingColumn], width: int) -> list[tuple[ListingColumn, int]]:
@@ -114,7 +114,10 @@ def _fitting(columns: Sequence[ListingColumn], width: int) -> list[tuple[Listing
     return [(column, min(room, width)) for column, room in zip(shown, _widths(shown, needs, width), strict=True)]
 
 
-def _table(columns: Sequence[tuple[ListingColumn, int]]) -> Table:
+def _table(columns: Sequence[tuple[ListingColumn, int]]) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column, room in columns:
         table.add_column(
@@ -124,15 +127,18 @@ def _table(columns: Sequence[tuple[ListingColumn, int]]) -> Table:
             overflow="fold",
             no_wrap=column.kind is not CellKind.PROSE,
         )
-    cells = [[_fitted(column, value, room) for value in column.values] for column, room in columns]
+    cells = [
+        [Text(_fitted(column, value, room), QUIET if value is None else "") for value in column.values]
+        for column, room in columns
+    ]
     for row in zip(*cells, strict=True):
         table.add_row(*row)
     return table
 
 
-def _fitted(column: ListingColumn, value: object, room: int) -> Text:
+def _fitted(column: ListingColumn, value: object, room: int) -> str:
     text = _short(column, value)
-    return text if column.kind is CellKind.PROSE else Text(middle_elided(text.plain, room), text.style)
+    return text if column.kind is CellKind.PROSE else middle_elided(text, room)
 
 
 def _widths(columns: Sequence[ListingColumn], needs: Sequence[int], width: int) -> list[int]:
@@ -157,11 +163,11 @@ def _excess(widths: Sequence[int], width: int) -> int:
     return sum(widths) + GAP * (len(widths) - 1) - width
 
 
-def _short(column: ListingColumn, value: object) -> Text:
+def _short(column: ListingColumn, value: object) -> str:
     if value is None:
-        return Text(column.none, QUIET)
+        return column.none
     text = _SHORT.get(column.kind, lambda other: printable(str(other)))(value)
-    return Text(end_elided(text, _VALUE_MOST) if column.kind is CellKind.VALUE else text)
+    return end_elided(text, _VALUE_MOST) if column.kind is CellKind.VALUE else text
 
 
 def _exact(column: ListingColumn, value: object) -> str:

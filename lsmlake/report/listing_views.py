@@ -53,6 +53,10 @@ def _of_partitions(partitions: pa.Table) -> str:
     return f", {human_count(live)} live rows, {human_count(dead)} dead, {human_bytes(size)}"
 
 
+def _joined(texts: pa.ChunkedArray) -> list[str | None]:
+    return ["; ".join(each) or None for each in texts.to_pylist()]
+
+
 _PAGES: Mapping[str, _Page] = {
     "snapshots": _Page(
         "snapshot",
@@ -128,6 +132,48 @@ _PAGES: Mapping[str, _Page] = {
             _Shown("last progress", CellKind.TIME, "last_progress"),
         ),
     ),
+    "health": _Page(
+        "table",
+        "no tables",
+        (
+            _Shown("table", CellKind.TEXT, "table_name"),
+            _Shown("rows", CellKind.COUNT, "record_count"),
+            _Shown("runs at level 0", CellKind.COUNT, "level0_runs"),
+            _Shown("rows at level 0", CellKind.COUNT, "level0_rows", _USUAL),
+            _Shown("dead", CellKind.TEXT, lambda health: [f"{share:.0%}" for share in health["dead_share"].to_pylist()]),
+            _Shown("small files", CellKind.COUNT, "small_files", _ROOMY),
+            _Shown("snapshots", CellKind.COUNT, "snapshot_count", _ROOMY),
+            _Shown("last commit", CellKind.TIME, "commit_time", _ROOMY),
+            _Shown("due", CellKind.TEXT, lambda health: _joined(health["due"]), _USUAL),
+            _Shown("problems", CellKind.PROSE, lambda health: _joined(health["problems"])),
+        ),
+    ),
+    "maintenance": _Page(
+        "work",
+        "nothing was due",
+        (
+            _Shown("table", CellKind.TEXT, "table_name"),
+            _Shown("work", CellKind.TEXT, "kind"),
+            _Shown("end", CellKind.TIME, "end_time", _ROOMY),
+            _Shown("files in", CellKind.COUNT, "files_in"),
+            _Shown("files out", CellKind.COUNT, "files_out"),
+            _Shown("bytes in", CellKind.BYTES, "bytes_in", _USUAL),
+            _Shown("bytes out", CellKind.BYTES, "bytes_out", _USUAL),
+            _Shown("why", CellKind.PROSE, "reason"),
+        ),
+    ),
+    "plan": _Page(
+        "work",
+        "nothing is due",
+        (
+            _Shown("table", CellKind.TEXT, "table_name"),
+            _Shown("work", CellKind.TEXT, "kind"),
+            _Shown("benefit", CellKind.BYTES, "benefit_in_bytes"),
+            _Shown("cost", CellKind.BYTES, "cost_in_bytes"),
+            _Shown("why", CellKind.PROSE, "reason"),
+            _Shown("waits", CellKind.TEXT, "waits"),
+        ),
+    ),
     "options": _Page(
         "option",
         "0 options",
@@ -139,7 +185,7 @@ _PAGES: Mapping[str, _Page] = {
         ),
     ),
 }
-_ONLY_IF_ANY = {"files": ("partition",)}
+_ONLY_IF_ANY = {"files": ("partition",), "plan": ("waits",)}
 """Columns that are left out if all their values are null."""
 
 

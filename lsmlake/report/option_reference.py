@@ -7,11 +7,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.padding import Padding
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
 
 from lsmlake.report.listing import GAP, QUIET, CellKind, Listing, ListingColumn
 from lsmlake.report.text import counted
@@ -40,7 +35,11 @@ class Reference(NamedTuple):
 
     options: pa.Table
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: object, options: object) -> Iterator[object]:
+        from rich.padding import Padding
+        from rich.rule import Rule
+        from rich.text import Text
+
         for group, members in groupby(self.options.to_pylist(), key=lambda option: option["group"]):
             yield Rule(Text(group, "bold"), align="left", style=QUIET)
             for option in members:
@@ -60,7 +59,10 @@ class Reference(NamedTuple):
         ).lines()
 
 
-def _head(option: dict[str, str]) -> Table:
+def _head(option: dict[str, str]) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
     default = f" = {option['default']}" if option["default"] is not None else ""
     line = Table.grid(expand=True, padding=(0, GAP, 0, 0))
     line.add_column(overflow="fold")

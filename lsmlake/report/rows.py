@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
 
 from lsmlake.report.listing import GAP, QUIET, CellKind, Listing, ListingColumn, drawn_width
 from lsmlake.report.text import counted
@@ -38,7 +37,9 @@ class Rows:
             for field, column in fields
         )
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: object, options: Any) -> Iterator[object]:
+        from rich.text import Text
+
         shown = self._fitting(options.max_width)
         left = len(self._columns) - len(shown)
         hidden = f"; {counted(left, 'column')} left out" if left else ""

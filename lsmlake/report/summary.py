@@ -8,24 +8,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.style import Style
-from rich.table import Table as Grid
-from rich.text import Text
 
 from lsmlake.format.data_files import Bucket, BucketState
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.lsm.levels import Levels
-from lsmlake.maintain.version_listings import key_text, partition_text
+from lsmlake.maintain.version_listings import partition_text
 from lsmlake.options.option_types import AUTO
-from lsmlake.report.listing import CellKind, Listing, ListingColumn
+from lsmlake.report.listing import QUIET, CellKind, Listing, ListingColumn
 from lsmlake.report.text import human_bytes, human_count, human_share, printable, utc_stamp, utc_time
-from lsmlake.report.tree_picture import TreeRow, tree_picture
+from lsmlake.report.tree_rows import TreeRow, tree_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.types.column_types import COMMENT
 from lsmlake.types.type_text import format_columns, format_type_of
-
-_LABEL = Style(dim=True)
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,7 @@ class Summary:
         }
 
     def _columns(self) -> list[str]:
-        return [format_columns(pa.schema([column])) for column in self.schema.columns]
+        return [format_columns(pa.schema([column])) for column in self.schema.shown_fields]
 
     # -- as data ------------------------------------------------------------------------------------------------------
 
@@ -74,7 +67,7 @@ class Summary:
             "name": self.name,
             "path": self.path,
             "comment": schema.comment,
-            "columns": [_column_record(column) for column in schema.columns],
+            "columns": [_column_record(column) for column in schema.shown_fields],
             "ddl": ", ".join(self._columns()),
             "primary_key": list(schema.primary_key),
             "partition_by": list(schema.partition_by),
@@ -92,9 +85,14 @@ class Summary:
 
     # -- for people ---------------------------------------------------------------------------------------------------
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: object, options: object) -> Iterator[object]:
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        from lsmlake.report.tree_picture import tree_picture
+
         grid = Grid.grid(padding=(0, 2, 0, 0))
-        grid.add_column(style=_LABEL, no_wrap=True)
+        grid.add_column(style=QUIET, no_wrap=True)
         grid.add_column(overflow="fold")
         for label, text in self._facts():
             grid.add_row(Text(label), Text(text))
@@ -195,20 +193,3 @@ def _runs_listing(runs: list[TreeRow]) -> Listing:
     return Listing(
         tuple(ListingColumn(name, CellKind.TEXT if name in text else CellKind.NUMBER, values[name]) for name in values)
     )
-
-
-def tree_rows(state: BucketState) -> list[TreeRow]:
-    """Returns one row per sorted run, newest first. O(files log files)."""
-    levels = Levels.of(state.files, {name: ref.cardinality for name, ref in state.vectors.items()})
-    return [
-        TreeRow(
-            run.level,
-            len(run.files),
-            run.rows,
-            run.rows - run.live_rows,
-            run.bytes,
-            key_text(run.files[0].min_key),
-            key_text(max(file.max_key for file in run.files)),
-        )
-        for run in levels.runs
-    ]

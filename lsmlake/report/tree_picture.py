@@ -21,22 +21,11 @@ from rich.text import Text
 
 from lsmlake.report.listing import end_elided
 from lsmlake.report.text import human_bytes, human_count, human_share, printable
+from lsmlake.report.tree_rows import TreeRow
 
 _LIVE, _DEAD, _QUIET = Style(color="cyan"), Style(color="red"), Style(dim=True)
 _LEAST_WIDTH_WITH_KEYS = 72
 _LEAST_PREFIX = 4  # a shorter common beginning of the keys is not worth a mark in its place
-
-
-class TreeRow(NamedTuple):
-    """A sorted run (or one level-0 file): `rows` stored, `dead` of them deleted; keys are inclusive, as text."""
-
-    level: int
-    files: int
-    rows: int
-    dead: int
-    bytes: int
-    min_key: str
-    max_key: str
 
 
 def tree_picture(rows: Iterable[TreeRow], *, title: str = "") -> Panel:

@@ -15,12 +15,14 @@ processes have left are removed (`refs.pinned`).
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
@@ -31,12 +33,14 @@ from lsmlake.format.snapshot import OVERWRITE, Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.options.table_options import Options
 from lsmlake.refs.file_references import Held, delete, manifests_of, paths_of
-from lsmlake.refs.pinned import remove_old_pins
+from lsmlake.refs.pinned import old_pins, remove_old_pins
 from lsmlake.refs.reachability import changelog_of
 from lsmlake.retention.retention import Retention, changelog_retention, first_kept, held, plausible_times
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.consumers import consumers, remove_consumer
 from lsmlake.tables.version import Metadata
+
+_log = logging.getLogger("lsmlake.retention")
 
 _BATCH = 50  # snapshots
 
@@ -72,36 +76,89 @@ def expire(
     `dry_run` reads the same and changes nothing. Calls `progress` with a snapshot of each batch.
     Raises Corrupt if metadata cannot be read, TableNotFound.
     """
-    numbers, marks = meta.snapshots.numbers()
-    if not numbers:
+    choice = _choice(meta, retention, dry_run=dry_run)
+    if choice is None:
         return ExpireReport()
     files = 0 if dry_run else remove_old_pins(meta)
-    now_ms = meta.env.clock()
-    known = {numbers[-1]: meta.snapshots.get(numbers[-1])}
-    options = meta.schemas.of(known[numbers[-1]]).parsed_options
-    kept_longer = changelog_retention(options, now_ms)
-    protected = _protected(meta, options, now_ms, dry_run=dry_run)
-    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number, numbers, known)), now_ms)
-    protecting = min(protected.values(), default=None)
-    first = first_kept(numbers, time_of, retention, protecting)
-    if kept_longer is not None and (compared := _compared(meta, kept_longer, numbers, first, time_of, known)):
-        protected, first = protected | compared, min(first, *compared.values())
-    reasons = held(numbers, time_of, retention, protected) if explain else {}
-    due = [number for number in numbers if number < first]
+    numbers, marks, known, first = choice.numbers, choice.marks, choice.known, choice.first
+    reasons = held(numbers, choice.time_of, retention, choice.protected) if explain else {}
+    due = choice.due
     if due and meta.branches.is_forwarding():  # a branch and the table share snapshots now
         return ExpireReport(files=files, held={"the table is being forwarded to a branch": len(due)})
     expired = 0
     for start in range(0, len(due), _BATCH):
         batch, following = due[start : start + _BATCH], [*due, first][start + _BATCH :][:1] or [first]
         progress(meta.paths.snapshot(batch[0]))
-        mark, record = marks[-1] if marks else None, kept_longer is not None
+        mark, record = marks[-1] if marks else None, choice.kept_longer is not None
         counts = _expire(meta, [*batch, *following], known, mark, record=record, dry_run=dry_run)
         expired, files = expired + counts[0], files + counts[1]
     for number in [*marks, *due][: -meta.env.limits.marks]:  # the oldest first, or a slow commit could take a number between two
         files += _delete(meta, [meta.paths.snapshot(number)], dry_run=dry_run)
-    kept = [number for number in numbers if number >= first]
-    changelogs, more = _expire_changelogs(meta, kept_longer, kept, time_of, protecting, dry_run=dry_run)
+    changelogs, more = _expire_changelogs(meta, choice, dry_run=dry_run)
+    if not dry_run and (expired or changelogs):
+        told = meta.paths.root, expired, changelogs, files + more
+        _log.info("%s: %d snapshots and %d changelogs expired, %d files deleted", *told)
     return ExpireReport(expired, changelogs, files + more, reasons)
+
+
+class DueExpiry(NamedTuple):
+    """What an expiry would remove. `held`: reason -> how many due snapshots it keeps. `retained`: how many snapshots there
+    are."""
+
+    snapshots: int = 0
+    changelogs: int = 0
+    consumers: int = 0
+    pins: int = 0
+    held: Mapping[str, int] = {}
+    retained: int = 0
+
+
+def due_expiry(meta: Metadata, retention: Retention) -> DueExpiry:
+    """Counts what `expire` would remove. Reads the due snapshots and two more, and no manifests."""
+    choice = _choice(meta, retention, dry_run=True)
+    if choice is None:
+        return DueExpiry(pins=len(old_pins(meta)))
+    reasons = held(choice.numbers, choice.time_of, retention, choice.protected)
+    changelogs = len(_due_changelogs(choice, meta.snapshots.recorded_ids()))
+    return DueExpiry(len(choice.due), changelogs, choice.idle, len(old_pins(meta)), reasons, len(choice.numbers))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The snapshots of a table, and which of them to keep: those from `first` on. `protected`: reason -> the oldest snapshot that
+    it keeps; `protecting`: the oldest that a consumer keeps. `idle`: the number of consumers without recent progress."""
+
+    numbers: Sequence[int]
+    marks: Sequence[int]
+    known: dict[int, Snapshot]
+    time_of: Callable[[int], int]
+    kept_longer: Retention | None
+    protected: Mapping[str, int]
+    protecting: int | None
+    first: int
+    idle: int
+
+    @property
+    def due(self) -> list[int]:
+        return [number for number in self.numbers if number < self.first]
+
+
+def _choice(meta: Metadata, retention: Retention, *, dry_run: bool) -> _Choice | None:
+    """Chooses the snapshots to keep; None if there is no snapshot."""
+    numbers, marks = meta.snapshots.numbers()
+    if not numbers:
+        return None
+    now_ms = meta.env.clock()
+    known = {numbers[-1]: meta.snapshots.get(numbers[-1])}
+    options = meta.schemas.of(known[numbers[-1]]).parsed_options
+    kept_longer = changelog_retention(options, now_ms)
+    protected, idle = _protected(meta, options, now_ms, dry_run=dry_run)
+    time_of = plausible_times(numbers, cache(lambda number: _time(meta, number, numbers, known)), now_ms)
+    protecting = min(protected.values(), default=None)
+    first = first_kept(numbers, time_of, retention, protecting)
+    if kept_longer is not None and (compared := _compared(meta, kept_longer, numbers, first, time_of, known)):
+        protected, first = protected | compared, min(first, *compared.values())
+    return _Choice(numbers, marks, known, time_of, kept_longer, protected, protecting, first, idle)
 
 
 def _time(meta: Metadata, number: int, numbers: Sequence[int], known: dict[int, Snapshot]) -> int:
@@ -192,17 +249,18 @@ def _read(meta: Metadata, number: int, known: dict[int, Snapshot]) -> tuple[Snap
         return snapshot, manifests_of(meta, snapshot)
 
 
-def _protected(meta: Metadata, options: Options, now_ms: int, *, dry_run: bool) -> dict[str, int]:
-    """Reason -> the oldest snapshot that a consumer needs."""
-    needed = {}
+def _protected(meta: Metadata, options: Options, now_ms: int, *, dry_run: bool) -> tuple[dict[str, int], int]:
+    """Reason -> the oldest snapshot that a consumer needs; and how many consumers made no progress for too long."""
+    needed, idle = {}, 0
     for consumer in consumers(meta):
         if options.retention.consumers_ms is not None and consumer.modified_ms < now_ms - options.retention.consumers_ms:
+            idle += 1
             if not dry_run:
                 remove_consumer(meta, consumer.name)
         else:
             following = consumer.progress.next_snapshot
             needed[f"consumer {consumer.name!r} reads snapshot {following} next"] = max(1, following - 1)
-    return needed
+    return needed, idle
 
 
 def _compared(
@@ -253,25 +311,21 @@ def _replaced_vectors(meta: Metadata, snapshot: Snapshot, following: Snapshot) -
     return sorted(meta.paths.puffin(puffin) for puffin in replaced - now.puffins_in_use(replaced))
 
 
-def _expire_changelogs(
-    meta: Metadata,
-    retention: Retention | None,
-    kept: Sequence[int],
-    time_of: Callable[[int], int],
-    protected: int | None,
-    *,
-    dry_run: bool,
-) -> tuple[int, int]:
-    """Expires recorded changelogs; returns how many (changelogs, files) were removed. `kept`: the retained snapshots. Without a
-    retention of its own, a changelog expires with its snapshot."""
-    recorded = meta.snapshots.recorded_ids()
+def _due_changelogs(choice: _Choice, recorded: Sequence[int]) -> list[int]:
+    """The recorded changelogs that expire. Without a retention of its own, a changelog expires with its snapshot."""
+    kept = [number for number in choice.numbers if number >= choice.first]
     if not recorded:
-        return 0, 0
-    if retention is None:
-        first = kept[0] if protected is None else min(kept[0], protected)
+        return []
+    if choice.kept_longer is None:
+        first = kept[0] if choice.protecting is None else min(kept[0], choice.protecting)
     else:
-        first = first_kept(sorted({*recorded, *kept}), time_of, retention, protected)
-    due = [number for number in recorded if number < min(first, kept[0])]
+        first = first_kept(sorted({*recorded, *kept}), choice.time_of, choice.kept_longer, choice.protecting)
+    return [number for number in recorded if number < min(first, kept[0])]
+
+
+def _expire_changelogs(meta: Metadata, choice: _Choice, *, dry_run: bool) -> tuple[int, int]:
+    """Expires recorded changelogs; returns how many (changelogs, files) were removed."""
+    due = _due_changelogs(choice, meta.snapshots.recorded_ids())
     files = 0
     for number in due:
         try:

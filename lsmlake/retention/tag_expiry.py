@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
-from lsmlake.options.retention_options import TagOptions
+from lsmlake.options.retention_options import WATERMARK
+from lsmlake.options.table_options import Options
 from lsmlake.refs.tagging import TagCalendar, TagReport, delete_tags, tag_snapshot
 from lsmlake.tables.version import Metadata
 
@@ -37,7 +40,7 @@ def expire_tags(
     return delete_tags(meta, due[:limit], dry_run=dry_run)
 
 
-def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> Tag | None:
+def create_due_tag(meta: Metadata, snapshot: Snapshot, options: Options) -> Tag | None:
     """Creates the automatic tag that is due at the commit of `snapshot`, and deletes the oldest ones if there are too many.
 
     One listing for each handle and period, and otherwise no call of the storage.
@@ -45,23 +48,39 @@ def create_due_tag(meta: Metadata, snapshot: Snapshot, options: TagOptions) -> T
     Returns:
         The tag; None if none is due, or if another writer has created it.
     """
-    calendar, cache = TagCalendar.of(options), meta.files.cache
+    time_ms = snapshot.watermark if options.tags.creation == WATERMARK else snapshot.time_ms
+    if time_ms is None:
+        return None
+    calendar, cache = TagCalendar.of(options.tags), meta.files.cache
     key = (meta.paths.tags, calendar, "next automatic tag")
-    if snapshot.time_ms < cache.get(key, lambda: calendar.next_due_ms(meta.tags.names()), _bytes_of):
+    if time_ms < cache.get(key, lambda: calendar.next_due_ms(meta.tags.names()), _bytes_of):
         return None
     names = meta.tags.names()
-    name = calendar.due(names, snapshot.time_ms)
-    created = None if name is None else _created(meta, name, snapshot, options.retained_ms)
+    name = calendar.due(names, time_ms)
+    created = None if name is None else _created(meta, name, snapshot, options)
     names = names if created is None else [*names, created.name]
     cache.put(key, calendar.next_due_ms(names if created is not None or name is None else [*names, name]), _bytes_of)
     if created is not None:
-        _delete_surplus(meta, calendar.automatic(names), options.retained_max)
+        _delete_surplus(meta, calendar.automatic(names), options.tags.retained_max)
     return created
 
 
-def _created(meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None) -> Tag | None:
+_BATCH = "batch-write-"
+
+
+def create_batch_tag(meta: Metadata, snapshot: Snapshot, options: Options) -> None:
+    """Gives the snapshot of a batch its tag, which the batch before may have had, and deletes the oldest ones of other days if
+    there are too many. Source of the rules: Apache Paimon, `TagBatchCreation`."""
+    day = datetime.datetime.fromtimestamp(snapshot.time_ms / 1000, datetime.timezone.utc).date()
+    name = options.tags.batch_name or f"{_BATCH}{day}"
+    tag_snapshot(meta, name, snapshot, options.tags.retained_ms, options, replacing=True)
+    if options.tags.retained_max is not None:
+        _delete_surplus(meta, [each for each in meta.tags.names() if each.startswith(_BATCH)], options.tags.retained_max)
+
+
+def _created(meta: Metadata, name: str, snapshot: Snapshot, options: Options) -> Tag | None:
     try:
-        return tag_snapshot(meta, name, snapshot, retain_ms)
+        return tag_snapshot(meta, name, snapshot, options.tags.retained_ms, options)
     except InvalidQuery:  # another writer has created it
         return None
 

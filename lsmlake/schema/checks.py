@@ -12,6 +12,8 @@ from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
 from lsmlake.kernels.value_hash import family
 from lsmlake.options.column_options import STATS
 from lsmlake.options.data_file_options import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
+from lsmlake.options.history_options import SOURCE, VALID_FROM, VALID_TO
+from lsmlake.options.option_types import COUNTS, NO_STATS
 from lsmlake.options.partition_options import VALUES_TIME
 from lsmlake.options.table_options import OPTIONS, Options
 from lsmlake.schema.partitioning import PartitionColumn, check_fields
@@ -103,11 +105,27 @@ def check_options(
             )
     if len(set(bucket_key)) != len(bucket_key):
         raise InvalidOption("bucket-key names a column twice", where=where, found=bucket_key, cure="name it once")
-    _check_time_field(columns, options, where)
+    _check_time_columns(columns, options, where)
     _check_partition_expiry(partitions, options, where)
     _check_indexed(columns, options, where)
+    if options.history.source is not None and (primary_key[-1:] != (VALID_FROM,) or VALID_TO not in columns.names):
+        raise InvalidOption(
+            f"{SOURCE} is an option of histories, which history_of makes",
+            where=where,
+            expected=f"a primary key that ends with {VALID_FROM!r}, and a column {VALID_TO!r}",
+            found=f"primary key {list(primary_key)}",
+            cure="leave the option out, and call history_of",
+        )
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)
+    watermark = options.tags.watermark_column
+    if options.columns.stats_modes.get(watermark) in (NO_STATS, COUNTS):
+        raise InvalidOption(
+            f"watermark.column {watermark!r} has no bounds in manifests, from which a watermark comes",
+            where=where,
+            found=f"fields.{watermark}.{STATS} = {options.columns.stats_modes[watermark]}",
+            cure=f"leave fields.{watermark}.{STATS} out",
+        )
     options.columns.check_columns(columns.names, primary_key, where)
     for name in options.columns.stats_modes:
         if pa.types.is_nested(columns.field(name).type):
@@ -210,17 +228,18 @@ def _check_partition_expiry(fields: Sequence[PartitionColumn], options: Options,
         )
 
 
-def _check_time_field(columns: pa.Schema, options: Options, where: str) -> None:
-    name = options.retention.row_time_field
-    if name is None:
-        return
-    _check_is_column("record-level.time-field", name, columns, where)
-    type_ = columns.field(name).type
-    if not (pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_)):
-        raise InvalidOption(
-            f"record-level.time-field {name!r} does not tell a time",
-            where=where,
-            expected="INT (seconds), BIGINT (seconds or milliseconds) or a timestamp",
-            found=type_,
-            cure="use another column",
-        )
+def _check_time_columns(columns: pa.Schema, options: Options, where: str) -> None:
+    by_option = {"record-level.time-field": options.retention.row_time_field, "watermark.column": options.tags.watermark_column}
+    for option, name in by_option.items():
+        if name is None:
+            continue
+        _check_is_column(option, name, columns, where)
+        type_ = columns.field(name).type
+        if not (pa.types.is_int32(type_) or pa.types.is_int64(type_) or pa.types.is_timestamp(type_)):
+            raise InvalidOption(
+                f"{option} {name!r} does not tell a time",
+                where=where,
+                expected="INT (seconds), BIGINT (seconds or milliseconds) or a timestamp",
+                found=type_,
+                cure="use another column",
+            )

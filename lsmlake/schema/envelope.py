@@ -21,7 +21,9 @@ from lsmlake.types.json_shape import RESTORE, shown
 from lsmlake.types.type_table import TABLE, column_type, named
 
 VERSION = 1
-_NEWEST = {"schema": max(row.version for row in TABLE)}
+VIEW_TABLES = max(row.version for row in TABLE) + 1
+"""The version of the schema of a view table."""
+_NEWEST = {"schema": VIEW_TABLES}
 """The newest version of a kind of file, if it is not 1. A file states the oldest version that has all features of the file."""
 _MAGIC = b"LSMK"
 _HEAD = struct.Struct(">4s4sH")

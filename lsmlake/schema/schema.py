@@ -16,6 +16,7 @@ from lsmlake.options.table_options import Options
 from lsmlake.schema import envelope
 from lsmlake.schema.checks import check_are_columns, check_keys, check_options
 from lsmlake.schema.defaults import WRITE, check_defaults, default_of
+from lsmlake.schema.kept_query import KeptQuery, check_kept_options
 from lsmlake.schema.moving import check_moving
 from lsmlake.schema.partitioning import (
     FIRST_ID,
@@ -38,6 +39,8 @@ from lsmlake.types.type_table import TABLE
 Value = TypeVar("Value")
 _VERSION_WITH_LENGTHS = 2
 """The version of a schema file with a VARCHAR(n) or CHAR(n)."""
+_VERSION_WITH_VIEW = envelope.VIEW_TABLES
+"""The version of a schema file of a view table."""
 ROW_KIND = "_row_kind"
 """System column of level-0 files that carry deletes: int8, see `lsmlake.schema.rowkind`."""
 UNPARTITIONED = Wording(
@@ -62,6 +65,7 @@ _KINDS = {
     "comment": optional(TEXT),
     "time_ms": integer(0, 1 << 53),
     "by_name": FLAG,
+    "view": OBJECT,
 }
 
 
@@ -71,7 +75,8 @@ class Schema:
 
     `table_uuid` identifies the table; a dropped table of the same name had another one. `primary_key`: column names. `options`:
     the options that were set, as text. `by_name`: adopted files of this schema may lack field ids; their columns are found by
-    name. `by_key`: partition fields of other columns than those of the key are ignored, see `of_keys`; never stored.
+    name. `by_key`: partition fields of other columns than those of the key are ignored, see `of_keys`; never stored. `view`: the
+    query of a view table; None: an ordinary table.
     """
 
     id: int
@@ -85,6 +90,7 @@ class Schema:
     time_ms: int
     by_name: bool = False
     by_key: bool = False
+    view: KeptQuery | None = None
 
     @staticmethod
     def create(
@@ -96,13 +102,14 @@ class Schema:
         time_ms: int,
         table_uuid: str,
         where: str,
+        view: KeptQuery | None = None,
     ) -> Schema:
         """The first schema of a table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
         terms = [Term.parse(text, columns.names, where) for text in partition_by]
         keys = (*primary_key, *(term.column for term in terms))
         columns = _with_write_defaults(column_types.canonical_schema(columns), columns, keys, where)
-        _check_new_names(columns, where)
+        _check_new_names(columns, where, hidden=view is not None)
         check_are_columns("partition", [term.column for term in terms], columns, where)
         identity = [term.column for term in terms if term.transform.is_identity]
         key = [name for name in primary_key if name not in identity]
@@ -120,6 +127,7 @@ class Schema:
             {k: _as_text(v) for k, v in options.items()},
             comment,
             time_ms,
+            view=view,
         )
         schema.check(parsed, where)
         return schema
@@ -170,7 +178,7 @@ class Schema:
     ) -> Schema:
         """The next schema of the table. Raises InvalidSchema or InvalidOption; `where` names the table."""
         parsed = Options.parse(options, where, keyed=bool(primary_key))
-        _check_new_names(columns, where)
+        _check_new_names(columns, where, hidden=self.view is not None)
         schema = replace(
             self,
             id=id,
@@ -191,6 +199,8 @@ class Schema:
         check_options(self.columns, self.primary_key, self.key, self.partition_columns, options, where)
         if self.moves_keys:
             check_moving(self.moving_columns, options, where)
+        if self.view is not None:
+            check_kept_options(options, where)
 
     @cached_property
     def parsed_options(self) -> Options:
@@ -300,6 +310,21 @@ class Schema:
         """The columns that are partition fields without a transform."""
         return tuple(field.column for field in self.partition_columns if field.transform.is_identity)
 
+    @cached_property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the columns that a read without a list of columns gives: all but the hidden ones of a view table."""
+        return tuple(name for name in self.columns.names if self.view is None or not name.startswith(RESERVED))
+
+    @cached_property
+    def shown_fields(self) -> pa.Schema:
+        """The fields of `columns` that users see."""
+        return self.columns if self.view is None else pa.schema([self.columns.field(name) for name in self.shown])
+
+    @cached_property
+    def shown_columns(self) -> pa.Schema:
+        """The columns that users see, as `typed_columns`."""
+        return self.typed_columns if self.view is None else pa.schema([self.typed_columns.field(name) for name in self.shown])
+
     @property
     def narrow(self) -> tuple[str, ...]:
         """A column to read when only row positions matter."""
@@ -352,7 +377,7 @@ class Schema:
     def encode(self) -> bytes:
         return envelope.wrap_json(
             "schema",
-            version=max(map(_version, self.columns)),
+            version=max(*map(_version, self.columns), _VERSION_WITH_VIEW if self.view is not None else 1),
             content={
                 "id": self.id,
                 "table_uuid": self.table_uuid,
@@ -365,6 +390,7 @@ class Schema:
                 "comment": self.comment,
                 "time_ms": self.time_ms,
                 **({"by_name": True} if self.by_name else {}),
+                **({"view": self.view.to_json()} if self.view is not None else {}),
             },
         )
 
@@ -372,7 +398,7 @@ class Schema:
     def decode(data: bytes, where: str) -> Schema:
         """Parses a schema file. Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("schema", data, where)
-        check("schema", content, _KINDS, where, may_lack=("partitioning", "by_name"))
+        check("schema", content, _KINDS, where, may_lack=("partitioning", "by_name", "view"))
         columns = pa.schema([column_types.from_json(field, where) for field in content["fields"]])
         try:
             if "partitioning" in content:
@@ -385,7 +411,8 @@ class Schema:
             plain = {name: content[name] for name in _KINDS if name in content}
             plain = {name: value for name, value in plain.items() if name not in ("fields", "partition_by", "partitioning")}
             key = tuple(content["primary_key"])
-            schema = Schema(**plain | {"primary_key": key}, columns=columns, partitioning=partitioning)
+            view = KeptQuery.from_json(plain.pop("view"), where) if "view" in plain else None
+            schema = Schema(**plain | {"primary_key": key, "view": view}, columns=columns, partitioning=partitioning)
             _check_sound(schema, content["partition_by"], where)
         except (InvalidSchema, InvalidOption) as broken:
             raise Corrupt(
@@ -402,7 +429,7 @@ def _check_sound(schema: Schema, partition_by: Sequence[str], where: str) -> Non
     if len(set(ids)) < len(ids) or max(ids, default=0) > schema.highest_field_id:
         raise InvalidSchema("two fields have one id, or an id is above the highest", where=where)
     check_defaults(schema.columns, where)
-    _check_names(schema.columns, where)
+    _check_names(schema.columns, where, hidden=schema.view is not None)
     known = {column_types.field_id(field) for field in schema.columns}
     if not all(field.source in known for field in schema.partitioning.fields):
         raise InvalidSchema("a partition field has no column", where=where)
@@ -444,9 +471,9 @@ def _with_write_defaults(columns: pa.Schema, given: pa.Schema, keys: Sequence[st
     return pa.schema(fields)
 
 
-def _check_new_names(columns: pa.Schema, where: str) -> None:
-    """Checks names of a new schema only: older tables may have names that are refused here."""
-    _check_names(columns, where)
+def _check_new_names(columns: pa.Schema, where: str, *, hidden: bool = False) -> None:
+    """Checks names of a new schema only: older tables may have names that are refused here. `hidden`: see `_check_names`."""
+    _check_names(columns, where, hidden=hidden)
     if (name := next((name for name in columns.names if "\0" in name), None)) is not None:  # DuckDB ends a name there
         raise InvalidSchema("a column name has a NUL character", where=where, found=repr(name), cure="rename the column")
 
@@ -457,7 +484,8 @@ def _version(column: pa.Field) -> int:
     return max(1, *of_types, _VERSION_WITH_LENGTHS if has_sized_text(column) else 1)
 
 
-def _check_names(columns: pa.Schema, where: str) -> None:
+def _check_names(columns: pa.Schema, where: str, *, hidden: bool = False) -> None:
+    """Raises InvalidSchema for names that columns cannot have. `hidden`: names of hidden columns are allowed."""
     if not len(columns):
         raise InvalidSchema("a table needs at least one column", where=where, cure="add columns")
     seen: dict[str, str] = {}
@@ -471,7 +499,7 @@ def _check_names(columns: pa.Schema, where: str) -> None:
                 found=f"{seen[name.lower()]!r} and {name!r}",
                 cure="rename one",
             )
-        if name.lower() == ROW_KIND or name.lower().startswith(RESERVED):
+        if name.lower() == ROW_KIND or (name.lower().startswith(RESERVED) and not hidden):
             raise InvalidSchema(
                 f"the column name {name!r} is reserved",
                 where=where,

@@ -35,13 +35,15 @@ def with_buckets(rows, schema: Schema, covers: Covers, key: str, partition: Sequ
     columns = rows.columns
     places = [f"{_PARTITION}{i}" for i in range(len(partition))]
     placed = rows.select("*", *(value.alias(place) for value, place in zip(partition, places, strict=True)))
-    known = rows.sparkSession.createDataFrame(_table(schema, covers))
-    same = [placed[place].eqNullSafe(known[f"known_{place}"]) for place in places]
+    table = _table(schema, covers)
+    known, same = rows.sparkSession.createDataFrame(table), []
+    for place in places:
+        given, own = placed[place], known[f"known_{place}"]
+        has_null = table[f"known_{place}"].null_count  # a test of equality of nulls takes a slower join
+        same.append(given.eqNullSafe(own) if has_null else given == own)
     joined = placed.join(F.broadcast(known), same, "left")
-    slot = f"pmod(hash({key}), {_SLOTS})"
-    own = f"if({_NUMBERS} is null, {slot}, element_at({_NUMBERS}, {slot} + 1))"
-    default = _number(covers.of(()), key)
-    return joined.selectExpr(*columns, f"if({_SLOTS} is null, {default}, {own}) as {name}")
+    slot = f"pmod(hash({key}), coalesce({_SLOTS}, {covers.first}))"
+    return joined.selectExpr(*columns, f"cast(coalesce(element_at({_NUMBERS}, {slot} + 1), {slot}) as int) as {name}")
 
 
 def _number(cover: Cover, key: str) -> str:

@@ -45,7 +45,7 @@ def row_limit(version: Version, pick: Picker | None, df, uneven: Collection[str]
     if is_connect(df) or version.meta.paths.root in uneven:
         return 0
     limit, latest = version.options.write.collect_rows, version.snapshot
-    if latest is None or not limit or not 0 < _last_rows(version.meta, latest) <= limit:
+    if latest is None or not limit or not 0 < last_rows(version.meta, latest) <= limit:
         return 0
     try:
         with version.unless_expired():
@@ -53,15 +53,27 @@ def row_limit(version: Version, pick: Picker | None, df, uneven: Collection[str]
     except SnapshotNotFound:
         return 0
     files = [file for state in states for file in state.files]
-    if pick and (latest.total_rows > _LOOKUP_ROWS or len(files) > _LOOKUP_FILES):
-        return 0
-    if pick and sum(_merge_bytes(state, pick) for state in states) > version.meta.env.limits.driver_merge_bytes:
+    if pick and not _writes_little(version, latest, states, pick):
         return 0
     row_bytes = _EXPANSION * sum(file.bytes for file in files) // max(1, sum(file.rows for file in files))
     return min(limit, _BATCH_BYTES // max(1, row_bytes))
 
 
-def _last_rows(meta: Metadata, latest: Snapshot) -> int:
+def writes_little(version: Version, pick: Picker | None) -> bool:
+    """Whether the lookup and the merges of the next small batch suit the driver."""
+    latest = version.snapshot
+    if pick is None or latest is None:
+        return True
+    return _writes_little(version, latest, list(version.states(statistics=False).values()), pick)
+
+
+def _writes_little(version: Version, latest: Snapshot, states: Sequence[BucketState], pick: Picker) -> bool:
+    if latest.total_rows > _LOOKUP_ROWS or sum(len(state.files) for state in states) > _LOOKUP_FILES:
+        return False
+    return sum(_merge_bytes(state, pick) for state in states) <= version.meta.env.limits.driver_merge_bytes
+
+
+def last_rows(meta: Metadata, latest: Snapshot) -> int:
     """Returns the number of rows of the last commit that wrote rows; 0 if it is not among the last few."""
     snapshot = latest
     for _ in range(_LOOKS):

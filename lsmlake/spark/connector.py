@@ -59,7 +59,7 @@ def refuses(spark, plan: Plan) -> str | None:
         return unreachable.what
     if scheme == FILE or not plan.files:
         return None
-    storage, session = plan.version.meta.env.storage, _name(spark)
+    storage, session = plan.version.meta.env.storage, session_name(spark)
     known = _refused.get(storage, {}).get(session)
     if known is None and (mark := (session, pickle.dumps(storage))) not in _reached:
         known = _tries(spark, plan, scheme)
@@ -76,7 +76,7 @@ def scheme_of(plan: Plan) -> str:
     return meta.env.storage.uri(meta.paths.root).partition("://")[0]
 
 
-def _name(spark) -> str:
+def session_name(spark) -> str:
     return spark.session_id if is_connect(spark) else spark.sparkContext.applicationId
 
 

@@ -16,9 +16,10 @@ from pyspark.sql import types as st
 from lsmlake.errors import InvalidData
 from lsmlake.kernels import nested
 from lsmlake.schema.conform import Cast, converted
+from lsmlake.schema.schema import RESERVED
 from lsmlake.spark.frame_types import of_tasks, to_spark
 
-ERROR = "cast_error"
+ERROR = f"{RESERVED}error"
 
 
 def cast_rows(df, names: Sequence[str], fields: Sequence[pa.Field | None], cast: Cast):

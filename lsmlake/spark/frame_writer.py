@@ -2,12 +2,13 @@
 
 0. A small batch comes to the driver instead: see `collected`.
 1. Check names and types on the driver; nothing has run yet.
-2. With `cast`, convert the values in tasks (`cast_rows`). Add the bucket (Spark's own `hash` in generated code), the values of
+2. A large load counts the rows of each partition, so that it can give a new one several buckets (`first_load`).
+3. With `cast`, convert the values in tasks (`cast_rows`). Add the bucket (Spark's own `hash` in generated code), the values of
    `order_by`, and the place of the row in the input, for repeats of a key. From here on the columns go by number: `mapInArrow`
    takes a dot or a backtick in a name for syntax.
-3. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
+4. Shuffle by partition and bucket. Without partitions every bucket goes to a task of its own, or there are as many tasks as run
    at once; with partitions Spark decides on the number of tasks.
-4. Each task writes its buckets (`write.bucket_writer`) and returns commit messages. Attempts that fail leave only unreferenced
+5. Each task writes its buckets (`write.bucket_writer`) and returns commit messages. Attempts that fail leave only unreferenced
    files.
 
 If keys can move between partitions, tasks that have all rows of some keys place these first: one more shuffle.
@@ -32,14 +33,13 @@ from lsmlake.errors import InvalidData, InvalidSchema, LakeError
 from lsmlake.format.data_files import CommitMessage
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.cover import Covers
-from lsmlake.lsm.pick.strategy import as_needed
 from lsmlake.schema.conform import check_types
 from lsmlake.schema.rowkind import with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.spark import collected, divide_tasks, settings, tasks
 from lsmlake.spark.bucket_numbers import with_buckets
 from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
-from lsmlake.spark.first_load import PARALLEL, in_few, in_parallel
+from lsmlake.spark.first_load import PARALLEL, counts_rows, for_new_partitions, in_few, in_parallel, rows_by_partition
 from lsmlake.spark.frame_types import is_connect, of_tasks, to_arrow, to_spark
 from lsmlake.spark.order_by import FrameOrder, shuffled
 from lsmlake.spark.partition_columns import partition_values
@@ -55,6 +55,7 @@ from lsmlake.write.write import (
     Part,
     bucket_messages,
     covers_for,
+    inline_picker,
     key_intake,
     known_partitions,
     picker,
@@ -84,33 +85,50 @@ class _Write:
     compact: bool
     order: FrameOrder
     ordered: Ordered
+    errors: bool = False
 
 
-def upsert(version: Version, df, request: WriteRequest, uneven: set[str]) -> Snapshot | None:
+def upsert(version: Version, df, request: WriteRequest, uneven: set[str], *, errors: bool = False) -> Snapshot | None:
     """`Table.upsert` and `Table.delete_keys` for a DataFrame. `uneven`: tables whose small batches did not fit the driver; this
-    function adds to it."""
+    function adds to it. `errors`: tasks of ours made the rows, and the column `ERROR` has their errors."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     if done := replayed(version, request.identity):  # before the columns are checked: the table may have been altered since
         return done
-    schema, frame_columns = version.schema, _columns_of(df)
+    schema, frame_columns = version.schema, _columns_of(df.drop(ERROR) if errors else df)
     settings.check_types(df.sparkSession.conf.get, schema.columns)
     order = FrameOrder.of(frame_columns, schema, request)
     columns = columns_for(schema, frame_columns, request, order.own)
-    pick = None if schema.append_only else picker(version, request.compact)
+    pick = None if schema.append_only else picker(version, request.compact, reclaims=request.reclaims)
     limit = collected.row_limit(version, pick, df, uneven)
-    write = _Write(version, covers_for(version, request), columns, request, pick is not None, order, _ordered(df, schema, order))
+    covers, ordered = covers_for(version, request), _ordered(df, schema, order)
+    write = _Write(version, covers, columns, request, pick is not None, order, ordered, errors)
     collects = limit and not (order.expressions and request.cast is not None)  # the rows are ordered by converted values
-    rows = collected.placed_rows(df, [*_values(columns), *_order_values(df, write)], limit) if collects else None
+    rows = collected.placed_rows(df, _numbered_columns(df, write), limit) if collects else None
     if rows is not None:
-        given, arrival = _arrived(rows, write)
+        given, arrival = _arrived(raise_error(rows) if errors else rows, write)
         return upsert_collected(version, given, request, pick, arrival)
     parallelism = PARALLEL if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
     covers = in_parallel(version, write.covers, parallelism, replaces=request.replaces is not None)
+    covers = _for_new_partitions(replace(write, covers=covers), df, parallelism)
     snapshot = _by_tasks(replace(write, covers=covers), df, covers.most if is_connect(df) else parallelism)
     if limit and snapshot and snapshot.delta_rows <= limit:
         uneven.add(version.meta.paths.root)
     return snapshot
+
+
+def _for_new_partitions(write: _Write, df, parallelism: int) -> Covers:
+    """The covers of a write, with several buckets for each large new partition."""
+    base, request, schema = write.base, write.request, write.base.schema
+    last_rows = 0 if base.snapshot is None else collected.last_rows(base.meta, base.snapshot)
+    placed_by = {field.column for field in schema.partition_columns}
+    if not counts_rows(base, request, last_rows) or not placed_by <= {*write.columns} or shuffled(df):
+        return write.covers  # a shuffle is not computed twice
+    rows = _as_stored(df.selectExpr(*_values(write.columns)), schema, write.columns)
+    partition = partition_values(schema, lambda name: _numbered(write.columns.index(name)))
+    counted = rows_by_partition(rows, schema, partition)
+    known = known_partitions(base, request)
+    return for_new_partitions(write.covers, schema.spec_id, counted, known() if counted else (), parallelism)
 
 
 def _ordered(df, schema: Schema, order: FrameOrder) -> Ordered:
@@ -151,7 +169,7 @@ def _published(write: _Write, written, spark) -> Snapshot | None:
         raise errors[0]
     in_tasks = divide_tasks.run_on(spark)
     if write.covers.first != write.base.options.layout.first_buckets and messages:
-        pick = as_needed(write.base.options.compaction, write.base.meta.env.clock()) if write.compact else None
+        pick = inline_picker(write.base, reclaims=write.request.reclaims) if write.compact else None
         replaces = write.request.replaces is not None
         messages = in_few(write.base, write.covers, messages, pick, in_tasks, replaces=replaces)
     return publish(write.base, _one_per_bucket(write.base, messages), write.request, in_tasks)
@@ -193,12 +211,14 @@ def _values(columns: Sequence[str]) -> list[str]:
     return [f"{backticked(name)} as {_numbered(i)}" for i, name in enumerate(columns)]
 
 
+def _numbered_columns(df, write: _Write) -> list[str]:
+    """The columns of a write by number, the values of `order_by`, and the errors of tasks, if there are any."""
+    return [*_values(write.columns), *_order_values(df, write), *([ERROR] if write.errors else [])]
+
+
 def _placed(df, write: _Write, parallelism: int):
     schema, columns = write.base.schema, write.columns
-    if write.request.cast is None:
-        numbered = df.selectExpr(*_values(columns), *_order_values(df, write))
-    else:
-        numbered = _converted(df, write)
+    numbered = df.selectExpr(*_numbered_columns(df, write)) if write.request.cast is None else _converted(df, write)
     numbered = _as_stored(numbered, schema, columns)
     types = {field.name: field.dataType.simpleString() for field in to_spark(schema.row_columns)}
     key = ", ".join(f"try_cast({_numbered(columns.index(n))} as {types[n]})" for n in schema.bucket_key)  # it decides the hash
@@ -321,7 +341,7 @@ def _place_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _write_placed_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     base, request = write.base, write.request
     try:
-        pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
+        pick = inline_picker(base, reclaims=request.reclaims) if write.compact else None
         with Intake(base.schema, write.covers, request, prepared=True, known=known_partitions(base, request)) as intake:
             for batch in batches:
                 rows = raise_error(pa.Table.from_batches([batch]))
@@ -362,7 +382,7 @@ def _messages(write: _Write, placed: Iterator[Placed]) -> list[CommitMessage]:
     base = write.base
     if base.schema.append_only:
         return append_files(base, (prepare(rows, base.schema, write.request, None)[0] for rows, _, _ in placed), write.covers)
-    pick = as_needed(base.options.compaction, base.meta.env.clock()) if write.compact else None
+    pick = inline_picker(base, reclaims=write.request.reclaims) if write.compact else None
     with Intake(base.schema, write.covers, write.request, known=known_partitions(base, write.request)) as intake:
         for rows, numbers, arrival in placed:
             intake.add(rows, arrival, numbers)

@@ -5,8 +5,9 @@ the same size, by a hash of its name. (Spark's Parquet reader also fills a colum
 up to a sixth less time, but it is not documented.) A mask has one of two forms:
 
 - Words: one array of 64-bit words, the value of a scalar subquery: a hash table of the files, then the bitmaps of all rows. It
-  needs no join and no broadcast, so `limit` and `count` start at once. For few files the SQL text contains the start of each
-  bitmap, which is faster than the hash table.
+  needs no join and no broadcast, so `limit` and `count` start at once. The SQL text names no file: Spark compiles it once for
+  nearly all versions of a table, while text with the sizes of the files would be compiled again after each commit. The array is a
+  column of its own, which the filter uses three times: Spark plans each mention of a subquery, but only once if it is a column.
 - Chunks: a broadcast join with a table of bitmaps, for many files or rows. A chunk without deleted rows has no bitmap. The chunk
   size minimises the table: large chunks for dense vectors, small chunks for sparse ones.
 
@@ -15,7 +16,7 @@ A row of an unknown file fails the query: the data file is not the one that the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -29,11 +30,11 @@ from lsmlake.kernels.bucket_hash import spark_hash
 from lsmlake.storage.env import Limits
 
 PLACE = "_lsmlake_place"
-_CHUNK, _KNOWN, _BITS = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits"
+_CHUNK, _KNOWN, _BITS, _ARRAY = "_lsmlake_chunk", "_lsmlake_known", "_lsmlake_bits", "_lsmlake_words"
 _BITMAPS = pa.schema([(_KNOWN, pa.int64()), (_BITS, pa.list_(pa.field("element", pa.int64(), False)))])
 _WORDS = pa.schema([("words", pa.list_(pa.field("element", pa.int64(), False)))])
 
-_SLOT_BITS = 6, 8, 10, 12  # sizes of the hash table of files, as powers of two
+_SLOT_BITS = 10, 12, 14  # sizes of the hash table of files, as powers of two: one size has room for most tables
 _FACTORS = 2_654_435, 3_266_489, 1_640_531, 2_246_822  # below 2**22: a size below 2**41 times a factor fits a long
 _HASH_SHIFT = 20
 
@@ -86,12 +87,25 @@ class Masked(NamedTuple):
     numbers: np.ndarray
 
 
-def live_rows(spark, rows, masked: Masked, marks: Marks, limits: Limits):
-    """Returns the rows of the masked files that are not deleted, and the names of the columns added to `rows`."""
-    table = _words(masked) if _words_bytes(masked.files) <= limits.mask_bytes else None
-    if table is not None:
-        return _by_words(spark, rows, table, marks, limits), ()
-    return _by_chunks(spark, rows, masked, marks, limits), (_CHUNK, _KNOWN, _BITS)
+Keep = Callable[[Callable[[], object], Callable[[object], int]], object]
+"""Makes a value, or returns the one that was made for the same files and vectors in the same session. The second function: its
+bytes."""
+
+
+def _made(make: Callable[[], object], bytes_of: Callable[[object], int]) -> object:
+    return make()
+
+
+def live_rows(spark, rows, masked: Masked, marks: Marks, limits: Limits, keep: Keep = _made, where: str | None = None):
+    """Returns the rows of the masked files that are not deleted, and the names of the columns added to `rows`. `keep`: keeps what
+    was sent to Spark for the next call with the same `masked`. `where`: a condition that Spark must not evaluate for a deleted
+    row, since it may fail."""
+    if _words_bytes(masked.files) <= limits.mask_bytes:
+        sent = keep(lambda: _sent(spark, _words(masked)), lambda sent: sent.bytes)
+        if sent.array is not None:
+            live = _by_words(rows, sent, marks)
+            return live if where is None else live.where(where), (_ARRAY,)  # Spark evaluates filters in order
+    return _by_chunks(spark, rows, masked, marks, limits, where), (_CHUNK, _KNOWN, _BITS)
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
@@ -99,12 +113,11 @@ def live_rows(spark, rows, masked: Masked, marks: Marks, limits: Limits):
 
 class _MaskWords(NamedTuple):
     """`values`: the numbers of the files by slot, then the index of each file's first word by slot, then the words. `slots`: the
-    number of slots. `factor`: of the hash. `starts`: the index of each file's first word, by file number."""
+    number of slots. `factor`: of the hash."""
 
     values: np.ndarray
     slots: int
     factor: int
-    starts: dict[int, int]
 
 
 def _words_bytes(files: Sequence[DataFile]) -> int:
@@ -129,29 +142,36 @@ def _words(masked: Masked) -> _MaskWords | None:
         if file.name in vectors:
             words, dead = vectors[file.name].words()
             values[start + words] = dead
-    return _MaskWords(values, slots, factor, dict(zip(numbers.tolist(), starts.tolist(), strict=True)))
+    return _MaskWords(values, slots, factor)
 
 
 def _slots(numbers: np.ndarray, factor: int, bits: int) -> np.ndarray:
     return (numbers * factor >> _HASH_SHIFT) & ((1 << bits) - 1)
 
 
-def _by_words(spark, rows, words: _MaskWords, marks: Marks, limits: Limits):
+class _SentWords(NamedTuple):
+    """Words in Spark. `array`: a scalar subquery; None if each hash has collisions. `slots`, `factor`: as in `_MaskWords`."""
+
+    array: object
+    slots: int = 0
+    factor: int = 0
+    bytes: int = 0
+
+
+def _sent(spark, words: _MaskWords | None) -> _SentWords:
+    if words is None:
+        return _SentWords(None)
     values = pa.ListArray.from_arrays(pa.array([0, len(words.values)], pa.int32()), words.values, type=_WORDS.field(0).type)
     array = spark.createDataFrame(pa.table([values], schema=_WORDS)).scalar()
-    index = F.expr(f"int(shiftright({marks.row}, 6))")
-    word = F.get(array, _start(array, words, marks, limits) + index)
-    return rows.where(F.getbit(word, F.expr(f"int({marks.row} & 63)")) == 0)
+    return _SentWords(array, words.slots, words.factor, words.values.nbytes)
 
 
-def _start(array, words: _MaskWords, marks: Marks, limits: Limits):
-    """Returns the index of the first word of a row's file, as a Column."""
-    if len(words.starts) <= limits.mask_listed_files:
-        cases = " ".join(f"when {number}L then {start}" for number, start in words.starts.items())
-        return F.expr(f"case {marks.file} {cases} else int({marks.unknown}) end")
-    slot = F.expr(f"int(shiftright({marks.file} * {words.factor}L, {_HASH_SHIFT}) & {words.slots - 1})")
-    known = F.get(array, slot) == F.expr(marks.file)
-    return F.when(known, F.get(array, slot + words.slots)).otherwise(F.expr(marks.unknown)).cast("int")
+def _by_words(rows, sent: _SentWords, marks: Marks):
+    slot = f"int(shiftright({marks.file} * {sent.factor}L, {_HASH_SHIFT}) & {sent.slots - 1})"
+    known = f"get({_ARRAY}, {slot}) = {marks.file}"
+    start = f"int(if({known}, get({_ARRAY}, {slot} + {sent.slots}), {marks.unknown}))"
+    word = f"get({_ARRAY}, {start} + int(shiftright({marks.row}, 6)))"
+    return rows.withColumn(_ARRAY, sent.array).where(f"getbit({word}, int({marks.row} & 63)) = 0")
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
@@ -171,14 +191,15 @@ def _chunk_bytes(rows: np.ndarray, dead: np.ndarray, bits: int) -> np.ndarray:
     return chunks * _ENTRY_BYTES + np.minimum(chunks, dead) * (1 << bits - 3)
 
 
-def _by_chunks(spark, rows, masked: Masked, marks: Marks, limits: Limits):
+def _by_chunks(spark, rows, masked: Masked, marks: Marks, limits: Limits, where: str | None):
     dead = [len(masked.vectors[file.name]) if file.name in masked.vectors else 0 for file in masked.files]
     bits, _ = chunk_bytes([file.rows for file in masked.files], dead, limits)
     bitmaps = F.broadcast(spark.createDataFrame(_bitmaps(masked, bits)))
     chunk = f"shiftleft({marks.file}, {_CHUNK_NUMBERS}) + shiftright({marks.row}, {bits})"
     joined = rows.selectExpr("*", f"{chunk} as {_CHUNK}").join(bitmaps, F.expr(f"{_CHUNK} = {_KNOWN}"), "left")
     bit = f"getbit({_BITS}[int(({marks.row} & {(1 << bits) - 1}) >> 6)], int({marks.row} & 63))"
-    return joined.filter(f"if({_KNOWN} is null, boolean({marks.unknown}), {_BITS} is null or {bit} = 0)")
+    live = f"if({_KNOWN} is null, boolean({marks.unknown}), {_BITS} is null or {bit} = 0)"
+    return joined.filter(live if where is None else f"if({live}, ({where}\n), false)")  # another filter would pass the join
 
 
 def _bitmaps(masked: Masked, bits: int) -> pa.Table:

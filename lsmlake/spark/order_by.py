@@ -17,7 +17,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark.frame_types import is_connect
 from lsmlake.types.type_text import backticked
 from lsmlake.undo import pass_interruption
-from lsmlake.write.order import OrderBy, check_typed, commit_columns_in, order_in
+from lsmlake.write.order import check_typed, commit_columns_in, order_in
 from lsmlake.write.prepare import row_kind_source
 from lsmlake.write.write_request import WriteRequest
 
@@ -46,7 +46,7 @@ class FrameOrder:
             return FrameOrder((), frozenset(commit), order_by is not None)
         source = row_kind_source(schema, request)
         kept = {name.lower() for name in (*schema.columns.names, *([source.column] if source else []))}
-        read = _read(order_by)
+        read = order_by.reads
         own = {name for name in columns.names if name.lower() in read and name.lower() not in kept}
         if request.cast is not None and order_by.names:
             check_typed([field for field in columns if field.name in own])
@@ -75,15 +75,6 @@ class FrameOrder:
                     found=field.dataType.simpleString(),
                     cure="order by a number, a time or a text, such as a field of a struct",
                 )
-
-
-def _read(order_by: OrderBy) -> set[str]:
-    """The columns that the expressions may read, in lower case."""
-    if order_by.names:
-        return {text.lower() for text in order_by.expressions}
-    from lsmlake.dialect.sort_keys import columns_in  # loads sqlglot
-
-    return {name for text in order_by.expressions for name in columns_in(text)}
 
 
 _EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side

@@ -25,7 +25,7 @@ def live(spark, version: Version, selection: Selection | None, columns: Collecti
     """Returns the live files that a selection needs, as `Version.entries`; in tasks if the manifests to open have more entries
     than `Limits.driver_plan_entries` and are not in memory. `columns`: the columns whose statistics are needed."""
     manifests = version.meta.manifests
-    if version.snapshot is None or manifests.holds(version.snapshot, version.schema):
+    if version.snapshot is None or version.fallback is not None or manifests.holds(version.snapshot, version.schema):
         return version.entries(selection)
     metas, most = manifests.opened(version.snapshot, selection), version.meta.env.limits.driver_plan_entries
     if sum(meta.added + meta.deleted for meta in metas) <= most:

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.format.data_files import DataFile
+from lsmlake.format.data_files import DataFile, VectorRef
 from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
-from lsmlake.read.plan import Plan, Split
+from lsmlake.read.plan import Plan, Split, by_file
 from lsmlake.spark import connector, mask, settings, task_reads
 from lsmlake.spark.frame_types import to_spark
 from lsmlake.spark.scans import Group, Scans
@@ -36,6 +36,7 @@ NATIVE, ARROW, AUTO = "native", "arrow", "auto"
 _FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that join the masked scan: a second scan costs more
 _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
 _BROADCAST_ROWS = 4_000_000  # level-0 keys that fit a broadcast
+_VECTOR_BYTES, _DEAD_ROW_BYTES = 512, 2  # of a decoded vector in memory, and of each of its rows
 
 
 def frame(spark, plan: Plan, where: str | None, strategy: str):
@@ -54,7 +55,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     elif strategy == AUTO:
         native, rest = shared(plan)
     reading = _FrameBuilder(spark, plan, where)
-    parts = [*reading.native(native), *reading.arrow(task_reads.by_file(rest))]
+    parts = [*reading.native(native), *reading.arrow(by_file(rest))]
     return _united(plan, parts)
 
 
@@ -171,7 +172,8 @@ class _FrameBuilder:
         """Returns the rows at levels >= 1: plain scans of files without deleted rows, masked scans of the others. Scans that
         Spark prunes by partition come first, because dynamic pruning uses the lineage of the first part of a union."""
         files = [(split.bucket, file) for split in splits for file in split.files]
-        vectors = _vectors(self.meta, splits)
+        refs = _refs(splits)
+        vectors = _vectors(self.meta, splits, refs)
         parts = []
         for group in self._scans.groups(files):
             masked = [place for place in group.places if place[1].name in vectors]
@@ -180,24 +182,27 @@ class _FrameBuilder:
             if masked and sum(file.rows for _, file in clean) <= few:
                 masked, clean = group.places, []
             parts += [self._clean(group.only(clean))] if clean else []
-            parts += [self._masked(group.only(masked), vectors)] if masked else []
+            parts += [self._masked(group.only(masked), refs, vectors)] if masked else []
         return parts
 
     def _clean(self, group: Group):
         rows = self._filtered(self._scans.scan(group))
         return self._in_order(rows) if _appends_partitions(group) else rows
 
-    def _masked(self, group: Group, vectors: dict[str, DeletionVector]):
+    def _masked(self, group: Group, refs: dict[str, VectorRef], vectors: dict[str, DeletionVector]):
         """Masks deleted rows with few operations, since Spark takes about 3 ms to analyse each; most are SQL text, since a Column
         object takes many calls into the JVM."""
         files = [file for _, file in group.places]
         named = group.reading.select is not None or any(name.lower() == _POSITIONS for name in self.plan.schema.columns.names)
         place = mask.PLACE if named else _POSITIONS
         rows = self._scans.scan(group, (lambda scan: [scan.metadataColumn(_POSITIONS).alias(place)]) if named else lambda _: ())
-        rows, number = self._filtered(rows), mask.numbered(files)
+        fails = self.plan.predicate is None  # only Spark reads the condition: it may fail for the values of a dead row
+        rows, number = rows if fails else self._filtered(rows), mask.numbered(files)
         unknown = f"{self.meta.paths.root}: a data file differs from its manifest entry; verify() names the file"
         masked, marks = mask.Masked(files, vectors, number.of), mask.marks(number, place, unknown)
-        live, made = mask.live_rows(self.spark, rows, masked, marks, self.meta.env.limits)
+        key = "mask", connector.session_name(self.spark), frozenset((file.name, refs.get(file.name)) for file in files)
+        keep = partial(self.meta.files.cache.get, key)
+        live, made = mask.live_rows(self.spark, rows, masked, marks, self.meta.env.limits, keep, self.where if fails else None)
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return live  # `_united` selects the columns
         made = *made, *([place] if named else [])
@@ -237,9 +242,18 @@ def _appends_partitions(group: Group) -> bool:
     return group.partitioned and group.reading.select is None
 
 
-def _vectors(meta: Metadata, splits: Sequence[Split]) -> dict[str, DeletionVector]:
-    """Returns the vectors of the files that are read, by file name."""
-    return {name: vector for split in splits for name, vector in meta.vectors.read(split.vectors, split.files).items()}
+def _refs(splits: Sequence[Split]) -> dict[str, VectorRef]:
+    return {file.name: split.vectors[file.name] for split in splits for file in split.files if file.name in split.vectors}
+
+
+def _vectors(meta: Metadata, splits: Sequence[Split], refs: dict[str, VectorRef]) -> dict[str, DeletionVector]:
+    """Returns the vectors of the files that are read, by file name. The cache of the table handle keeps them."""
+
+    def read() -> dict[str, DeletionVector]:
+        return {name: vector for split in splits for name, vector in meta.vectors.read(split.vectors, split.files).items()}
+
+    size = sum(_VECTOR_BYTES + _DEAD_ROW_BYTES * ref.cardinality for ref in refs.values())
+    return meta.files.cache.get(("vectors", frozenset(refs.items())), read, lambda _: size)
 
 
 def _without(rows, keys, plan: Plan):

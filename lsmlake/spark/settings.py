@@ -50,6 +50,17 @@ _MEANINGS = (
 )
 """(setting, Spark's default, the value at which Spark and lsmlake read SQL text differently, the affected text)."""
 
+_OPERATORS = (
+    (_ANSI, "true"),
+    ("spark.sql.caseSensitive", "false"),
+    ("spark.sql.decimalOperations.allowPrecisionLoss", "true"),
+    ("spark.sql.function.concatBinaryAsString", "false"),
+    ("spark.sql.legacy.allowNegativeScaleOfDecimal", "false"),
+    ("spark.sql.legacy.decimal.retainFractionDigitsOnTruncate", "false"),
+    ("spark.sql.legacy.literal.pickMinimumPrecision", "true"),
+)
+"""(setting, Spark's default) of those that change what names, literals and operators mean."""
+
 _CASTS = re.compile(r"cast|::", re.IGNORECASE)
 _QUOTES = re.compile(r"'|\"")
 _LISTS = re.compile(r"\b(in|between)\b", re.IGNORECASE)
@@ -75,6 +86,15 @@ def reads_otherwise(get: Get, where: str, types: Iterable[pa.DataType]) -> str |
     if _depends_on_ansi(where, types) and get(_ANSI, "true").lower() != "true":
         return f"{_ANSI} = false"
     return None
+
+
+def computes_otherwise(get: Get, texts: Iterable[str]) -> bool:
+    """Whether Spark may evaluate expressions of names, literals and operators differently than lsmlake. `texts`: their SQL."""
+    words = "\n".join(texts)
+    changed = any(get(name, default).lower() != default for name, default in _OPERATORS)
+    return changed or any(
+        re.search(text, words) and get(name, default).upper() != default.upper() for name, default, _, text in _MEANINGS
+    )
 
 
 def _depends_on_ansi(where: str, types: Iterable[pa.DataType]) -> bool:

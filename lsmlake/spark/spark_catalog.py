@@ -85,7 +85,7 @@ def _entry(name: str) -> str:
 def _put(spark, table: Table, given: dict[str, str]) -> None:
     """Creates the catalog entry of a table, unless an equal one exists."""
     database = table.name.partition(".")[0]
-    entry, columns = _entry(table.name), to_spark(table.version.schema.typed_columns)
+    entry, columns = _entry(table.name), to_spark(table.version.schema.shown_columns)
     _check_place(spark, database, table)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {backticked(_CATALOG)}.{backticked(database)}")
     if (existing := _columns(spark, entry)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePath
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -14,8 +15,10 @@ from lsmlake.api.following import Following
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Args, Runtime
 from lsmlake.api.scan import Scan
+from lsmlake.cdc.change_input import ChangeInput
 from lsmlake.cdc.change_reader import Piece
 from lsmlake.cdc.commits import Feed
+from lsmlake.cdc.encoding import EventWriter
 from lsmlake.compact.job import CompactBuckets
 from lsmlake.errors import InvalidOption
 from lsmlake.files.divide import Divide
@@ -25,6 +28,7 @@ from lsmlake.read.measure import Measured
 from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import (
+    change_frames,
     divide_tasks,
     frame_writer,
     planning,
@@ -33,6 +37,7 @@ from lsmlake.spark import (
     spark_catalog,
     spark_measure,
     stream,
+    sync_frames,
     task_reads,
     tasks,
 )
@@ -96,10 +101,13 @@ class SparkRuntime(Runtime):
     def upsert(self, version: Version, data: object, request: WriteRequest) -> Snapshot | None:
         return frame_writer.upsert(version, data, request, self.uneven)
 
+    def upsert_changes(self, version: Version, data: object, request: WriteRequest, changes: ChangeInput) -> Snapshot | None:
+        return change_frames.upsert_changes(version, data, request, changes, self.uneven)
+
     def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot
 
-        return execute.changing(self, statement)
+        return execute.changing(self, statement, version)
 
     def explained(self, version: Version, statement: Statement, name: str, mode: str) -> Iterator[str]:
         from lsmlake.spark.statements import execute  # loads sqlglot
@@ -121,13 +129,13 @@ class SparkRuntime(Runtime):
         return None if small else self.spread(version, lambda: as_input(data).tables)
 
     def spread(self, version: Version, tables: Callable[[], Iterable[pa.Table]]) -> MergeSource:
-        limit = version.meta.env.limits.driver_statement_bytes
+        limit = version.meta.env.limits.driver_source_bytes
         return MergeSource(small_source(self.spark, tables(), limit))
 
     def merging(self, version: Version, source: MergeSource, statement: Statement) -> Callable[..., DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot
 
-        return execute.merging(source, statement, self.uneven)
+        return execute.merging(self, source, statement, version)
 
     def compactions(self, meta: Metadata, schema: Schema) -> CompactBuckets:
         return tasks.run_on(self.spark, meta, schema)
@@ -149,8 +157,8 @@ class SparkRuntime(Runtime):
     def first_by_key(self, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
         return read.first_by_key(self.spark, plan, where, strategy, limit, order)
 
-    def changes_frame(self, meta: Metadata, like: Feed, pieces: Sequence[Piece]):
-        return task_reads.changes(self.spark, meta, like, pieces)
+    def changes_frame(self, meta: Metadata, like: Feed, pieces: Sequence[Piece], events: EventWriter | None = None):
+        return task_reads.changes(self.spark, meta, like, pieces, events)
 
     def as_lists(self, changes: object, key: Sequence[str]):
         return task_reads.as_lists(changes, key)
@@ -176,6 +184,12 @@ class SparkRuntime(Runtime):
         with errors_of_text(), SparkEngine(self.spark, self, args, self.uneven) as engine:
             return execute(lake, text, args, tables, engine)
 
+    @property
+    def keeps_views(self) -> object:
+        from lsmlake.views.view_keeper import ViewKeeper  # loads sqlglot
+
+        return ViewKeeper()
+
     def read_stream(self, meta: Metadata, following: Following):
         return stream.read_stream(self.spark, meta, following, self.zone)
 
@@ -190,10 +204,11 @@ class SparkRuntime(Runtime):
         table: object,
         writer_id: str | None,
         request: WriteRequest,
+        changes: ChangeInput | None,
         checkpoint: str | None,
         replaces: str | None,
     ) -> stream.Sink:
-        return stream.sink(table, writer_id, request, checkpoint, replaces, is_connect(self.spark))
+        return stream.sink(table, writer_id, request, changes, checkpoint, replaces, is_connect(self.spark))
 
     def write_stream(
         self,
@@ -202,10 +217,22 @@ class SparkRuntime(Runtime):
         checkpoint: str,
         trigger: Mapping[str, object],
         request: WriteRequest,
+        changes: ChangeInput | None,
         query_name: str | None,
         writer_id: str | None,
     ):
-        return stream.write_stream(table, data, checkpoint, trigger, request, query_name, writer_id)
+        return stream.write_stream(table, data, checkpoint, trigger, request, changes, query_name, writer_id)
+
+    def sync(
+        self,
+        given: object,
+        data: object,
+        checkpoint: str | PurePath | None,
+        column: str | None,
+        trigger: Mapping[str, object] | None,
+        query_name: str | None,
+    ):
+        return sync_frames.sync(given, data, checkpoint, column, trigger, query_name)
 
     def __reduce__(self):
         return _Detached, ()
@@ -228,4 +255,5 @@ class _Detached(Runtime):
 
     on_spark = SparkRuntime.on_spark
     upsert = SparkRuntime.upsert
+    upsert_changes = SparkRuntime.upsert_changes
     merging = SparkRuntime.merging

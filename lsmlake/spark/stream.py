@@ -21,6 +21,8 @@ from pyspark.sql import functions as F
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
 from lsmlake.border import public
+from lsmlake.cdc.change_input import ChangeInput
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
 from lsmlake.maintain.alter import evolve
@@ -39,7 +41,7 @@ _WRITTEN = Batches()
 _OBSERVED = "lsmlake"
 """The name of the metrics in the progress of a query."""
 _LATE, _STARTS = "Python worker failed to connect back", 3
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.spark")
 
 
 def ends_query(kind: type) -> type:
@@ -70,6 +72,7 @@ class Sink:
     table: Table
     writer_id: str | None
     request: WriteRequest
+    changes: ChangeInput | None
     checkpoint: str | None
     replaces: str | None
     arrival: SinkArrival | None = None
@@ -88,13 +91,17 @@ class Sink:
         table = self.table
         with _WRITTEN.once(table.meta.env.storage.place(table.meta.paths.home), identity.writer_id, calling.run, batch_id):
             version = table.version
-            if version.options.write.merge_schema and not replayed(version, identity):
+            if self.changes is None and version.options.write.merge_schema and not replayed(version, identity):
                 compactions = partial(table.runtime.compactions, table.meta)
                 columns = to_arrow(df.schema)
                 version = evolve(version, table.name, columns, unstored(columns, version.schema, self.request), compactions)
             clock = table.meta.env.clock
             began_ms = clock()
-            snapshot = table.runtime.upsert(version, df, replace(self.request, identity=identity))
+            request, runtime = replace(self.request, identity=identity), table.runtime
+            if self.changes is None:
+                snapshot = runtime.upsert(version, df, request)
+            else:
+                snapshot = runtime.upsert_changes(version, df, request, self.changes)
             if snapshot is not None:
                 told = table.name, batch_id, snapshot.id, snapshot.delta_rows, (clock() - began_ms) / 1000
                 _log.info("%s: batch %d is in snapshot %d, %d rows written, %.2f s", *told)
@@ -112,6 +119,7 @@ def sink(
     table: Table,
     writer_id: str | None,
     request: WriteRequest,
+    changes: ChangeInput | None,
     checkpoint: str | None,
     replaces: str | None,
     connect: bool,
@@ -130,7 +138,7 @@ def sink(
             found=f"replaces={replaces!r}",
             cure="pass writer_id as well, or omit replaces",
         )
-    return Sink(table, writer_id, request, checkpoint, replaces)
+    return Sink(table, writer_id, request, changes, checkpoint, replaces)
 
 
 def write_stream(
@@ -139,6 +147,7 @@ def write_stream(
     checkpoint: str,
     trigger: Mapping[str, object],
     request: WriteRequest,
+    changes: ChangeInput | None,
     query_name: str | None,
     writer_id: str | None,
 ):
@@ -150,7 +159,7 @@ def write_stream(
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
-    writer = _observed(df).writeStream.foreachBatch(Sink(table, writer_id, request, str(checkpoint), None))
+    writer = _observed(df).writeStream.foreachBatch(Sink(table, writer_id, request, changes, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer if query_name is None else writer.queryName(query_name)
     return started(writer.trigger(**trigger) if trigger else writer, table.name)
@@ -179,6 +188,7 @@ def started(writer, name: str):
 def read_stream(spark, meta: Metadata, following: Following, zone: str):
     """Returns the changes of a table as a streaming DataFrame, through the data source. Invalid arguments raise here."""
     follower = following.follower(meta, zone)
+    following.events(follower)
     follower.begin()
     name = portable.registered(spark, meta.env)
     given = {
@@ -197,6 +207,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         options.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
         options.CHANGELOG: "true",
         options.COMMITS: str(following.commit_columns).lower(),
+        options.EVENTS: None if following.format is None else json.dumps(ChangeFormat.of(following.format).words),
     }
     reader = spark.readStream.format(name)
     return reader.options(**{n: str(v) for n, v in given.items() if v is not None}).load(meta.env.storage.place(meta.paths.root))

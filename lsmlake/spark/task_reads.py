@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +12,7 @@ from lsmlake.cdc import binlog
 from lsmlake.cdc.binlog import ROWKIND, list_schema
 from lsmlake.cdc.change_reader import Piece, changes_schema, read_piece
 from lsmlake.cdc.commits import Feed
+from lsmlake.cdc.encoding import MESSAGES, EventWriter
 from lsmlake.read.arrow_scan import read_split
 from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import settings, tasks
@@ -33,12 +34,6 @@ def rows(spark, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
     return tasks.payloads(spark, splits).mapInArrow(partial(_read_task, lean, schema), to_spark(schema))
 
 
-def by_file(splits: Sequence[Split]) -> list[Split]:
-    """Cuts splits without level 0 into one split per file."""
-    pieces = [replace(split, files=(file,)) for split in splits if not split.level0 for file in split.files]
-    return [*pieces, *(split for split in splits if split.level0 or split.merged)]
-
-
 def fields(plan: Plan, names: Sequence[str]) -> pa.Schema:
     return pa.schema([plan.schema.typed_columns.field(name).with_nullable(True) for name in names])
 
@@ -50,13 +45,14 @@ def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
             yield from table.cast(taken).to_batches(max_chunksize=BATCH_ROWS)
 
 
-def changes(spark, meta: Metadata, like: Feed, pieces: Sequence[Piece]):
-    """Returns a DataFrame with the changes of `pieces`, one task per piece."""
-    schema = changes_fields(like)
+def changes(spark, meta: Metadata, like: Feed, pieces: Sequence[Piece], events: EventWriter | None = None):
+    """Returns a DataFrame with the changes of `pieces`, one task per piece. `events`: what writes them as events."""
+    schema = changes_fields(like) if events is None else MESSAGES
     settings.check_types(spark.conf.get, schema)
     if not pieces:
         return spark.createDataFrame([], to_spark(schema))
-    return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, meta, like, schema), to_spark(schema))
+    read = partial(read_piece, meta, like) if events is None else partial(events.read, meta)
+    return tasks.payloads(spark, pieces).mapInArrow(partial(_changes_task, read, schema), to_spark(schema))
 
 
 def as_lists(frame, key: Sequence[str]):
@@ -78,8 +74,10 @@ def changes_fields(like: Feed) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in fields.values()])
 
 
-def _changes_task(meta: Metadata, like: Feed, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _changes_task(
+    read: Callable[[Piece], Iterator[pa.Table]], schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     taken = of_tasks(schema)
     for piece in tasks.unpacked(batches):
-        for table in read_piece(meta, like, piece):
+        for table in read(piece):
             yield from table.cast(taken).to_batches(max_chunksize=BATCH_ROWS)

@@ -85,6 +85,9 @@ def comment_on(lake: Lake, words: Words) -> Action:
     """COMMENT ON TABLE name | COLUMN name.column IS 'text' | NULL"""
     words.need("ON")
     kind = words.take_one("TABLE", "COLUMN")
+    if words.follows("VIEW"):
+        cure = "write ALTER VIEW name SET TBLPROPERTIES ('comment' = 'text')"
+        words.refuse("COMMENT ON VIEW is not supported", expected="COMMENT ON TABLE or COMMENT ON COLUMN", cure=cure)
     if not kind:
         words.refuse("this COMMENT is not supported", expected="COMMENT ON TABLE or COMMENT ON COLUMN")
     path = words.path() if kind == "COLUMN" else []

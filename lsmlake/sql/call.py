@@ -28,6 +28,13 @@ def call(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     if name not in VERBS:
         words.refuse(f"there is no procedure {name}", expected=f"one of {', '.join(sorted(VERBS))}")
     positional, named = _arguments(words)
+    names_more = name != "publish_iceberg" or len(positional) + len(named) > 1
+    if lake.session.served and name in _WITH_ADDRESSES and names_more:
+        cure = "run it in a process that opens the warehouse itself"
+        words.refuse("a server reads and writes nothing but its warehouse", cure=cure)
+    if name == "history_of":
+        positional[:2] = [lake.session.full_name(str(one)) for one in positional[:2]]
+        named |= {one: lake.session.full_name(str(named[one])) for one in ("source", "name") if one in named}
     if VERBS[name].owner is Lake:
         return _called(name, getattr(lake, name), [], positional, named, words)
     if "table" in named:
@@ -191,7 +198,10 @@ VERBS: Mapping[str, Verb] = {
     "reset_consumer": Verb(Table, "consumers --remove"),
     "rollback": Verb(Table, "rollback"),
     "verify": Verb(Table, "verify"),
+    "history_of": Verb(Lake, "history"),
     "import_delta": Verb(Lake, "adopt"),
     "import_iceberg": Verb(Lake, "adopt"),
     "import_parquet": Verb(Lake, "adopt"),
 }
+_WITH_ADDRESSES = {"copy", "publish_iceberg", "import_delta", "import_iceberg", "import_parquet"}
+"""The procedures that take the address of another warehouse, of files or of a catalog."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
+from lsmlake.api.table_verbs.handle import writable
 from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
@@ -75,6 +76,8 @@ def _below(path: str, folder: str) -> str:
 
 def copy_into(lake: Lake, words: Words) -> Callable[[], object]:
     """See `_FORM`."""
+    if lake.session.served:
+        words.refuse("a server reads no files but those of tables", cure="load them in a process that opens the warehouse itself")
     words.need("INTO")
     name = full_name(lake, words)
     if words.follows("("):
@@ -161,7 +164,7 @@ def _only_off(words: Words, option: str, value: str, known: str) -> None:
 def _copied(table: Table, copy: Copy) -> pa.Table:
     """Loads the files. Returns one row: rows loaded, files loaded, files skipped as loaded before, and the snapshot."""
     options = FileOptions.of(copy.null_value, None, copy.encoding)
-    meta, paths = table.meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
+    meta, paths = writable(table).meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
     for _ in attempts(_ROUNDS, "other COPY INTO came first on every attempt", table.name, "run it again"):
         version = Version.latest(meta)
         owner = list_of(version.snapshot)

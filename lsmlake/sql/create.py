@@ -44,6 +44,8 @@ _CURES = {
 }
 Query = Callable[[exp.Expression], Callable[[], pa.Table | SparkDataFrame]]
 """Reads a query and returns a function that runs it."""
+Assigned = Callable[[exp.Create, exp.Expression, Schema], Callable[[], pa.Table | SparkDataFrame]]
+"""Reads a query and returns a function that runs it and assigns its columns to those of a table, in their order."""
 
 
 @dataclass
@@ -68,8 +70,13 @@ class Definition:
             "comment": self.comment,
         }
 
+    def schema(self, time_ms: int, table_uuid: str, name: str, columns: pa.Schema | None = None) -> Schema:
+        """The schema of a new table. `columns`: None: those of the statement. Raises InvalidSchema, InvalidOption."""
+        given = self.primary_key, self.partition_by, self.options, self.comment
+        return Schema.create(columns if self.columns is None else self.columns, *given, time_ms, table_uuid, name)
 
-def create(catalog: Catalog, node: exp.Create, query_of: Query) -> Callable[[], object]:
+
+def create(catalog: Catalog, node: exp.Create, query_of: Query, assigned: Assigned) -> Callable[[], object]:
     """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name [(columns)] [clauses] [AS query]"""
     lake, text = catalog.lake, catalog.text
     text.word(node, "kind", "TABLE")
@@ -98,9 +105,9 @@ def create(catalog: Catalog, node: exp.Create, query_of: Query) -> Callable[[], 
         if replaces and _there(lake, name):
             return lambda: _replace(lake, name, made, made.columns, [])
         return lambda: lake.create_table(name, made.columns, if_not_exists=exists, **made.arguments)
-    if made.columns is not None:
-        text.refuse(node, "AS SELECT has no list of columns", cure="leave the list out, or cast in the SELECT")
-    rows_of = query_of(query)
+    if made.columns is not None and not isinstance(node.this, exp.Schema):
+        text.refuse(node, "AS takes the columns of its query", cure="name the columns of the partitions without their types")
+    rows_of = query_of(query) if made.columns is None else assigned(node, query, made.schema(lake.env.clock(), "", name))
 
     def act() -> None:
         present = _there(lake, name)
@@ -113,7 +120,7 @@ def create(catalog: Catalog, node: exp.Create, query_of: Query) -> Callable[[], 
             _replace_by_rows(lake, name, made, rows, ordered)
         else:
             load = partial(_load, ordered=ordered)
-            created_from(lake, name, rows, **made.arguments, cast=False, row_kind=None, load=load)
+            created_from(lake, name, rows, **made.arguments, cast=False, row_kind=None, load=load, columns=made.columns)
 
     return act
 
@@ -123,7 +130,9 @@ def _load(table: Table, rows: Input, ordered: Ordered) -> Snapshot | None:
 
 
 def _replace_by_rows(lake: Lake, name: str, made: Definition, rows: pa.Table | SparkDataFrame, ordered: Ordered) -> None:
-    columns, _ = with_columns(lake.runtime, rows, made.primary_key, None, FileOptions())
+    columns = made.columns
+    if columns is None:
+        columns, _ = with_columns(lake.runtime, rows, made.primary_key, None, FileOptions())
     if isinstance(rows, pa.Table):
         _replace(lake, name, made, columns, [rows], ordered)
     else:
@@ -136,8 +145,7 @@ def _replace(
     """Gives a table other columns, options and rows."""
 
     def wanted(time_ms: int, table_uuid: str) -> Schema:
-        given = made.primary_key, made.partition_by, made.options, made.comment
-        return Schema.create(columns, *given, time_ms, table_uuid, name)
+        return made.schema(time_ms, table_uuid, name, columns)
 
     replace_table(lake.table(name).meta, name, wanted, tables, ordered)
 
@@ -156,8 +164,8 @@ def _like(lake: Lake, made: Definition, text: Text, node: exp.Create) -> Definit
     own = {name: value for name, value in schema.options.items() if not name.startswith("metadata.iceberg")}
     return replace(
         made,
-        columns=pa.schema([_plain_field(one) for one in schema.columns]),
-        primary_key=schema.primary_key,
+        columns=pa.schema([_plain_field(one) for one in schema.shown_fields]),
+        primary_key=schema.primary_key if {*schema.primary_key} <= {*schema.shown} else (),
         partition_by=list(schema.partition_by),
         options={**own, **made.options},
         comment=made.comment if "COMMENT" in made.given else schema.comment,

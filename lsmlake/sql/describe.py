@@ -14,6 +14,7 @@ from lsmlake.api.table import Table
 from lsmlake.format.paths import database_dir
 from lsmlake.format.view import View
 from lsmlake.schema.fields import field_at, resolve
+from lsmlake.schema.kept_query import KeptQuery
 from lsmlake.schema.schema import Schema
 from lsmlake.sql.default_clause import described
 from lsmlake.sql.sql_listing import texts, type_of
@@ -77,7 +78,7 @@ def _described(lake: Lake, name: str, extended: bool) -> pa.Table:
         details = details_of_view(name, opened)
     else:
         schema = opened.version.schema
-        rows = [*map(_row, schema.columns), *_partitions(schema)]
+        rows = [*map(_row, schema.shown_fields), *_partitions(schema)]
         details = details_of_table(name, opened, schema)
         if extended and (defaults := list(described(schema.columns))):
             rows += [("# Column Default Values", "", ""), *((field.name, type_of(field), default) for field, default in defaults)]
@@ -109,14 +110,28 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 def details_of_table(name: str, table: Table, schema: Schema) -> dict[str, str]:
     """The lines of DESCRIBE EXTENDED for a table."""
+    view = {} if schema.view is None else _details_of_query(table, schema.view)
     return {
         "Name": name,
-        "Type": "MANAGED",
+        "Type": "MANAGED" if schema.view is None else "MATERIALIZED_VIEW",
         "Primary Key": ", ".join(schema.primary_key),
         "Location": table.path,
         "Comment": schema.comment or "",
         "Provider": "lsmlake",
         "Table Properties": _pairs(schema.options),
+        **view,
+    }
+
+
+def _details_of_query(table: Table, view: KeptQuery) -> dict[str, str]:
+    """The query of a view table, and the snapshots of its tables that the rows show."""
+    snapshot = table.version.snapshot
+    position = snapshot.position if snapshot is not None and snapshot.position is not None else {}
+    return {
+        "View Text": view.text,
+        "View Query Database": view.database or "",
+        "View Query Time Zone": view.zone,
+        "Refreshed To": ", ".join(f"{name} snapshot {source.snapshot}" for name, source in position.items()),
     }
 
 
@@ -137,7 +152,7 @@ def details_of_view(name: str, view: View) -> dict[str, str]:
 def _column(lake: Lake, name: str, path: list[str], extended: bool) -> pa.Table:
     """The lines of DESCRIBE for the column `path`. `extended`: with its statistics."""
     opened = table_or_view(lake, name)
-    columns = tuple(columns_of(opened)) if isinstance(opened, View) else tuple(opened.version.schema.columns)
+    columns = tuple(columns_of(opened)) if isinstance(opened, View) else tuple(opened.version.schema.shown_fields)
     field = field_at(columns, resolve(columns, path, name))
     rows = [("col_name", field.name), ("data_type", type_of(field)), ("comment", _comment(field))]
     if extended:

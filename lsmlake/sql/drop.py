@@ -1,4 +1,4 @@
-"""DROP of tables, views and databases."""
+"""DROP of tables, views, materialized views and databases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from lsmlake.api.lake import Lake
 from lsmlake.errors import InvalidQuery, TableNotFound
+from lsmlake.sql.materialized_views import drop_materialized_view, refuse_view_table
 from lsmlake.sql.token_reader import Words, full_name
 from lsmlake.tables.views import Views
 
@@ -13,7 +14,9 @@ _KINDS = "TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE"
 
 
 def drop(lake: Lake, words: Words) -> Callable[[], object]:
-    """DROP TABLE | VIEW | DATABASE [IF EXISTS] name"""
+    """DROP TABLE | VIEW | MATERIALIZED VIEW | DATABASE [IF EXISTS] name"""
+    if words.take("MATERIALIZED", "VIEW"):
+        return drop_materialized_view(lake, words)
     kind = words.take_one(*_KINDS)
     if not kind:
         words.refuse(
@@ -47,6 +50,7 @@ def _drop_tables(lake: Lake, names: list[str], optional: bool) -> None:
             if not optional:
                 raise
         else:
+            refuse_view_table(lake, name, "DROP TABLE")
             existing.append(name)
     for name in dict.fromkeys(existing):
         lake.drop_table(name)
@@ -78,6 +82,7 @@ def _refuse_table(lake: Lake, name: str) -> None:
         lake.table(name)
     except TableNotFound:
         return
+    refuse_view_table(lake, name, "DROP VIEW")
     raise InvalidQuery(f"{name} is a table", found=f"DROP VIEW {name}", cure=f"write DROP TABLE {name}")
 
 

@@ -32,6 +32,7 @@ from lsmlake.sql.engine import Engine
 from lsmlake.sql.explain import ANALYZE, as_rows, explain, mode_of
 from lsmlake.sql.information_schema import NAME as INFORMATION_SCHEMA
 from lsmlake.sql.insert import InsertStatements
+from lsmlake.sql.materialized_views import create_materialized_view, refresh_materialized_view
 from lsmlake.sql.named_tables import Catalog
 from lsmlake.sql.run_query import Prepared, prepare, run
 from lsmlake.sql.show import show
@@ -77,6 +78,8 @@ def use(lake: Lake, words: Words) -> Callable[[], object]:
     """USE [DATABASE | SCHEMA | NAMESPACE] name: sets the database of tables that are named without a database."""
     words.take_one(*KINDS)
     name = words.identifier("a database")
+    if lake.session.served:
+        raise InvalidQuery("clients of a server share its session", where="USE", cure="write the database before each table")
 
     def act() -> None:
         if name.lower() != INFORMATION_SCHEMA:
@@ -92,14 +95,20 @@ _READERS: dict[str, Callable[[Lake, Words], _Act]] = {
     "COMMENT": comment_on,
     "COPY": copy_into,
     "DROP": drop,
+    "REFRESH": refresh_materialized_view,
     "SHOW": show,
     "USE": use,
 }
 
 
+def is_by_words(first: str) -> bool:
+    """Whether statements with this first word may be read word by word."""
+    return first in (*_READERS, "ALTER", "CREATE", "DESC", "DESCRIBE")
+
+
 def by_words(lake: Lake, given: str, first: str, args: object, engine: Engine | None) -> Callable[[], pa.Table] | None:
     """The action of a statement that is read word by word; None for other statements. `first`: the first word."""
-    if first not in (*_READERS, "ALTER", "CREATE", "DESC", "DESCRIBE"):
+    if not is_by_words(first):
         return None
     words = Words(given)
     action = _read(lake, words, partial(_analyse, lake, engine))
@@ -116,6 +125,8 @@ def _read(lake: Lake, words: Words, analyse: Callable[[str, bool], Analysed]) ->
         if words.take_one(*KINDS):
             return create_database(lake, words)
         replaces = words.take("OR", "REPLACE")
+        if words.follows("MATERIALIZED"):
+            return create_materialized_view(lake, words, replaces=replaces)
         if any(map(words.follows, ("VIEW", "TEMP", "TEMPORARY", "GLOBAL"))) and not words.follows("TEMPORARY", "TABLE"):
             return create_view(lake, words, analyse, replaces=replaces)
         return None
@@ -160,16 +171,15 @@ Rows = Callable[[], pa.Table | SparkDataFrame]
 Action = Callable[[], pa.Table | SparkDataFrame]
 """Executes a statement that was read, and returns its rows."""
 SUPPORTED = (
-    "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY INTO, CREATE, ALTER, DROP, COMMENT ON, USE, "
-    "SHOW, DESCRIBE, CALL"
+    "SELECT, EXPLAIN, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, COPY INTO, CREATE, ALTER, DROP, REFRESH, COMMENT ON, "
+    "USE, SHOW, DESCRIBE, CALL"
 )
-_SHOWING, _QUERIES = ("SHOW", "DESCRIBE", "DESC"), "SELECT, EXPLAIN, SHOW or DESCRIBE"
+SHOWING, _QUERIES = ("SHOW", "DESCRIBE", "DESC"), "SELECT, EXPLAIN, SHOW or DESCRIBE"
 
 _CURES = {
     "ANALYZE": "write CALL analyze with the table",
     "CACHE": "leave it out",
     "OPTIMIZE": "write CALL compact with the table",
-    "REFRESH": "leave it out: a statement reads the newest snapshot",
     "SET": "there are no settings here; the time zone is that of the lake",
     "VACUUM": "write CALL expire_snapshots with the table",
 }
@@ -198,7 +208,7 @@ def execute(
     """
     first, behind = first_word(given)
     if (action := by_words(lake, given, first, args, engine)) is not None:
-        if query_for and first not in _SHOWING:
+        if query_for and first not in SHOWING:
             raise InvalidQuery(f"{query_for} takes a query", expected=_QUERIES, found=first)
         return action()
     mode, written = None, given
@@ -227,6 +237,8 @@ def execute(
 def _explained(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engine: Engine | None, mode: str) -> Action:
     """Reads EXPLAIN of a statement that Spark does not explain as a whole. Nothing is written."""
     now = moment_of(lake.env)
+    if mode == ANALYZE and lake.session.served:
+        text.refuse(node, "EXPLAIN ANALYZE runs a query without the limits of a server", cure="write EXPLAIN FORMATTED")
     if isinstance(node, (exp.Query, exp.Values)):
         return explain(node, text, catalog, mode, now)
     if mode == ANALYZE and isinstance(node, (exp.Insert, exp.Delete, exp.Update, exp.Merge)):
@@ -270,7 +282,8 @@ def _action(lake: Lake, node: exp.Expression, text: Text, catalog: Catalog, engi
         case exp.TruncateTable():
             return _done(InsertStatements(text, catalog, prepared, engine, now).truncate(node))
         case exp.Create():
-            return _done(create.create(catalog, node, rows_of))
+            inserts = InsertStatements(text, catalog, prepared, engine, now)
+            return _done(create.create(catalog, node, rows_of, inserts.rows_for))
     word, _ = first_word(text.text)
     text.refuse(node, "this statement is not supported", expected=SUPPORTED, cure=_CURES.get(word, ""))
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 from lsmlake.dialect.sql_text import Text
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.errors import InvalidQuery
+from lsmlake.read.fallback import branches_read
 from lsmlake.read.native import source_of
 from lsmlake.read.plan import Plan
 from lsmlake.sql.named_tables import Catalog
@@ -75,6 +76,7 @@ def described(prepared: Prepared, mode: str = PLAIN) -> Iterator[str]:
 
 def _of_table(name: str, use: TableUse, plan: Plan, mode: str) -> Iterator[str]:
     yield f"{name}: snapshot {plan.snapshot.id if plan.snapshot else 'none: the table is empty'}"
+    yield from (f"  {line}" for line in branches_read(plan))
     yield f"  columns   {', '.join(plan.columns)}"
     yield f"  where     {' AND '.join(spelled(condition) for condition in use.conditions) or 'all rows'}"
     if use.limit is not None and not use.conditions:

@@ -25,7 +25,7 @@ from lsmlake.inputs.csv_files import CsvFile
 from lsmlake.inputs.input_files import InputFile, ParquetFile
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema.from_data import schema_from
-from lsmlake.types.type_table import is_text
+from lsmlake.types.type_table import is_text, is_time
 from lsmlake.types.type_text import format_type
 
 FORMATS = "parquet", "csv", "json"
@@ -201,7 +201,7 @@ def _of_json(kind: pa.DataType) -> pa.DataType:
         return pa.struct(sorted(((field.name, _of_json(field.type)) for field in kind), key=lambda pair: pair[0]))
     if t.is_list(kind):
         return pa.list_(pa.field("element", _of_json(kind.value_type)))
-    return pa.string() if t.is_null(kind) or t.is_timestamp(kind) or t.is_date(kind) or t.is_time(kind) else kind
+    return pa.string() if t.is_null(kind) or is_time(kind) else kind
 
 
 def _both(one: pa.DataType, other: pa.DataType, where: str) -> pa.DataType:

@@ -65,8 +65,8 @@ def _table_rows(lake: Lake) -> Iterator[_Row]:
         created = definition.create_time_ms if view else _created(lake, one)
         yield {
             **_place(one),
-            "table_type": "VIEW" if view else "MANAGED",
-            "is_insertable_into": "NO" if view else "YES",
+            "table_type": "VIEW" if view else "MANAGED" if definition.view is None else "MATERIALIZED_VIEW",
+            "is_insertable_into": "NO" if view or definition.view is not None else "YES",
             "comment": definition.comment,
             "data_source_format": None if view else "LSMLAKE",
             "created": created * 1000,
@@ -80,7 +80,7 @@ def _created(lake: Lake, one: Listed) -> int:
 
 def _columns(lake: Lake) -> Iterator[_Row]:
     for one, definition in _tables(lake):
-        fields = pa.schema(columns_of(definition)) if isinstance(definition, View) else definition.columns
+        fields = pa.schema(columns_of(definition)) if isinstance(definition, View) else definition.shown_fields
         partitions = () if isinstance(definition, View) else definition.identity_columns
         defaults = {field.name: sql for field, sql in described(fields) if sql != "NULL"}
         for place, field in enumerate(fields, 1):

@@ -78,7 +78,7 @@ class InsertStatements:
     def insert(self, node: exp.Insert) -> Callable[[], pa.Table]:
         """INSERT INTO table [(columns)] [BY NAME], INSERT OVERWRITE, INSERT INTO ... REPLACE WHERE"""
         made = self._insertion(node)
-        rows_of = self._rows_of(node, made)
+        rows_of = self._rows_of(node, made.query, made.version.schema, made.given, made.static, made.engine)
 
         def act() -> pa.Table:
             rows, count = rows_of()
@@ -155,11 +155,24 @@ class InsertStatements:
         where = None if condition is None else predicate_from(condition, self.text, columns, zone, self.now)
         return Replacement.of(version.schema, where, False, zone, table.name)
 
-    def _rows_of(self, node: exp.Insert, made: _Insertion) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
-        """Reads the query of an INSERT. Returns a function that returns the rows for the table, and a function that counts them
-        once they are written."""
-        text, engine, query, schema = self.text, made.engine, made.query, made.version.schema
-        given, static = made.given, made.static
+    def rows_for(self, node: exp.Create, query: exp.Expression, schema: Schema) -> Callable[[], pa.Table | SparkDataFrame]:
+        """Reads the query of CREATE TABLE (columns) AS. Returns a function that returns its rows, assigned to the columns in
+        their order as by INSERT."""
+        made = self._rows_of(node, query, schema, schema.columns.names, {}, self.engine)
+        return lambda: made()[0]
+
+    def _rows_of(
+        self,
+        node: exp.Insert | exp.Create,
+        query: exp.Expression,
+        schema: Schema,
+        given: Sequence[str] | None,
+        static: Mapping[str, exp.Expression],
+        engine: Engine | None,
+    ) -> Callable[[], tuple[pa.Table | SparkDataFrame, Callable[[], int]]]:
+        """Reads a query. Returns a function that returns the rows for a table of this schema, and a function that counts them
+        once they are written. The arguments: see `_Insertion`."""
+        text = self.text
         if engine is None:
             prepared = self.prepare(query)
             names = [name for name, _ in prepared.query.columns]
@@ -246,7 +259,7 @@ def _condition(static: Mapping[str, exp.Expression]) -> exp.Expression | None:
 
 
 def _sources(
-    node: exp.Insert,
+    node: exp.Insert | exp.Create,
     text: Text,
     schema: Schema,
     selected: Sequence[str],
@@ -274,7 +287,11 @@ def _sources(
 
 
 def _assigned(
-    node: exp.Insert, text: Text, schema: Schema, prepared: Prepared, sources: Mapping[str, int | exp.Expression]
+    node: exp.Insert | exp.Create,
+    text: Text,
+    schema: Schema,
+    prepared: Prepared,
+    sources: Mapping[str, int | exp.Expression],
 ) -> Prepared:
     """The query with the columns of the table, cast to the types of the table."""
     query, parts, columns = prepared.query, [], []

@@ -21,9 +21,11 @@ from lsmlake.dialect.table_use import ViewUse, ViewUseColumn
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed
-from lsmlake.read.travel import Moment, resolve
+from lsmlake.read.fallback import version_to_read, with_fallback
+from lsmlake.read.travel import Moment
 from lsmlake.schema.conform import Cast
-from lsmlake.sql import information_schema
+from lsmlake.schema.kept_query import refuse_rows
+from lsmlake.sql import information_schema, sys_tables
 from lsmlake.sql.file_relations import is_file, opened
 from lsmlake.sql.token_reader import cure_of, name_of
 from lsmlake.sql.view_statements import columns_of
@@ -95,23 +97,28 @@ class Catalog:
         rows = self.rows(node)
         if isinstance(rows, ViewUse):
             return rows
-        return rows.schema.typed_columns if isinstance(rows, Version) else rows.schema
+        return rows.schema.shown_columns if isinstance(rows, Version) else rows.schema
 
     def rows(self, node: exp.Table) -> Rows:
         """The rows of a table in FROM."""
         key = (self.name(node), self._moment(node))
         if key not in self._found:
             self._found[key] = self._open(node, *key)
-        return self._found[key]
+        rows = self._found[key]
+        if isinstance(rows, Version) and rows.fallback is None and key[1] == Moment():  # it may have been pinned
+            rows = self._found[key] = with_fallback(rows)
+        return rows
 
     def newest(self, node: exp.Table) -> Version:
         """The newest version of the table that a statement changes. The name stands for this version from now on."""
         version = Version.latest(self.table(node).meta)
+        if version.schema.view is not None:
+            refuse_rows(version.schema.view, self.name(node))
         self.pin(node, version)
         return version
 
     def pin(self, node: exp.Table, version: Version) -> None:
-        """Makes a name stand for a version of its table."""
+        """Makes a name stand for a version of its table. A query reads that with its fallback."""
         self._found[(self.name(node), Moment())] = version
 
     def reads(self, part: exp.Expression, target: exp.Table) -> bool:
@@ -223,9 +230,12 @@ class Catalog:
         if is_file(node):
             if moment != Moment():
                 self.text.refuse(node, "a file has no versions", cure="leave the version out")
+            if self.lake.session.served:
+                self.text.refuse(node, "a server reads no files but those of tables", cure="name a table")
             return opened(node, self.text)
-        if (described := information_schema.table(self.lake, name)) is not None:
-            return described
+        for described in (information_schema, sys_tables):
+            if (rows := described.table(self.lake, name)) is not None:
+                return rows
         whole, dollar, system = name.rpartition("$")
         if dollar and not system.startswith("branch_"):
             table = self.lake.table(whole)
@@ -239,7 +249,7 @@ class Catalog:
             if dollar or (view := Views(self.lake.env.storage).get(name)) is None:
                 raise
             return self._view(node, name, view, moment)
-        return Version.at(table.meta, resolve(table.meta, moment, table.runtime.zone))
+        return version_to_read(table.meta, moment, table.runtime.zone)
 
     def _view(self, node: exp.Table, name: str, view: View, moment: Moment) -> ViewUse:
         if moment != Moment():

@@ -17,11 +17,11 @@ from lsmlake.dialect.query import Query, QueryTranslator, run_sql
 from lsmlake.dialect.row_evaluation import as_schema
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.sql_text import Text, nodes, peek
-from lsmlake.dialect.sql_types import stored
+from lsmlake.dialect.sql_types import quoted, stored
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.predicate.binding import implied
 from lsmlake.predicate.tree import and_
-from lsmlake.read.in_duckdb import relation
+from lsmlake.read.in_duckdb import relation, select
 from lsmlake.read.limit import limited
 from lsmlake.read.native import NativeSource, source_of
 from lsmlake.read.plan import Plan, plan
@@ -90,7 +90,10 @@ def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Nativ
 def create_views(connection, uses: Iterable[TableUse], sources: Iterable[NativeSource | pa.Table]) -> None:
     """Creates a DuckDB view for each table that a query reads."""
     for use, source in zip(uses, sources, strict=True):
-        if isinstance(source, NativeSource):
+        rows = select(source) if isinstance(source, NativeSource) else None
+        if rows is not None:
+            connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(use.view)} AS {rows}")
+        elif isinstance(source, NativeSource):
             connection.register(use.view, relation(connection, source))  # a view that lives as long as the connection
         else:
             connection.register(use.view, stored(source) if isinstance(source, pa.Table) else source)

@@ -100,7 +100,7 @@ def _information(lake: Lake, one: Listed) -> str:
         details, columns = details_of_view(one.full_name, opened), pa.schema(columns_of(opened))
     else:
         schema = opened.version.schema
-        details, columns = details_of_table(one.full_name, opened, schema), schema.columns
+        details, columns = details_of_table(one.full_name, opened, schema), schema.shown_fields
     lines = [f"{name}: {value}" for name, value in details.items() if value]
     lines += ["Schema: root", *(f" |-- {format_columns(pa.schema([field]))}" for field in columns)]
     return "\n".join(lines) + "\n"
@@ -116,7 +116,7 @@ def _table_or_view(lake: Lake, name: str) -> Schema | View:
 
 def _columns(lake: Lake, name: str) -> pa.Table:
     definition = _table_or_view(lake, name)
-    names = [one.name for one in definition.columns] if isinstance(definition, View) else definition.columns.names
+    names = [one.name for one in definition.columns] if isinstance(definition, View) else definition.shown
     return texts(("col_name",), [(one,) for one in names])
 
 
@@ -136,7 +136,10 @@ def _properties(lake: Lake, name: str, asked: list[str]) -> pa.Table:
 
 
 def create_statement(name: str, schema: Schema) -> str:
-    """The CREATE TABLE that makes a table with these columns, keys and options."""
+    """The CREATE TABLE that makes a table with these columns, keys and options; of a view table the CREATE MATERIALIZED VIEW.
+    Its query names tables as in the database that was current."""
+    if schema.view is not None:
+        return _create_materialized_view(name, schema)
     defaults = {field.name: f" DEFAULT {sql}" for field, sql in described(schema.columns)}
     columns = ", ".join(format_columns(pa.schema([field])) + defaults.get(field.name, "") for field in schema.columns)
     key = f", PRIMARY KEY ({', '.join(map(backticked, schema.primary_key))})" if schema.primary_key else ""
@@ -145,6 +148,13 @@ def create_statement(name: str, schema: Schema) -> str:
         fields = (field.transform.sql(backticked(field.column)) for field in schema.partition_columns)
         made += f" PARTITIONED BY ({', '.join(fields)})"
     return made + _comment_and_properties(schema.comment, schema.options)
+
+
+def _create_materialized_view(name: str, schema: Schema) -> str:
+    made = f"CREATE MATERIALIZED VIEW {_quoted(name)}"
+    if schema.partition_by:
+        made += f" PARTITIONED BY ({', '.join(schema.partition_by)})"
+    return f"{made}{_comment_and_properties(schema.comment, schema.options)} AS {schema.view.text}"
 
 
 def create_view_statement(name: str, view: View) -> str:

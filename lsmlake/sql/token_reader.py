@@ -7,7 +7,7 @@ A reader takes the words of its statement in order; words that are left over at 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn, TypeVar
 
 import sqlglot
@@ -88,6 +88,17 @@ class Words:
     def take_one(self, *words: str) -> str:
         """Takes one of these words if it comes next, and returns it, or ""."""
         return next((word for word in words if self.take(word)), "")
+
+    def clauses(self, readers: Mapping[str, Callable[[], object]], refuse: Callable[[], NoReturn]) -> dict[str, object]:
+        """Reads clauses in any order, each at most once, up to AS. `readers`: first word -> reads what follows it. `refuse`:
+        raises for another word."""
+        given: dict[str, object] = {}
+        while not self.take("AS"):
+            clause = self.take_one(*readers) or refuse()
+            if clause in given:
+                self.refuse(f"{clause} is given twice", cure="give it once")
+            given[clause] = readers[clause]()
+        return given
 
     def need(self, *words: str, cure: str = "") -> None:
         """Takes these words, which must come next."""

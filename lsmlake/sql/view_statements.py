@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -50,6 +51,8 @@ def create_view(lake: Lake, words: Words, analyse: Analyse, *, replaces: bool) -
         words.refuse("there are no global temporary views", cure="leave GLOBAL out")
     head = _Head(bool(words.take_one("TEMP", "TEMPORARY")), replaces)
     words.need("VIEW")
+    if head.temporary and lake.session.served:
+        words.refuse("clients of a server share its session", cure="create a view in a database")
     head.exists = words.take("IF", "NOT", "EXISTS")
     if head.exists and replaces:
         words.refuse("OR REPLACE and IF NOT EXISTS exclude each other", cure="use one of them")
@@ -66,22 +69,17 @@ def create_view(lake: Lake, words: Words, analyse: Analyse, *, replaces: bool) -
 def _read_clauses(words: Words, head: _Head) -> None:
     if words.follows("("):
         head.names = words.listed(lambda: _column(words))
-    given = set()
-    while not words.take("AS"):
-        clause = words.take_one("COMMENT", "TBLPROPERTIES")
-        if not clause:
-            words.refuse(
-                "this is not supported in CREATE VIEW",
-                expected="[(columns)] [COMMENT 'text'] [TBLPROPERTIES (...)] AS query",
-                cure="leave it out: a view has the columns of then" if words.follows("WITH") else "",
-            )
-        if clause in given:
-            words.refuse(f"{clause} is given twice", cure="give it once")
-        given.add(clause)
-        if clause == "COMMENT":
-            head.comment = words.literal("a comment")
-        else:
-            head.properties = words.pairs("a property")
+
+    def refuse() -> NoReturn:
+        words.refuse(
+            "this is not supported in CREATE VIEW",
+            expected="[(columns)] [COMMENT 'text'] [TBLPROPERTIES (...)] AS query",
+            cure="leave it out: a view has the columns of then" if words.follows("WITH") else "",
+        )
+
+    readers = {"COMMENT": lambda: words.literal("a comment"), "TBLPROPERTIES": lambda: words.pairs("a property")}
+    given = words.clauses(readers, refuse)
+    head.comment, head.properties = given.get("COMMENT", head.comment), given.get("TBLPROPERTIES", head.properties)
 
 
 def _column(words: Words) -> tuple[str, str | None]:

@@ -28,6 +28,10 @@ class DmlReport(Shown):
     deleted: int = 0
 
 
+class TooManyChanges(Exception):
+    """A statement changes more rows than this process should write. Nothing was written."""
+
+
 def check_isolation(isolation: str | None) -> None:
     """Raises InvalidQuery for an unknown isolation level. `isolation`: the level that a call asks for; None: the level of the
     table's options."""

@@ -23,7 +23,7 @@ from lsmlake.errors import InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
-from lsmlake.statements.clause import DELETE, INSERT, MATCHED, Clause
+from lsmlake.statements.clause import DELETE, INSERT, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.statement import (
     SOURCE,
     SOURCE_SIDE,
@@ -286,6 +286,50 @@ def repeats_allowed(clauses: Iterable[Clause[ExpressionPart] | Checked]) -> bool
     """Whether a target row may match several source rows: True if matched rows are only deleted, unconditionally."""
     matched = [clause for clause in clauses if clause.when == MATCHED]
     return not matched or (len(matched) == 1 and matched[0].action == DELETE and matched[0].condition is None)
+
+
+def is_upsert(statement: Statement, assigned: Sequence[Mapping[str, ExpressionPart]], schema: Schema, scope: Scope) -> bool:
+    """Whether a merge makes each source row the row of its key, in the table or not: the condition compares the primary key with
+    columns of the source, and nothing else; an update and an insert without conditions assign all columns the same values.
+
+    Args:
+        statement: the merge.
+        assigned: for each clause, column -> value.
+        schema: the columns of the target.
+        scope: the scope of joined rows.
+    """
+    by_action = {clause.action: values for clause, values in zip(statement.clauses, assigned, strict=True)}
+    whens = [(clause.when, clause.action) for clause in statement.clauses]
+    if sorted(whens) != [(MATCHED, UPDATE), (NOT_MATCHED, INSERT)] or any(clause.condition for clause in statement.clauses):
+        return False
+    pairs = [list(_equal(part, scope, (exp.EQ,))) for part in _conjuncts(statement.on.node)]
+    keys = {own: other for pair in pairs for own, other in pair}
+    if not all(pairs) or len(pairs) != len(keys) or {*keys} != {*schema.primary_key}:
+        return False
+    inserted, updated = by_action[INSERT], by_action[UPDATE]
+    if {*inserted} != {*schema.columns.names} or {*inserted} - {*updated} != {*keys}:
+        return False
+    given = {name: _column(inserted[name].node, SOURCE, scope) for name in keys}
+    return all(column is not None and column.name == keys[name] for name, column in given.items()) and all(
+        value.node == inserted[name].node and _reads_source(value.node, scope) for name, value in updated.items()
+    )
+
+
+def _conjuncts(node: exp.Expression) -> Iterable[exp.Expression]:
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        yield from _conjuncts(node.left)
+        yield from _conjuncts(node.right)
+    else:
+        yield node
+
+
+def _reads_source(node: exp.Expression, scope: Scope) -> bool:
+    """Whether an expression reads nothing but columns of the source."""
+    if node.find(exp.Query, exp.Lambda) is not None:
+        return False
+    found = [scope.found([part.name for part in column.parts]) for column in node.find_all(exp.Column)]
+    return all(one and all(column.sql.startswith(f'"{SOURCE}') for column, _ in one) for one in found)
 
 
 def check_clauses(clauses: Sequence[Clause[ExpressionPart]]) -> None:

@@ -84,13 +84,15 @@ class CheckedChange:
         level = statement.level(version)
         return CheckedChange(statement, version, condition if joins else None, predicate, values, reader, level, zone)
 
-    def on(self, version: Version) -> DmlReport:
+    def on(self, version: Version, changes_max: int | None = None) -> DmlReport:
         """Changes the rows of a version. Checks the statement again if this is not the version it was checked against.
+        `changes_max`: as in `merge_join.Join`, for a condition that is no predicate.
 
         Raises:
             InvalidQuery: An expression fails for a row, or the merge engine cannot update rows.
             InvalidData: A new value does not fit its column.
             Overtaken: Another commit changed one of the rows.
+            TooManyChanges: The condition is true for more than `changes_max` rows.
         """
         checked = self if version is self.version else CheckedChange.of(self.statement, version, self.zone)
         values = checked.values
@@ -101,7 +103,8 @@ class CheckedChange:
         clause = Checked(MATCHED, DELETE if values is None else UPDATE, values, None)
         made = Bound(checked.condition, (), (clause,), checked.reader, checked.predicate)
         memory_bytes = version.options.write.buffer_bytes
-        with checked.reader.loading() as load, Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes) as join:
+        one_row = Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes, changes_max=changes_max)
+        with checked.reader.loading() as load, one_row as join:
             join.state(made, load)
             return merge(version, join, checked.isolation)
 
@@ -135,7 +138,8 @@ def delete(version: Version, predicate: Predicate | None, isolation: str) -> Dml
             yield table
 
     identity = Identity(version.meta.env.ids())
-    request = WriteRequest(identity, deletes=True, of_rows=True, requires=(KeysUnchanged(version, wanted),))
+    requires = (KeysUnchanged(version, wanted),)
+    request = WriteRequest(identity, deletes=True, of_rows=True, reclaims=False, requires=requires)
     snapshot = write_tables(version, keys(), request)
     return DmlReport(snapshot, deleted=deleted)
 
@@ -194,7 +198,7 @@ def _update_by_key(version: Version, assigned: Columns, predicate: Predicate | N
             updated += new.num_rows
             yield new.select(written)
 
-    request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
+    request = WriteRequest(Identity(version.meta.env.ids()), reclaims=False, requires=(KeysUnchanged(version, wanted),))
     snapshot = write_tables(version, replaced(), request)
     return DmlReport(snapshot, updated=updated)
 

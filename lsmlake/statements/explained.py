@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from lsmlake.format.data_files import DataFile
 from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.clause import BY_SOURCE, DELETE, UPDATE, Clause
@@ -32,17 +31,13 @@ def contents(plan: Plan, mode: str) -> Iterator[str]:
     """Lines about the remaining files: none with `PLAIN`, with `FORMATTED` also their names."""
     if mode == PLAIN:
         return
-    files = _files(plan)
+    files = plan.data_files
     yield f"  reads     {sum(file.rows for file in files):,} rows, {sum(file.bytes for file in files):,} bytes in the files"
     if mode == FORMATTED:
         shown = files[:_FILES_SHOWN_MAX]
         yield from (f"  file      {file.name}: level {file.level}, {file.rows:,} rows, {file.bytes:,} bytes" for file in shown)
         if len(files) > len(shown):
             yield f"  file      and {len(files) - len(shown):,} more"
-
-
-def _files(plan: Plan) -> list[DataFile]:
-    return [file for split in plan.splits for files in (split.files, split.level0, split.merged) for file in files]
 
 
 def change_lines(

@@ -27,7 +27,7 @@ from lsmlake.schema.omitted import as_null, may_be_omitted
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import DmlReport
 from lsmlake.statements.bound import Bound
-from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, UPDATE
+from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, NOT_MATCHED, UPDATE
 from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import TARGET
 from lsmlake.tables.version import Version
@@ -189,7 +189,8 @@ def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -
         return Part.of(prepare(rows, schema, request, None)[0])
 
     request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
-    snapshot = write_parts(version, _in_sequence(parts(), join.ordered), request, picker(version, None))
+    pick = picker(version, None, reclaims=bool(statement.of(NOT_MATCHED)))
+    snapshot = write_parts(version, _in_sequence(parts(), join.ordered), request, pick)
     return DmlReport(snapshot, **counts)
 
 

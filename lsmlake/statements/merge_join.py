@@ -18,6 +18,7 @@ from lsmlake.dialect.row_evaluation import as_schema
 from lsmlake.dialect.sql_types import quoted
 from lsmlake.errors import CommitConflict, InvalidData
 from lsmlake.read.positions import FILE, POSITION
+from lsmlake.statements.attempts import TooManyChanges
 from lsmlake.statements.bound import Bound, Checked
 from lsmlake.statements.clause import ACTION, BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE
 from lsmlake.statements.statement import SOURCE, TARGET, Load
@@ -38,11 +39,13 @@ class Join:
         zone: str,
         memory_bytes: int,
         ordered: Ordered = Ordered.ALL,
+        changes_max: int | None = None,
     ) -> None:
-        """`columns`: the columns of the source. `ordered`: which source rows have a defined order."""
+        """`columns`: the columns of the source. `ordered`: which source rows have a defined order. `changes_max`: the most rows
+        of the target that may join; None: any number."""
         self.statement, self.columns = statement, columns
         self._source, self._zone, self._memory_bytes = source, zone, memory_bytes
-        self._names, self._ordered = statement.needs(SOURCE), ordered
+        self._names, self._ordered, self._changes_max = statement.needs(SOURCE), ordered, changes_max
 
     def __enter__(self) -> Join:
         with ExitStack() as exits:
@@ -113,6 +116,7 @@ class Join:
 
         Raises:
             InvalidData: Several source rows match one target row.
+            TooManyChanges: More than `changes_max` rows join.
         """
         tables = iter(target)
         first = next(tables, None)
@@ -129,6 +133,10 @@ class Join:
         join = "LEFT JOIN" if alone else "JOIN"
         query = f"SELECT {columns}, {action} AS {ACTION} FROM t {join} s ON {statement.on.columns.sql['condition']}"
         self._create("m", f"SELECT * FROM ({query}) WHERE {_ROW} IS NOT NULL OR {ACTION} > 0", "t", first.schema, batches)
+        if self._changes_max is not None:
+            ((count,),) = self._connection.execute("SELECT count(*) FROM m").fetchall()
+            if count > self._changes_max:
+                raise TooManyChanges
         if not statement.repeats_allowed:
             self._check_repeats()
 

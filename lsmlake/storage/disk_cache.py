@@ -9,6 +9,8 @@ The cache never makes a call fail: after an error of the disk an entry is missin
 keeps locked is not written. The number in a lock file is raised before the entry exists, so a killed process leaves it too high,
 never too low; the next deletion counts again.
 
+An entry is read as a whole and checked, or in parts that the caller checks (`DiskEntry`).
+
 `through` reads a large immutable file in whole blocks through the cache, so that reads of other ranges find the blocks.
 """
 
@@ -20,13 +22,13 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from lsmlake.storage.ranges import ByteRange, Fetch
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.storage")
 
 LEAST_BYTES = 64 << 20
 _SHARDS = 64
@@ -43,6 +45,39 @@ class _CacheEntry(NamedTuple):
     used_ns: int
     path: str
     size: int
+
+
+class DiskEntry(NamedTuple):
+    """A place for an entry of the cache. `name`: of the entry, 32 bytes."""
+
+    name: bytes
+    path: str
+
+    def read(self, start: int, length: int) -> bytes:
+        """Some bytes of the entry, unchecked. Fewer at its end; none if there is no entry, or if the disk fails."""
+        return self._read(lambda handle: os.pread(handle, length, _HEADER_BYTES + start))
+
+    def ending(self, length: int) -> bytes:
+        """As `read`, the last bytes of the entry."""
+        return self._read(lambda handle: os.pread(handle, length, max(_HEADER_BYTES, os.fstat(handle).st_size - length)))
+
+    def _read(self, read: Callable[[int], bytes]) -> bytes:
+        with suppress(OSError):
+            handle = os.open(self.path, os.O_RDONLY)
+            try:
+                return read(handle)
+            finally:
+                os.close(handle)
+        return b""
+
+    def use(self) -> None:
+        """Records a use of the entry, so that it is kept longer."""
+        with suppress(OSError):
+            os.utime(self.path)
+
+    def delete(self) -> None:
+        with suppress(OSError):
+            os.unlink(self.path)
 
 
 class DiskCache:
@@ -73,9 +108,9 @@ class DiskCache:
         """Stores a part of a file, unless the disk fails or the part exceeds the share of a shard."""
         name, path = self._place(file, part)
         size, shard = _HEADER_BYTES + len(data), os.path.dirname(path)
+        if not self.holds(len(data)):
+            return
         try:
-            if size > self._share:
-                return
             os.makedirs(shard, mode=0o700, exist_ok=True)
             with _locked(shard) as lock:
                 if lock is None or os.path.exists(path):
@@ -93,6 +128,14 @@ class DiskCache:
             if not self._warned:
                 self._warned = True
                 _log.warning("the cache in %s cannot be written: %s", self.folder, error.strerror)
+
+    def entry(self, file: str, part: str) -> DiskEntry:
+        """The place of an entry, which may be missing."""
+        return DiskEntry(*self._place(file, part))
+
+    def holds(self, size: int) -> bool:
+        """Whether an entry with so many bytes can be stored."""
+        return _HEADER_BYTES + size <= self._share
 
     def forget(self, file: str) -> None:
         """Deletes all parts of a file."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import datetime
 import random as _random
+import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lsmlake.storage.disk_cache import DiskCache
 from lsmlake.storage.storage import Storage
 
 
@@ -42,13 +45,15 @@ class Limits:
             tasks run larger ones.
         driver_plan_entries: the entries of manifests that the driver of a Spark session reads itself to plan a read; tasks read
             more.
-        driver_statement_bytes: the most bytes of files that the driver of a Spark session reads itself for DELETE, UPDATE and
-            MERGE, and the most bytes of data that it passes on as the source of a MERGE.
+        driver_source_bytes: the most bytes of data that the driver of a Spark session passes on as the source of a MERGE, and of
+            files for which it does not, but merges such data itself.
+        driver_statement_bytes: the most memory for columns that the driver of a Spark session reads itself for DELETE, UPDATE
+            and MERGE, however much `write.driver-statement-size` allows.
         mask_bytes: the largest mask of a Spark read that is one array of bits, which each task unpacks; larger masks are chunks.
-        mask_listed_files: the number of masked files up to which the SQL text of a Spark read lists them; more are hashed.
         mask_chunk_bits: the sizes of a mask's chunks to choose from, in rows, as powers of two.
         marks: the number of newest marks of expired snapshots to keep, regardless of age.
         compactions: compactions of one bucket in one commit. Each shrinks the tree, so the limit is never reached.
+        copied_after: the lookups in a row group after which its rows are copied to the cache on disk.
         merge_ahead: whether a compaction merges the next rows in another thread while it writes.
     """
 
@@ -62,12 +67,13 @@ class Limits:
     stream_buffer_bytes: int = 1 << 20
     driver_merge_bytes: int = 64 << 20
     driver_plan_entries: int = 1 << 19
-    driver_statement_bytes: int = 32 << 20
+    driver_source_bytes: int = 32 << 20
+    driver_statement_bytes: int = 1 << 30
     mask_bytes: int = 4 << 20
-    mask_listed_files: int = 16
     mask_chunk_bits: tuple[int, ...] = (10, 11, 12, 13, 14, 15, 16)
     marks: int = 500
     compactions: int = 64
+    copied_after: int = 4
     merge_ahead: bool = True
 
 
@@ -88,6 +94,10 @@ class CommitFollower:
     def after_names(self, meta: Any) -> None:
         """Called after tags or branches changed, or after snapshots changed without a commit."""
 
+    def after_tag(self, meta: Any, tag: Any, options: Any) -> None:
+        """Called after a tag was created or replaced. An error does not undo it. `tag`: a `Tag`; `options`: the `Options` of the
+        table."""
+
     def before_deletion(self, meta: Any) -> None:
         """Called after snapshots or tags were removed, before their files are deleted. If it fails, no file is deleted."""
 
@@ -100,8 +110,8 @@ class CommitFollower:
 @dataclass(frozen=True)
 class Env:
     """`clock()`: milliseconds since the epoch; `ids()`: a new unique name part; `random()`: a number in [0, 1); `sleep(seconds)`;
-    `workers`: how many buckets one process handles concurrently; `followers`: in the order in which they run. Pickles, so Spark
-    tasks get the driver's environment."""
+    `workers`: how many buckets one process handles concurrently; `followers`: in the order in which they run; `copies`: the cache
+    on disk to which lookups copy rows. Pickles, so Spark tasks get the driver's environment."""
 
     storage: Storage
     clock: Callable[[], int] = _now_ms
@@ -111,8 +121,24 @@ class Env:
     workers: int = 1
     limits: Limits = Limits()
     followers: tuple[CommitFollower, ...] = ()
+    copies: DiskCache | None = None
 
 
 def moment_of(env: Env) -> str:
     """The time of a statement, as text with a time zone."""
     return datetime.datetime.fromtimestamp(env.clock() / 1000, datetime.timezone.utc).isoformat(sep=" ")
+
+
+_TRACING = "opentelemetry.trace"
+
+
+@contextmanager
+def span(name: str, table: str) -> Iterator[Callable[..., object]]:
+    """A span of OpenTelemetry around the body, `lsmlake.<name>` with the attribute `lsmlake.table`, if the program has loaded its
+    package. Yields a function that sets further attributes. An error of the body is recorded."""
+    api = sys.modules.get(_TRACING)
+    if api is None:
+        yield lambda **values: None
+        return
+    with api.get_tracer("lsmlake").start_as_current_span(f"lsmlake.{name}", attributes={"lsmlake.table": table}) as current:
+        yield lambda **values: current.set_attributes({f"lsmlake.{key}": value for key, value in values.items()})

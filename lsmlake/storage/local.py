@@ -23,7 +23,7 @@ import fcntl
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -32,9 +32,10 @@ import pyarrow as pa
 
 from lsmlake import undo
 from lsmlake.errors import InvalidQuery, StorageFailed
-from lsmlake.storage.storage import TEMPORARY, Entry, Storage, checked, escaped, storage_errors
+from lsmlake.storage.storage import TEMPORARY, Ending, Entry, Storage, checked, escaped, storage_errors
 
 _TRIES = 100
+_SMALL_BYTES = 1 << 16  # of a file that is read whole
 _NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS
 
 
@@ -56,6 +57,8 @@ def expanded(path: str) -> Path | None:
 class LocalStorage(Storage):
     """Files in the directory `root`, which the first write creates. Pickles, so tasks on one file system share it."""
 
+    writes_at_once = 2
+
     def __init__(self, root: str | os.PathLike) -> None:
         self.root = os.path.abspath(root)
 
@@ -69,6 +72,38 @@ class LocalStorage(Storage):
                 raise FileNotFoundError(errno.ENOENT, "no such file", located)
         with storage_errors("read", located):
             return pa.OSFile(located, "rb")
+
+    def read_from_end(self, path: str, size: int, length: int) -> pa.NativeFile:
+        """As in `Storage`; reads all of a small file by calls of the system, in half the time of a file of Arrow."""
+        if length > 0 and size <= _SMALL_BYTES:
+            located = self._guarded(path)
+            with storage_errors("read", located):
+                content = _content(located, _SMALL_BYTES)
+            if content is not None:
+                return pa.BufferReader(content)
+        return self.read(path)
+
+    def endings(self, files: Sequence[tuple[str, int]]) -> list[Ending | None]:
+        """As in `Storage`; checks each directory once, and reads by the calls of the system."""
+        endings, folders = [], set()
+        for path, length in files:
+            located = self._locate(path)
+            self._refuse_linked_folders(located, folders)
+            with storage_errors("read", located):
+                endings.append(_ending(located, length))
+        return endings
+
+    def contents(self, paths: Sequence[str]) -> list[bytes | None]:
+        """As in `Storage`; checks each directory once, and reads by the calls of the system."""
+        contents, folder = [], None
+        for path in paths:
+            parent, _, name = path.rpartition("/")
+            if parent != folder:
+                directory, folder = self._guarded(path).rpartition("/")[0], parent
+            located = f"{directory}/{checked(name)}"
+            with storage_errors("read", located):
+                contents.append(_content(located))
+        return contents
 
     @contextmanager
     def write(self, path: str) -> Iterator[pa.NativeFile]:
@@ -198,12 +233,17 @@ class LocalStorage(Storage):
         folders: set[str] = set()
         for path in paths:
             located = self._locate(path)
-            parent = os.path.dirname(located)
-            while parent not in folders and len(parent) > len(self.root):
-                folders.add(parent)
-                _refuse_link(parent)
-                parent = os.path.dirname(parent)
+            self._refuse_linked_folders(located, folders)
             _refuse_link(located)
+
+    def _refuse_linked_folders(self, located: str, seen: set[str]) -> None:
+        """Raises StorageFailed if a directory on the path of a file is a link. `seen`: the directories that are not looked at
+        again; this call adds to them."""
+        parent = located.rpartition("/")[0]
+        while parent not in seen and len(parent) > len(self.root):
+            seen.add(parent)
+            _refuse_link(parent)
+            parent = parent.rpartition("/")[0]
 
     def _locate(self, path: str) -> str:
         return f"{self.root}/{checked(path)}"
@@ -232,8 +272,49 @@ def _size(located: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
+def _content(located: str, most: int | None = None) -> bytes | None:
+    """The content of a file; None if the file does not exist or has more than `most` bytes."""
+    if (handle := _handle(located)) is None:
+        return None
+    try:
+        status = os.fstat(handle)
+        fits = stat.S_ISREG(status.st_mode) and (most is None or status.st_size <= most)
+        return os.read(handle, status.st_size) if fits else None
+    finally:
+        os.close(handle)
+
+
+def _ending(located: str, length: int) -> Ending | None:
+    """The end of a file; None if the file does not exist. Raises StorageFailed if it is a link."""
+    if (handle := _handle(located)) is None:
+        _refuse_link(located)
+        return None
+    try:
+        status = os.fstat(handle)
+        start = max(0, status.st_size - length)
+        return Ending(status.st_size, os.pread(handle, length, start)) if stat.S_ISREG(status.st_mode) else None
+    finally:
+        os.close(handle)
+
+
+def _handle(located: str) -> int | None:
+    """A file opened for reading; None if it does not exist or is a link."""
+    try:
+        return os.open(located, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as refused:
+        if refused.errno == errno.ELOOP:
+            return None
+        raise
+
+
 def _refuse_link(path: str) -> None:
-    if os.path.islink(path):
+    try:
+        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:
+        return
+    if is_link:
         raise StorageFailed(
             "a symbolic link inside a warehouse is not followed",
             where=path,

@@ -27,8 +27,8 @@ from lsmlake.storage.storage import Entry, Storage, read_bytes
 def storage_at(location: str, options: Mapping[str, object] | None = None, cache: DiskCache | None = None) -> Storage:
     """The storage of a warehouse. Makes no request. Raises InvalidQuery, InvalidOption, MissingDependency."""
     address, options = address_of(location), options or {}
-    if cache is not None and address.kind in (FILE, MEMORY):
-        raise InvalidOption("a cache is for object stores", where=address.url, cure="leave it out, or correct the address")
+    if cache is not None and address.kind == MEMORY:
+        raise InvalidOption("a warehouse in memory has no cache", where=address.url, cure="leave it out, or correct the address")
     if options and address.kind in (FILE, MEMORY):
         raise InvalidOption(
             "storage_options are settings of object stores", where=address.url, cure="leave them out, or correct the address"

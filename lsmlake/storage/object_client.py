@@ -93,6 +93,27 @@ def texts_of(address: Address, options: Mapping[str, object]) -> dict[str, str]:
     return {name: _text(value) for name, value in {**config, **client, **retry}.items()}
 
 
+_VARIABLES = {
+    "endpoint": _ENDPOINT_VARIABLES,
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "access_key_id": ("AWS_ACCESS_KEY_ID",),
+    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+    "session_token": ("AWS_SESSION_TOKEN",),
+    "virtual_hosted_style_request": ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST",),
+}
+_KEY_SETTINGS = {"access_key_id", "secret_access_key", "session_token"}
+
+
+def settings_of_s3(options: Mapping[str, object]) -> dict[str, str]:
+    """The endpoint, region, keys and style of addresses of a store in S3, from the options of the user, a profile or the
+    environment. All keys come from one place."""
+    found = {_AWS.fullmatch(name)[1].lower(): _text(value) for name, value in _with_profile(options).items()}
+    variables = {name: os.environ[one] for name, names in _VARIABLES.items() for one in names[::-1] if os.environ.get(one)}
+    if "access_key_id" in found:
+        variables = {name: value for name, value in variables.items() if name not in _KEY_SETTINGS}
+    return {name: value for name, value in {**variables, **found}.items() if name in _VARIABLES}
+
+
 def _text(value: object) -> str:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.0f}s"

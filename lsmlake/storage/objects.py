@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.format.paths import is_unique
-from lsmlake.storage.address import AZURE, Address, hadoop_url
+from lsmlake.storage.address import AZURE, S3, Address, hadoop_url
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.disk_cache import DiskCache, through
-from lsmlake.storage.object_client import client_of
+from lsmlake.storage.object_client import client_of, settings_of_s3
 from lsmlake.storage.object_requests import ObjectRequests, Refusal, missing
 from lsmlake.storage.object_writes import Upload, create, prove
 from lsmlake.storage.ranges import ByteRange, Fetch, RangedFile, Ranges, cut, merged
@@ -33,7 +33,7 @@ class ObjectStorage(Storage):
     """Objects below `address`. Pickles with `options`, as the user gave them, so that tasks reach the same store; credentials of
     the environment are not in the pickle. `cache`: for files that never change."""
 
-    at_once = 16
+    at_once = writes_at_once = 16
 
     def __init__(self, address: Address, options: Mapping[str, object], cache: DiskCache | None = None) -> None:
         self.address, self._options, self._cache = address, dict(options), cache
@@ -265,6 +265,9 @@ class ObjectStorage(Storage):
         if self.address.kind != AZURE or (root := self._hadoop_root) is None:
             return self.place(path)
         return f"{root}/{path}" if path else root
+
+    def reader_settings(self) -> Mapping[str, str]:
+        return settings_of_s3(self._options) if self.address.kind == S3 else {}
 
     @property
     def _hadoop_root(self) -> str | None:

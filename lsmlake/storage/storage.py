@@ -18,8 +18,9 @@ from __future__ import annotations
 import errno
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -55,15 +56,23 @@ class Entry(NamedTuple):
     modified_ms: int
 
 
+class Ending(NamedTuple):
+    """The size of a file, and its last bytes."""
+
+    size: int
+    data: bytes
+
+
 class Storage(ABC):
     """The storage of a warehouse. Implementations are thread-safe.
 
     Attributes:
         at_once: how many calls to make concurrently; 1 if a call takes less time than starting a thread.
+        writes_at_once: how many small files to write concurrently; 1 if a write does not wait for a disk or a network.
         by_address: whether other processes reach the storage by its address and their environment, without settings of the user.
     """
 
-    at_once = 1
+    at_once = writes_at_once = 1
     by_address = True
 
     @abstractmethod
@@ -81,6 +90,15 @@ class Storage(ABC):
             size = source.size()
             source.seek(min(start, size))
             return source.read(max(0, min(stop, size) - start))  # `read` allocates as much as is requested
+
+    def endings(self, files: Sequence[tuple[str, int]]) -> list[Ending | None]:
+        """The ends of files, in order; None: there is no such file. `files`: paths, and how many bytes to read. Raises
+        StorageFailed as `refuse_links`."""
+        return [_ending(self, *file) for file in files]
+
+    def contents(self, paths: Sequence[str]) -> list[bytes | None]:
+        """The whole content of small files, in order; None: there is no such file."""
+        return [_content(self, path) for path in paths]
 
     @abstractmethod
     def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
@@ -176,6 +194,11 @@ class Storage(ABC):
         place = self.place(path)
         return place if "://" in place else f"file://{place}"
 
+    def reader_settings(self) -> Mapping[str, str]:
+        """What other programs need to know to read the files: the endpoint, region and keys of S3, by the names of obstore. Holds
+        secrets. Empty for other storages."""
+        return {}
+
     def refuse_links(self, paths: Iterable[str]) -> None:
         """Raises StorageFailed if a file, or a folder on its path, is a symbolic link: an engine that opens files by itself would
         follow it. One look-up per file and folder, if the storage has links."""
@@ -192,6 +215,22 @@ def read_bytes(storage: Storage, path: str) -> bytes:
     """The whole content of a file. Raises FileNotFoundError."""
     with storage.read(path) as file, storage_errors("read", path):
         return file.read()
+
+
+def _ending(storage: Storage, path: str, length: int) -> Ending | None:
+    try:
+        with storage.read(path) as file, storage_errors("read", path):
+            size = file.size()
+            return Ending(size, file.read_at(min(size, length), max(0, size - length)))
+    except FileNotFoundError:
+        return None
+
+
+def _content(storage: Storage, path: str) -> bytes | None:
+    try:
+        return read_bytes(storage, path)
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager
@@ -218,16 +257,20 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> None:
     undo.kept(storage.delete_all, paths)
 
 
-@contextmanager
-def storage_errors(verb: str, where: str) -> Iterator[None]:
-    """Turns an OSError of the body into StorageFailed("cannot <verb>"), but lets FileNotFoundError pass."""
-    try:
-        yield
-    except (LakeError, FileNotFoundError):
-        raise
-    except OSError as error:
-        cure = _CURES.get(error.errno, "see the cause and try again")
-        raise StorageFailed(f"cannot {verb}", where=where, found=error.strerror or str(error), cure=cure) from error
+class storage_errors(NamedTuple):
+    """Turns an OSError of the body into StorageFailed("cannot <verb>"), but lets FileNotFoundError pass. A class, which takes a
+    part of the time of a generator."""
+
+    verb: str
+    where: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, (LakeError, FileNotFoundError)):
+            cure = _CURES.get(error.errno, "see the cause and try again")
+            raise StorageFailed(f"cannot {self.verb}", where=self.where, found=error.strerror or str(error), cure=cure) from error
 
 
 def escaped(path: str) -> str:
@@ -235,6 +278,7 @@ def escaped(path: str) -> str:
     return _PATTERN_CHARACTERS.sub(r"\\\g<0>", path)
 
 
+@lru_cache(maxsize=1 << 12)
 def checked(path: str) -> str:
     """Returns `path`. Raises InvalidQuery if it leads out of the root or has a reserved name."""
     for part in path.split("/"):

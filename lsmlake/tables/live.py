@@ -158,6 +158,16 @@ class Index(NamedTuple):
     vectors: VectorIndex
 
 
+class Contention(NamedTuple):
+    """What a handle knows of other writers (`write.contended`): the commits `left` without inline compaction, its `last`
+    snapshot, and the `runs` at level 0 that start a compaction apart. After one that was lost these are more, so that writers do
+    not compact side by side."""
+
+    left: int
+    last: int
+    runs: int
+
+
 def _bytes_of(value: object) -> int:
     if isinstance(value, pa.Table):
         return value.nbytes  # of a slice its own rows
@@ -171,7 +181,8 @@ class Cache:
 
     `latest`: the newest snapshot seen, where the search for newer ones starts; before there is one, it starts at number `hint`.
     `newest`: the live files of that snapshot, and `index`: the vectors of the snapshot last asked for; the limit does not count
-    these two. `parent`: a cache to look into first, in which nothing is stored.
+    these two. `contention`: None if inline compactions are not lost to other writers. `parent`: a cache to look into first, in
+    which nothing is stored.
     """
 
     def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:
@@ -179,6 +190,7 @@ class Cache:
         self.latest: StoredSnapshot | None = None
         self.hint: int | None = None
         self.newest: Live | None = None
+        self.contention: Contention | None = None
         self.index: Index | None = None if parent is None else parent.index
         self._values: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
         self._bytes = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 
 import numpy as np
@@ -166,7 +166,7 @@ class Manifests:
         partitions."""
         first = schema.parsed_options.layout.first_buckets
         if snapshot is None or not schema.bucket_key or all(meta.total_buckets == first for meta in self.metas(snapshot)):
-            return Covers(first)
+            return _equal_covers(first)
         where = self.files.paths.manifest(snapshot.delta_manifest_list.name)
         return self.files.cache.get(
             (where, "covers", schema.types_by_id, first),
@@ -219,6 +219,8 @@ class Manifests:
 
 
 _TOGETHER = 1 << 12  # entries of manifests that are decoded together
+_equal_covers = lru_cache(maxsize=64)(Covers)
+"""The covers of tables whose partitions have equal numbers of buckets."""
 _COVER_BYTES = 512  # of a cover, with its partition
 _VECTOR_BYTES = 512  # of a vector in an index, with its names
 

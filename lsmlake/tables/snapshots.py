@@ -30,7 +30,7 @@ _MARKS = (_EXPIRED, _CUT)
 _LOOKS = 10
 _STEPS = 20  # snapshots probed before the hint is read
 HINT_EVERY = 10  # snapshots; writing the hint takes about a tenth of a commit
-_WIDTHS = 0, 1
+_WIDTHS = 1, 1
 """How many successors of a snapshot to probe at once, step by step; the last number repeats."""
 _WIDTHS_AT_ONCE = 1, 1, 4, 16
 _WIDTHS_FROM_HINT = HINT_EVERY, 16
@@ -279,8 +279,12 @@ class Snapshots:
 
     def _read(self, first: int, count: int, others: Sequence[Callable[[], object]]) -> list:
         """`count` snapshot files from a number on, then the results of other calls, all made side by side."""
-        files = [partial(self._stored, first + step) for step in range(count)]
-        return side_by_side([*files, *others], self.files.env.storage.at_once)
+        storage, numbers = self.files.env.storage, range(first, first + count)
+        if storage.at_once > 1:
+            return side_by_side([*(partial(self._stored, number) for number in numbers), *others], storage.at_once)
+        contents = storage.contents([self.files.paths.snapshot(number) for number in numbers])
+        files = [data if data is None else StoredSnapshot(number, data) for number, data in zip(numbers, contents, strict=True)]
+        return [*files, *(call() for call in others)]
 
     def read_hint(self) -> None:
         """Reads the hint for the first search for the newest snapshot."""

@@ -8,8 +8,9 @@ code that it calls never reads the newest version again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -85,7 +86,7 @@ class Metadata:
 
     def with_empty_cache(self) -> Metadata:
         """The same metadata, without the caches of this process and of the disk."""
-        return Metadata.of(replace(self.env, storage=self.env.storage.uncached), self.paths)
+        return Metadata.of(replace(self.env, storage=self.env.storage.uncached, copies=None), self.paths)
 
     def past_disk_cache(self) -> Metadata:
         """The same metadata; with an empty cache if the storage has a cache on disk."""
@@ -107,11 +108,20 @@ class Metadata:
 # -- schemas ----------------------------------------------------------------------------------------------------------
 
 
+OF_FALLBACK = 1 << 24
+"""Added to the schema numbers of files that are read from another branch, which numbers its schemas by itself."""
+
+
 @dataclass(frozen=True)
 class Schemas:
+    """The schemas of a table or branch. `fallback`: those of the branch with the files of which `OF_FALLBACK` tells."""
+
     files: TableFiles
+    fallback: Schemas | None = None
 
     def get(self, number: int) -> Schema:
+        if self.fallback is not None and number >= OF_FALLBACK:
+            return self.fallback.get(number - OF_FALLBACK)
         files, path = self.files, self.files.paths.schema(number)
         read = files.first_schema if number == 0 else lambda: files.own(Schema.decode(files.read(path, None), path), number, path)
         return files.cache.get(self._key(number), read)
@@ -245,14 +255,27 @@ class Vectors:
 # -- the table at one snapshot ----------------------------------------------------------------------------------------
 
 
+_PARTITION_BYTES = 200
+
+
+@contextmanager
+def _both(outer: AbstractContextManager[None], inner: AbstractContextManager[None]) -> Iterator[None]:
+    with outer, inner:
+        yield
+
+
 @dataclass(frozen=True)
 class Version:
     """`snapshot`: None before the first commit. `schema`: the schema in effect at the snapshot; for a reader of changes, that
-    schema with the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself."""
+    schema with the columns of another one. Pickles without the cache of `meta`, so a Spark task reads metadata itself.
+
+    `fallback`: where a batch read finds the partitions that this version lacks (`read.fallback`).
+    """
 
     meta: Metadata
     snapshot: Snapshot | None
     schema: Schema
+    fallback: Version | None = None
 
     @staticmethod
     def latest(meta: Metadata) -> Version:
@@ -262,7 +285,7 @@ class Version:
     @staticmethod
     def at(meta: Metadata, snapshot: Snapshot | None) -> Version:
         """The table as of a given snapshot. Raises TableNotFound."""
-        if snapshot is not None and meta.schemas.known(snapshot.schema_id) is None and meta.env.storage.at_once > 1:
+        if snapshot is not None and meta.env.storage.at_once > 1 and meta.schemas.known(snapshot.schema_id) is None:
             side_by_side([partial(meta.schemas.of, snapshot), partial(meta.snapshots.load, snapshot)], meta.env.storage.at_once)
         return Version(meta, snapshot, meta.schemas.of(snapshot))
 
@@ -282,7 +305,8 @@ class Version:
 
     def unless_expired(self) -> AbstractContextManager[None]:
         """See `Snapshots.unless_expired`."""
-        return self.meta.snapshots.unless_expired(self.snapshot)
+        own = self.meta.snapshots.unless_expired(self.snapshot)
+        return own if self.fallback is None else _both(self.fallback.unless_expired(), own)
 
     def kinds_until(self, later: Version) -> set[str]:
         """The kinds of the snapshots after this version, up to a later version; EXPIRED for snapshots that have expired."""
@@ -300,29 +324,55 @@ class Version:
 
     def entries(self, selection: Selection | None = None) -> pa.Table:
         """As `live`, with files of retained deletes."""
+        own = self._entries(selection)
+        if self.fallback is None:
+            return own
+        return manifest.concat([own, self._lacking(self.fallback._entries(selection))], self.schema)
+
+    def _entries(self, selection: Selection | None) -> pa.Table:
+        if self.snapshot is None:
+            return manifest.concat([], self.schema)
         return self.meta.manifests.live(self.snapshot, self.schema, selection)
 
+    def _lacking(self, entries: pa.Table) -> pa.Table:
+        """The entries of the fallback in partitions that this version lacks."""
+        if not entries.num_rows:
+            return entries
+        codes = manifest.partition_codes(entries, self.schema)
+        _, first = np.unique(codes, return_index=True)
+        own = self.partitions()
+        lacking = [one not in own for one in manifest.partitions_of(entries.take(pa.array(first)), self.schema)]
+        entries = entries.filter(pa.array(np.array(lacking)[codes]))
+        place, numbers = entries.schema.get_field_index("schema_id"), entries["schema_id"].to_numpy() + np.int32(OF_FALLBACK)
+        return entries.set_column(place, entries.schema.field(place), pa.array(numbers))
+
     def live_files(self) -> int:
-        """The number of live files. Reads the manifest lists."""
-        return sum(meta.added - meta.deleted for meta in self.meta.manifests.metas(self.snapshot))
+        """The number of live files; with those of the fallback. Reads the manifest lists."""
+        own = 0 if self.snapshot is None else sum(meta.added - meta.deleted for meta in self.meta.manifests.metas(self.snapshot))
+        return own if self.fallback is None else own + self.fallback.live_files()
 
     def vector_refs(self) -> Mapping[str, VectorRef]:
         """Data file name -> location of its vector, for all live files that have one."""
-        return {} if self.snapshot is None else self.meta.manifests.vector_refs(self.snapshot)
+        own = {} if self.snapshot is None else self.meta.manifests.vector_refs(self.snapshot)
+        return own if self.fallback is None else ChainMap(own, self.fallback.vector_refs())
 
     def covers(self) -> Covers:
         """The buckets of each partition. Cached; reads the live files unless all of them have the total of new partitions."""
         return self.meta.manifests.covers(self.snapshot, self.schema)
 
     def partitions(self) -> frozenset[tuple]:
-        """`Bucket.partition_key` of all partitions with files. Reads the live files."""
+        """`Bucket.partition_key` of all partitions with files, without those of the fallback. Cached; reads the live files."""
         if self.snapshot is None:
             return frozenset()
-        entries = self.entries()
+        key = self.snapshot.delta_manifest_list.name, self.meta.paths.table_uuid, self.schema.id, "partitions"
+        return self.meta.files.cache.get(key, self._partitions, lambda found: _PARTITION_BYTES * len(found))
+
+    def _partitions(self) -> frozenset[tuple]:
+        entries = self._entries(None)
         _, first = np.unique(manifest.partition_codes(entries, self.schema), return_index=True)
         return frozenset(manifest.partitions_of(entries.take(pa.array(first)), self.schema))
 
     def states(self, buckets: Iterable[Bucket] | None = None, *, statistics: bool = True) -> dict[Bucket, BucketState]:
-        """The states of the `buckets` (default: all) that have files in the snapshot."""
+        """The states of the `buckets` (default: all) that have files in the snapshot, without those of the fallback."""
         manifests, snapshot = self.meta.manifests, self.snapshot
         return {} if snapshot is None else manifests.states(snapshot, self.schema, buckets, statistics=statistics)

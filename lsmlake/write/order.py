@@ -222,6 +222,15 @@ class OrderBy:
         """Whether all expressions are names, which need no SQL."""
         return all(_NAME.fullmatch(text) for text in self.expressions)
 
+    @property
+    def reads(self) -> set[str]:
+        """The columns that the expressions may read, in lower case."""
+        if self.names:
+            return {text.lower() for text in self.expressions}
+        from lsmlake.dialect.sort_keys import columns_in  # loads sqlglot
+
+        return {name for text in self.expressions for name in columns_in(text)}
+
 
 def _parts(text: str) -> list[str]:
     names = text.split(",")

@@ -25,7 +25,7 @@ from lsmlake.commit.requirements import Fits
 from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.compact.reshape import as_needed as as_needed_buckets
 from lsmlake.compact.reshape import reshape
-from lsmlake.errors import LakeError, SnapshotNotFound
+from lsmlake.errors import InvalidData, LakeError, SnapshotNotFound
 from lsmlake.files.divide import Divide, divide
 from lsmlake.files.spill import Spill
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
@@ -57,6 +57,7 @@ from lsmlake.write.bucket_writer import (
     write_alone,
     write_onto,
 )
+from lsmlake.write.contended import compact_apart, note
 from lsmlake.write.key_places import CHANGE, KeyPlaces, reports
 from lsmlake.write.order import Arrival, Order, Ordered
 from lsmlake.write.prepare import order_of, prepare, with_input_kinds, without_input_kinds
@@ -64,8 +65,9 @@ from lsmlake.write.read_set import PlacesUnchanged
 from lsmlake.write.replace import Overwrite, Replacement
 from lsmlake.write.write_request import WriteRequest
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.write")
 _SPLIT_INLINE_BYTES = 8 << 20  # rewritten in 0.3 seconds
+_SMALL_BYTES = 1 << 20  # rows in memory and stored files of a bucket: writing them takes less time than a disk or a network
 
 
 class Part(NamedTuple):
@@ -93,10 +95,17 @@ def write_tables(version: Version, tables: Iterable[pa.Table], request: WriteReq
     """
     if done := replayed(version, request.identity):
         return done
-    parts, pick = _prepared(tables, version.schema, request), picker(version, request.compact)
+    parts = _prepared(tables, version.schema, request)
+    pick = picker(version, request.compact, reclaims=request.reclaims)
     if version.schema.moves_keys:
         return _write_moving(version, parts, request, pick)
-    return publish(version, _written(version, parts, request, pick), request)
+    decided = pick is None or request.compact is not None or request.replaces is not None
+    apart = None if decided else version.meta.files.cache.contention
+    messages = _written(version, parts, request, None if apart else pick)
+    snapshot = publish(version, messages, request)
+    if apart and snapshot is not None:
+        compact_apart(version, snapshot, [message.bucket for message in messages], apart)
+    return snapshot
 
 
 def write_parts(version: Version, parts: Iterable[Part], request: WriteRequest, pick: Picker | None = None) -> Snapshot | None:
@@ -114,10 +123,17 @@ def new_files(version: Version, tables: Iterable[pa.Table], ordered: Ordered = O
     return _written(version, _prepared(tables, version.schema, request), request, None)
 
 
-def picker(version: Version, compact: bool | None) -> Picker | None:
-    """Returns the picker for inline compaction, None for no compaction. `compact`: True or False; None: as `write-only` says."""
+def picker(version: Version, compact: bool | None, *, reclaims: bool = True) -> Picker | None:
+    """Returns the picker for inline compaction, None for no compaction. `compact`: True or False; None: as `write-only` says.
+    `reclaims`: see `WriteRequest`."""
     compacts = not version.options.write.write_only if compact is None else compact
-    return as_needed(version.options.compaction, version.meta.env.clock()) if compacts else None
+    return inline_picker(version, reclaims=reclaims) if compacts else None
+
+
+def inline_picker(version: Version, *, reclaims: bool) -> Picker:
+    """Returns the picker for inline compaction. `reclaims`: see `WriteRequest`."""
+    options = version.options.compaction
+    return as_needed(options if reclaims else options.reclaiming_later, version.meta.env.clock())
 
 
 def _prepared(tables: Iterable[pa.Table], schema: Schema, request: WriteRequest) -> Iterator[Part]:
@@ -240,12 +256,16 @@ def placed_parts(version: Version, given: Intake, request: WriteRequest) -> Iter
 
 def bucket_messages(version: Version, intake: Intake, pick: Picker | None, workers: int = 1) -> list[CommitMessage]:
     """Writes the rows of an intake, bucket by bucket; returns one message per bucket. An error removes the written files.
-    `workers`: how many buckets are written at once, if the rows are in memory."""
-    overwrites, states = intake.request.replaces is not None, None
+    `workers`: how many buckets are written at once, if the rows are in memory; of small buckets, `Storage.writes_at_once`. Raises
+    InvalidData if the rows must be `distinct` and are not."""
+    overwrites, states, size = intake.request.replaces is not None, None, intake.bytes
     collected: Iterable[BucketRows] = intake.sorted()
     if intake.in_memory:
         parts = list(collected)
         states = base_states(version, [part.bucket for part in parts]) if pick and not overwrites else {}
+        size += sum(file.bytes for state in states.values() for file in state.files)
+        if size <= _SMALL_BYTES * len(parts):
+            workers = max(workers, version.meta.env.storage.writes_at_once)
         collected = _released(parts)
 
     def state_of(bucket: Bucket) -> BucketState | None:
@@ -259,7 +279,11 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
             return write_alone(version, part.bucket, part.total, part.rows)
         return write_onto(version, part.bucket, part.total, part.rows, state_of(part.bucket), pick, part.changelog)
 
-    return together(written, collected, workers if intake.in_memory else 1, version.meta.files.discard)
+    messages = together(written, collected, workers if intake.in_memory else 1, version.meta.files.discard)
+    if intake.request.distinct and sum(message.rows for message in messages) < intake.rows:
+        version.meta.files.discard(messages)
+        raise InvalidData("several rows have one key", cure="write one row for each key")
+    return messages
 
 
 def _released(parts: list[BucketRows]) -> Iterator[BucketRows]:
@@ -273,13 +297,19 @@ def publish(
 ) -> Snapshot | None:
     """Commits the messages of a write. Returns None if there was nothing to commit. `divide`: see `Request`."""
     replaces = request.replaces
-    if not messages and (replaces is None or request.requires is not None):
+    if not messages and request.advance is None and (replaces is None or request.requires is not None):
         return None
     restate = None if replaces is None else Overwrite.of(replaces, version.schema, messages).restate
     remade, properties = replaces is not None, request.properties()
-    changes = Request(request.identity, messages, request.requires, restate, remade, properties, divide=divide)
-    snapshot = commit(version, changes).snapshot
+    given = request.identity, messages, request.requires, restate, remade, properties
+    changes = Request(*given, divide=divide, advance=request.advance)
+    committed = commit(version, changes)
+    snapshot = committed.snapshot
     if snapshot is not None:
+        inline = {message.bucket for message in messages if message.compact is not None and message.append is not None}
+        lost = any(edit.base is None for edit in committed.edits if edit.bucket in inline)
+        if lost or version.meta.files.cache.contention is not None:
+            note(version, snapshot, lost=lost)
         _split_small(version, snapshot, messages)
         if _log.isEnabledFor(logging.INFO):
             _tell(version.meta, snapshot, messages)
@@ -369,6 +399,7 @@ class Intake:
         self.schema, self.covers, self.request, self.prepared, self.folds = schema, covers, request, prepared, folds
         self.tables: list[tuple[pa.Table, Arrival, Numbers | None]] = []
         self.bytes = 0
+        self.rows = 0  # prepared so far, before rows of a key are combined
         self.ordered = Ordered.ALL
         self.spill: Spill | None = None
         self.known, self.sizes = known, Counter[Bucket]()
@@ -451,7 +482,7 @@ class Intake:
         """Estimated stored bytes of the first buckets of new partitions."""
         sizes_by_bucket: Counter[Bucket] = Counter()
         for bucket, size in self.sizes.items():
-            sizes_by_bucket[bucket._replace(number=bucket.number % self.covers.first)] += size // _EXPANSION
+            sizes_by_bucket[self._first(bucket)] += size // _EXPANSION
         return sizes_by_bucket
 
     def _grown(self, bucket: Bucket) -> tuple[Bucket, int]:
@@ -459,9 +490,13 @@ class Intake:
         covers = self.covers
         if covers.finer == 1 or not covers.is_new(bucket.partition_key):
             return bucket, covers.total(bucket)
-        size = self._first_sizes[bucket._replace(number=bucket.number % covers.first)]
-        total = covers.first * min(covers.finer, parts_of(size, self.schema.parsed_options.layout.target_bytes))
+        size, first = self._first_sizes[self._first(bucket)], covers.first_of(bucket.partition_key)
+        total = first * min(covers.finer, parts_of(size, self.schema.parsed_options.layout.target_bytes))
         return bucket._replace(number=bucket.number % total), total
+
+    def _first(self, bucket: Bucket) -> Bucket:
+        """The bucket of a new partition of which a spilled bucket is a part."""
+        return bucket._replace(number=bucket.number % self.covers.first_of(bucket.partition_key))
 
     def _prepared(self) -> tuple[pa.Table, np.ndarray | None, Arrival]:
         """Returns the rows in memory, prepared, with their bucket numbers, if known, and arrival. Empties the buffer."""
@@ -472,6 +507,7 @@ class Intake:
         numbers = None if known[0] is None else np.concatenate([np.asarray(one) for one in known])
         arrival = Arrival.joined(arrivals)
         rows, kept = (data, None) if self.prepared else prepare(data, self.schema, self.request, None)
+        self.rows += rows.num_rows
         if len(tables) > 1:  # no more than the buffer: joined once, not for each bucket
             rows = in_one_chunk(rows)
         if kept is None:

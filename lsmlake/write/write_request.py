@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lsmlake.commit.request import Identity
+from lsmlake.commit.request import Advance, Identity
 from lsmlake.commit.requirements import Requirement
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
@@ -30,9 +30,13 @@ class WriteRequest:
         files: how text files are read.
         evolve: first add the columns of the data that the table lacks.
         compact: compact each bucket after the write; None: as the options of the table say.
+        reclaims: whether these compactions drop dead rows as those of an upsert do; otherwise they leave more of them to the next
+            write that does, or to a maintainer.
+        distinct: raise InvalidData if several rows have one key.
         replaces: the write is an overwrite of these rows.
         requires: the requirement of the commit; None: the rows must fit the schema in effect.
         properties: returns the properties of the snapshot; called when all rows are written.
+        advance: see `Request`.
     """
 
     identity: Identity | None = None
@@ -46,6 +50,9 @@ class WriteRequest:
     files: FileOptions = field(default_factory=FileOptions)
     evolve: bool = False
     compact: bool | None = None
+    reclaims: bool = True
+    distinct: bool = False
     replaces: Replacement | None = None
     requires: Sequence[Requirement] | None = None
     properties: Callable[[], Mapping[str, str]] = dict
+    advance: Advance | None = None

@@ -42,12 +42,14 @@ COLUMNS = {
     "tags": "tag_name snapshot_id schema_id commit_time record_count create_time time_retained branches error",
     "branches": "branch_name created_from_snapshot created_from_tag create_time error",
     "consumers": "consumer_id next_snapshot_id reads_in_full last_progress error",
+    "maintenance": "table_name kind reason start_time end_time snapshot_id rows bytes_in bytes_level0 bytes_out files_in "
+    "files_out write_amplification who error",
     "audit_log": "rowkind k p v",
     "binlog": "rowkind k p v",
     "ro": "k p v",
 }
 ALWAYS = {"schemas", "options", "aggregation_fields"}  # have rows even if the table has none
-OF_ALL_SNAPSHOTS = ("snapshots", "history", "schemas", "tags", "branches", "consumers")
+OF_ALL_SNAPSHOTS = ("snapshots", "history", "schemas", "tags", "branches", "consumers", "maintenance")
 
 
 def made(lake: Lake | None = None, **options: str) -> Table:

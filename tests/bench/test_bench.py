@@ -8,10 +8,15 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyspark
 import pytest
+from effort import SCALE
 
 from bench import (
+    auto_cdc,
     bloom_merge,
     changelog,
     checksum,
@@ -19,17 +24,22 @@ from bench import (
     compact,
     compact_memory,
     contention,
+    dlt_loads,
     embedded_upsert,
     engines,
+    first_row,
     fresh_reads,
     growth,
     iceberg_readers,
     imports,
     interop_reads,
+    maintain,
+    memory,
     moving_keys,
     object_store,
     partitions,
     patched_columns,
+    pipelines,
     planning,
     point_read,
     publish,
@@ -37,14 +47,17 @@ from bench import (
     retained_deletes,
     row_order,
     scale,
+    small_upsert,
     sql,
     sql_output,
     sql_tpch,
     tables,
     timing,
     upsert,
+    view_tables,
 )
 from bench.__main__ import WORKLOADS, main
+from bench.peak_memory import Peak
 from bench.result import Measure, Report, markdown, text
 from bench.rows import SCHEMA, orders
 from bench.timing import Spent, take_turns
@@ -145,11 +158,29 @@ def test_engines(tmp_path: Path):
     assert all(f"{name} " in report.checksum for name in engines.ENGINES)
 
 
+@pytest.mark.skipif(SCALE < 1, reason="twelve processes that import dlt")
+def test_dlt_loads(tmp_path: Path):
+    check(dlt_loads.run(tmp_path, rows=200), 300)
+
+
 def test_compact_memory(tmp_path: Path):
     report = compact_memory.run(tmp_path, gigabytes=0.002)
     check(report, int(report.checksum.split()[0].replace(",", "")))
     peak, start = report.measures
     assert 0 < start.value <= peak.value < 1.5 and peak.unit == "GB"
+
+
+def test_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In this process."""
+
+    def here(work: str, *given: object) -> Peak:
+        return Peak(0, 1, 0.0, 0.0, getattr(memory, work.partition(":")[2])(*given))
+
+    monkeypatch.setattr(memory, "peak_of", here)
+    report = memory.run(tmp_path, gigabytes=0.001, rows=2_000)
+    assert f"upsert of a stream of 0.001 GB: {int(0.001e9 / 88) * 4 // 5};" in report.checksum
+    assert f"to_batches of 2,000 rows: [2000, {2_000 * 1_999 // 2}]; aggregate by lake.sql: [2000, " in report.checksum
+    assert len(report.measures) == 7 and all(measure.hit for measure in report.measures)
 
 
 def test_planning(tmp_path: Path):
@@ -167,7 +198,8 @@ def test_object_store(tmp_path: Path):
 
 
 def test_contention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contention, "KINDS", {"upsert": contention.KINDS["upsert, shared buckets"]})
+    """Buckets of their own: in shared ones a compaction that lost its race is done again, which writes files (test_contended)."""
+    monkeypatch.setattr(contention, "KINDS", {"upsert": contention.KINDS["upsert, own buckets"]})
     report = contention.run(tmp_path, seconds=0.3, rows=50, keys=200, writers=2, delay=1, rounds=1)
     assert report.checksum.endswith("commits, none lost") and len(report.measures) == 20
     again = {measure.ours for measure in report.measures if measure.what.endswith("data files and vectors rewritten")}
@@ -224,6 +256,28 @@ def test_raw_read(tmp_path: Path, spark):
     assert "18,000 x 12 columns in 4 files" in report.sizes["compacted"] and " 0 dead" in report.sizes["compacted"]
 
 
+@pytest.mark.spark
+def test_first_row(tmp_path: Path, spark):
+    report = first_row.run(tmp_path, many=20, rounds=1)
+    check(report, 1_800)
+    assert report.sizes == {"16 files": "1,600 rows, 160 dead", "20 files": "2,000 rows, 200 dead"}
+
+
+def test_events_of_auto_cdc_come_late_and_out_of_order():
+    """The late events of a batch are as old as the events in time of two batches before."""
+    first, last = (auto_cdc.made_events(number, rows=500, size=1_000) for number in (0, 2))
+    assert len(set(pa.concat_tables([first, last])["seq"].to_pylist())) == 2_000
+    oldest, newest = (pc.min_max(first["seq"]).as_py()[name] for name in ("min", "max"))
+    assert 150 < pc.sum(pc.less_equal(last["seq"], newest)).as_py() < 250 and pc.min(last["seq"]).as_py() > oldest
+    assert 70 < last["op"].to_pylist().count("d") < 130 and last["seq"].to_pylist() != sorted(last["seq"].to_pylist())
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="a run that fetches jars and starts a session of its own")
+def test_auto_cdc_says_which_spark_it_needs(tmp_path: Path):
+    with pytest.raises(SystemExit, match=r"pyspark 4\.1"):
+        auto_cdc.run(tmp_path)
+
+
 def test_a_model_of_a_cluster_names_what_limits_it():
     costs = scale.Costs(commit=0.1, bucket=0.001, task=0.002, fixed=0.05, rows=1e6)
     one, hundred = (scale.modelled(costs, executors, buckets=400, rows=40_000_000) for executors in (1, 100))
@@ -240,9 +294,10 @@ def test_scale(tmp_path: Path, spark):
 
 @pytest.mark.spark
 def test_partitions(tmp_path: Path, spark):
-    report = partitions.run(tmp_path, rows=2_000, partitions=10, wide_rows=300, columns=9, rounds=1)
+    report = partitions.run(tmp_path, rows=2_000, partitions=10, wide_rows=300, columns=9, routed=2_000, rounds=1)
     assert "10 partitions x 2 buckets, 20 of which have rows" in report.sizes["rows"]
-    assert [measure.target for measure in report.measures] == [2, 2.5, None, None, 1, *([1.3, None, None, None] * 4), 1.3, None]
+    targets = [measure.target for measure in report.measures]
+    assert targets[:7] == [2, 2.5, 2.5, None, None, None, 1] and targets.count(1.3) == 9 and targets.count(0.03) == 2
     assert all(measure.ours > 0 for measure in report.measures[:4])
 
 
@@ -251,6 +306,13 @@ def test_patched_columns(tmp_path: Path, spark):
     report = patched_columns.run(tmp_path, rows=4_000, columns=12, rounds=1)
     assert len(report.measures) == 2 * (1 + 2 * 3 * len(patched_columns.QUERIES))
     assert report.measures[0].target == 6 and {measure.target for measure in report.measures[1:]} >= {1.3}
+
+
+@pytest.mark.spark
+def test_pipelines(tmp_path: Path, spark):
+    report = pipelines.run(tmp_path, events=300, rounds=1)
+    check(report, 180)
+    assert [measure.target for measure in report.measures] == [300_000] * 5 + [None, 200_000, None, None]
 
 
 @pytest.mark.spark
@@ -283,11 +345,12 @@ def test_the_command_line_prints_a_section(capsys: pytest.CaptureFixture[str], t
 
 def test_a_table_that_grows_runs_at_a_tiny_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(growth, "_TIMES", 6)
-    report = growth.run(tmp_path, rows=5_000, commits=10)
+    report = growth.run(tmp_path, rows=5_000, commits=10, gigabytes=15, upserts=100)
     check(report, 4_100)
-    assert report.sizes["buckets"].startswith("7 at the end")
+    assert report.sizes["buckets"].startswith("8 at the end")
     one, other = report.checksum.split("; ")
     assert one == other, "both tables have the same rows"
+    assert [measure.hit for measure in report.measures[-4:]] == [True, True, None, None]
 
 
 def test_keys_that_move_run_at_a_tiny_size(tmp_path: Path):
@@ -302,9 +365,24 @@ def test_commit_growth_and_point_reads_run_at_tiny_sizes(tmp_path: Path):
     assert found.checksum == "100 rows" and found.measures[-1].ours >= 0
 
 
+def test_small_upserts_run_at_a_tiny_size(tmp_path: Path):
+    report = small_upsert.run(tmp_path, rows=300, rounds=1, most=100)
+    assert report.checksum.startswith("100: 300 rows") and len(report.measures) == 8
+
+
+def test_maintain(tmp_path: Path):
+    report = maintain.run(tmp_path, tables=2, commits=4, rows=20, keys=50, parts=2, rounds=1)
+    assert report.checksum.endswith(" rows") and int(report.sizes["works"]) >= 4 and len(report.measures) == 7
+
+
 def test_sql_runs_at_a_tiny_size(tmp_path: Path):
     found = sql.run(tmp_path / "sql", rows=5_000, rounds=1)
     assert len(found.measures) == 8 and found.checksum.endswith(found.checksum[-16:])
+
+
+def test_view_tables(tmp_path: Path):
+    found = view_tables.run(tmp_path, rows=2_000, percent=2, rounds=1)
+    assert len(found.measures) == 4 * len(view_tables.QUERIES) and found.checksum.endswith(found.checksum[-16:])
 
 
 def test_sql_output(tmp_path: Path):

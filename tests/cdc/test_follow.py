@@ -163,7 +163,22 @@ def test_waiting_polls_and_finds_new_snapshots():
 
     object.__setattr__(table.meta.env, "sleep", sleep)
     assert [batch.snapshot for batch in islice(table.follow(wait=0.5), 2)] == [1, 2]
-    assert waits == [0.5] * 3
+    assert waits == [0.05] * 3  # where a look at a file costs little, it does not wait for the next poll
+
+
+def test_an_object_store_is_asked_once_per_poll(monkeypatch):
+    table = made()
+    write(table, [1], 0)
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        write(table, [2], 1)
+
+    object.__setattr__(table.meta.env, "sleep", sleep)
+    monkeypatch.setattr(type(table.meta.env.storage), "at_once", 16)
+    assert [batch.snapshot for batch in islice(table.follow(wait=0.5), 2)] == [1, 2]
+    assert waits == [0.5]
 
 
 def test_expired_snapshots_are_reported_with_the_cure():

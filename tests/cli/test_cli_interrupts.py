@@ -39,6 +39,9 @@ COMMANDS: dict[str, list[str]] = {
     "orphans": ["orphans", "d.t"],
     "copy": ["copy", "d.t", "{}/other"],
     "iceberg": ["iceberg", "d.t"],
+    "history": ["history", "d.t", "d.h"],
+    "maintain": ["maintain"],
+    "health": ["health"],
 }
 
 

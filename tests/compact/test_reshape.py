@@ -225,6 +225,30 @@ def test_level_0_stays_newer_than_what_it_is_merged_with(strategy):
     assert values(table) == {k: 2 if k in first else 3 if k in second else 1 for k in range(KEYS)}
 
 
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_split_joins_deeper_levels_if_no_key_is_in_two(vectors):
+    """They are one run at the deepest level; without vectors each stays, since a key may be in several."""
+    table = table_of(bucket=1, deletion_vectors__enabled=vectors, num_sorted_run__compaction_trigger=3)
+    for size, turn in ((KEYS, 0), (KEYS // 8, 1), (KEYS // 64, 2)):
+        table.upsert(rows(0, size, turn))
+    table.upsert(rows(0, 20, 3), compact=False)
+    (before,) = table.states().values()
+    levels = {file.level for file in before.files}
+    assert len(levels) > 2 and 0 in levels
+    expected = values(table)
+    split_bucket(table, Share(0, 1))
+    assert shares(table) == {Share(0, 2), Share(1, 2)}
+    for state in table.states().values():
+        deeper = [file for file in state.files if file.level]
+        assert {file.level for file in deeper} == ({max(levels)} if vectors == "true" else levels - {0})
+        assert min(file.sequence for file in state.files if not file.level) > max(file.sequence for file in deeper)
+        assert vectors == "false" or not state.vectors
+    assert values(table) == expected
+    assert table.verify() == []
+    table.compact()
+    assert values(table) == expected
+
+
 def test_published_for_iceberg_before_and_after(tmp_path):
     table = lsmlake.connect(tmp_path)
     table.create_database("d")

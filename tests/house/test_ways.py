@@ -70,7 +70,7 @@ LIMITS = {
     "upsert": (48, 16),
     "compact": (36, 16),
     "upsert with compaction": (52, 16),
-    "scan": (40, 16),
+    "scan": (41, 16),
     "get": (32, 16),
     "MERGE": (95, 24),
     "UPDATE": (95, 24),

@@ -13,7 +13,7 @@ from naive import hash_row
 from test_keys import TYPES, array
 
 from lsmlake.kernels import bucket_hash as murmur3
-from lsmlake.kernels.bucket_hash import bucket_of, spark_hash
+from lsmlake.kernels.bucket_hash import bucket_of, hash_of_one, spark_hash
 
 thorough = examples(100)
 
@@ -34,6 +34,15 @@ def test_every_type_hashes_as_the_twin_does(type):
         assert spark_hash([array(values, type)]).tolist() == [hash_row([value], [type]) for value in values]
 
     check()
+
+
+@given(st.data())
+def test_one_row_of_integers_and_texts_has_the_hash_of_an_array(data):
+    """All lengths of text modulo four, bytes above 127, and the ends of the types."""
+    types = data.draw(st.lists(st.sampled_from([pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string()]), min_size=1))
+    values = [data.draw(TYPES[type]) for type in types]
+    expected = spark_hash([pa.array([value], type) for value, type in zip(values, types, strict=True)])
+    assert hash_of_one(values, types) == expected.view(np.uint32)[0]
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import pickle
 
 import numpy as np
@@ -127,7 +128,7 @@ def test_functions_of_installed_packages(no_registrations, monkeypatch):
         def load(self):
             return lambda field, settings: Longest()
 
-    monkeypatch.setattr(functions_by_name, "entry_points", lambda group: [Point()] if group == "lsmlake.aggregates" else [])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [Point()] if group == "lsmlake.aggregates" else [])
     assert isinstance(make("theirs", pa.string()).inner.inner, Longest)
     with pytest.raises(InvalidOption, match="with this name exists"):
         register("theirs", lambda field, settings: Longest())

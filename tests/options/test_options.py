@@ -106,7 +106,16 @@ def test_any_value_is_either_taken_or_refused_by_name(name, value):
 
 # --- the rules between options ---
 
-VALUES = {"integer": 3, "boolean": "true", "size": "1 kb", "duration": "1 h", "columns": "a", "text": "a", "fraction": "0.2"}
+VALUES = {
+    "integer": 3,
+    "boolean": "true",
+    "size": "1 kb",
+    "duration": "1 h",
+    "columns": "a",
+    "column": "a",
+    "text": "a",
+    "fraction": "0.2",
+}
 
 
 def some_value(name: str) -> object:
@@ -117,6 +126,8 @@ def some_value(name: str) -> object:
 LOOKUP = {"changelog-producer": "lookup"}
 INDEXED = {"file-index.bloom-filter.columns": "v"}
 EXPIRING = {"partition.expiration-time": "7 d"}
+EXPIRY = "partition.expiration-", "partition.timestamp-"
+IDLE = {"partition.idle-time-to-done": "1 h"}
 AUTOMATIC = {"tag.automatic-creation": "process-time"}
 TIERED = {"compaction.strategy": "tiered"}
 GENTLE = UNIVERSAL | {"lookup-compact": "gentle"}
@@ -166,9 +177,20 @@ EFFECTS = [
     ),
     (["metadata.iceberg.catalog"], {"metadata.iceberg": "true"}, {}),
     (["metadata.iceberg.table"], {"metadata.iceberg": "true", "metadata.iceberg.catalog": "prod"}, {"metadata.iceberg": "true"}),
-    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("tag.")], AUTOMATIC, {}),
-    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("partition.")], EXPIRING, {}),
+    (
+        [name for name in OPTIONS if OPTIONS[name].only and name.startswith("tag.") and name != "tag.batch.customized-name"],
+        AUTOMATIC,
+        {},
+    ),
+    (["watermark.delay"], {"watermark.column": "at"}, {}),
+    (["tag.batch.customized-name", "tag.num-retained-max"], {"tag.automatic-creation": "batch"}, {}),
+    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith(EXPIRY)], EXPIRING, {}),
+    (["partition.timestamp-pattern", "partition.timestamp-formatter"], IDLE, {}),
+    (["partition.time-interval", "partition.mark-done-action", "partition.mark-done-action.params"], IDLE, {}),
+    (["partition.mark-done-action.url"], IDLE | {"partition.mark-done-action": "http-report"}, {}),
+    (["partition.mark-done-action.custom.class"], IDLE | {"partition.mark-done-action": "custom"}, {}),
     ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("file-index.")], INDEXED, {}),
+    ([name for name in OPTIONS if OPTIONS[name].only and name.startswith("history.")], {"history.source": "sales.orders"}, {}),
 ]
 """Options, others under which they have an effect, and others under which they have none."""
 
@@ -202,7 +224,9 @@ BROKEN = [
         PARTIAL | {"partial-update.remove-record-on-delete": "true"},
         {"partial-update.remove-record-on-sequence-group": "a"},
     ),
+    ({"scan.fallback-branch": "b"}, {"scan.primary-branch": "c"}),
     ({}, {"record-level.expire-time": "1 h"}),
+    ({}, {"tag.automatic-creation": "watermark"}),
     (UNIVERSAL, {"compaction.offpeak.start.hour": 0}),
     (UNIVERSAL | {"num-sorted-run.compaction-trigger": 5}, {"num-sorted-run.stop-trigger": 4}),
     ({"target-file-size": "128 mb"}, {"file.block-size": "1 gb"}),
@@ -210,6 +234,8 @@ BROKEN = [
     (LOOKUP | {"changelog.num-retained.min": 5}, {"changelog.num-retained.max": 4}),
     ({"commit.max-retry-wait": "10 s"}, {"commit.min-retry-wait": "11 s"}),
     (AUTOMATIC | {"tag.creation-delay": "2 h"}, {"tag.creation-period": "two-hours"}),
+    (IDLE, {"partition.mark-done-action": "success-file,http-report"}),
+    (IDLE, {"partition.mark-done-action": "custom"}),
 ]
 """For each rule, in order: options that are accepted, and one more that is not."""
 
@@ -351,10 +377,16 @@ def test_options_that_paimon_does_not_have():
         "sequence.delete-retained",
         "snapshot.expire.on-commit",
         "write.collect-rows",
+        "write.driver-statement-size",
         "write.delete.isolation-level",
         "write.update.isolation-level",
         "write.merge.isolation-level",
         "fields.<column>.overflow",
+        "watermark.column",
+        "watermark.delay",
+        "commit.callback-url",
+        "tag.callback-url",
+        *(name for name in OPTIONS if name.startswith(("maintain.", "history."))),
     }
 
 
@@ -362,12 +394,19 @@ def test_the_documents_name_only_options_that_there_are():
     quoted = set(re.findall(r"`([a-z-]+(?:\.[a-z-]+)+)(?: = [^`]+)?`", "\n".join(page.read_text() for page in PAGES)))
     meant = {name for name in quoted if name.partition(".")[0] in {each.partition(".")[0] for each in OPTIONS}}
     assert len(meant) > 12
+    meant -= {"scan.tag-name", "scan.schema"}  # an option of Spark's data source, and an attribute
     assert meant <= OPTIONS.keys(), meant - OPTIONS.keys()
 
 
 def test_what_can_change_only_while_a_table_is_empty():
     changes = {row.name: row.change for row in reference()}
-    assert {name for name, change in changes.items() if change == Change.WHILE_EMPTY.value} == {"bucket-key"}
+    assert {name for name, change in changes.items() if change == Change.WHILE_EMPTY.value} == {
+        "bucket-key",
+        "history.track",
+        "history.track-except",
+        "history.sequence-by",
+        "history.start",
+    }
     assert {name for name, change in changes.items() if change == Change.REWRITES.value and "fields." not in name} == {
         "merge-engine",
         "sequence.field",
@@ -423,15 +462,20 @@ def test_num_levels_is_the_depth_of_the_tree():
     assert table.files()["level"].to_pylist() == [3]
 
 
-@pytest.mark.parametrize(("codec", "name"), [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("lz4", "LZ4"), ("none", "UNCOMPRESSED")])
-def test_file_compression_is_the_codec(codec, name):
+CODECS = [("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("lz4", "LZ4"), ("none", "UNCOMPRESSED"), ("auto", "ZSTD")]
+
+
+@pytest.mark.parametrize(
+    ("codec", "name", "count"), [*((*one, 500) for one in CODECS), ("auto", "SNAPPY", 50), ("zstd", "ZSTD", 50)]
+)
+def test_file_compression_is_the_codec(codec, name, count):
     table = table_with(file__compression=codec)
-    table.upsert(rows(0, 500))
+    table.upsert(rows(0, count))
     (path,) = table.files()["file_path"].to_pylist()
     with table.meta.env.storage.read(path) as source:
         group = pq.ParquetFile(source).metadata.row_group(0)
     assert {group.column(i).compression for i in range(2)} == {name}
-    assert table.scan().count() == 500
+    assert table.scan().count() == count
 
 
 def test_the_names_of_directories_for_null_partitions():

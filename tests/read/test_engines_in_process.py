@@ -402,3 +402,27 @@ def test_damage_of_a_footer_is_always_found(of_one_file, way):
 
 def test_what_is_checked_is_told(of_one_file):
     assert "checksums of footers checked, those of pages with verify=True" in of_one_file.scan().explain()
+
+
+@pytest.mark.parametrize("compact", [True, False], ids=["dead", "superseded"])
+@pytest.mark.parametrize("where", ["10 / v > 4", "k < 5 OR CAST(s AS INT) < 5", "NOT (1 % v = 1) AND k < 4"])
+def test_a_row_that_is_no_longer_there_fails_no_condition(lake, where: str, compact: bool):
+    options = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.t", "k INT NOT NULL, v INT, s STRING", primary_key=["k"], options=options)
+    table.upsert([{"k": k, "v": k, "s": str(k) if k else "no number"} for k in range(100)])
+    table.upsert([{"k": 0, "v": 1, "s": "1"}], compact=compact)
+    rows = {k: (k or 1) for k in range(100)}
+    expected = {
+        "10 / v > 4": [k for k, v in rows.items() if 10 / v > 4],
+        "k < 5 OR CAST(s AS INT) < 5": [k for k, v in rows.items() if k < 5 or v < 5],
+        "NOT (1 % v = 1) AND k < 4": [k for k, v in rows.items() if 1 % v != 1 and k < 4],
+    }[where]
+    scan = table.scan(where=where, columns=["k"])
+    found = {
+        "to_arrow": scan.to_arrow()["k"].to_pylist(),
+        "to_duckdb": [k for (k,) in scan.to_duckdb().fetchall()],
+        "to_polars": scan.to_polars().collect()["k"].to_list(),
+        "sql": lake.sql(f"SELECT k FROM d.t WHERE {where}").to_arrow()["k"].to_pylist(),
+    }
+    assert {way: sorted(keys) for way, keys in found.items()} == dict.fromkeys(found, expected)
+    assert table.delete(where).deleted == len(expected)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from decimal import Decimal
 from functools import reduce
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -27,6 +29,7 @@ from strategies import (
     comparison,
     conditions,
     contents,
+    copying,
     encoded_rows,
     holding,
     lake_on,
@@ -81,9 +84,9 @@ def test_a_lookup_finds_what_a_scan_finds(data: st.DataObject):
 
 
 @pytest.mark.parametrize("rule", SETUPS)
-def test_lookups_find_the_rows_of_the_model(rule: str):
+def test_lookups_find_the_rows_of_the_model(rule: str, tmp_path: Path):
     """Under every engine and table mode: present, deleted and absent keys, after every step of a history, one at a time and
-    together, by pages and from files held whole."""
+    together, by pages, from files held whole, and by copies of rows on a disk."""
 
     @examples(4)
     @given(data=st.data())
@@ -111,6 +114,7 @@ def test_lookups_find_the_rows_of_the_model(rule: str):
         with (
             patch.object(BucketFiles, "_is_read_whole", lambda files, file: file.rows < whole),
             patch.object(point, "lookups_are_cheaper", lambda keys, files: True),
+            copying(str(tmp_path)) if data.draw(st.booleans()) else nullcontext(),
         ):
             played(plan, look_up)
 

@@ -166,3 +166,29 @@ def test_a_mode_that_only_readers_of_changes_have_is_refused(lake):
     for mode in ("compacted", "newest", None):
         with pytest.raises(InvalidQuery):
             table.scan(mode=mode)
+
+
+@pytest.mark.parametrize("columns", [None, ["city"], ["total"]], ids=str)
+def test_small_files_of_several_buckets_are_read_together(lake, columns):
+    """Beside them a larger one with a text dictionary, and rows that are merged at read from more columns than are asked for."""
+    chance = np.random.default_rng(1)
+    options = {"bucket": 1, "merge-engine": "aggregation", "fields.total.aggregate-function": "sum", "sequence.field": "at"}
+    table = lake.create_table(
+        "d.t", "p INT, k INT, city STRING, total BIGINT, at INT", primary_key=["p", "k"], partition_by=["p"], options=options
+    )
+    keys = pa.table({"p": [10] * 12_000 + [k % 20 + k % 20 // 10 for k in range(400)], "k": range(12_400)})
+    cities = pa.array(["Lima", "Łódź"]).take(pa.array(chance.integers(0, 2, len(keys))))
+    batch = keys.append_column("city", cities).append_column("total", pa.array(chance.integers(0, 1 << 40, len(keys))))
+    for at, compact in ((1, True), (2, False)):
+        table.upsert(
+            batch.slice((at - 1) * 12_003).append_column("at", pa.repeat(at, len(batch) - (at - 1) * 12_003)), compact=compact
+        )
+    assert max(table.files()["file_size_in_bytes"].to_pylist()) > 1 << 16
+    known = {(row["p"], row["k"]): row for row in batch.to_pylist()}
+    for key in list(known)[12_003:]:
+        known[key] = known[key] | {"total": 2 * known[key]["total"]}
+    names = columns or ["p", "k", "city", "total"]
+    read = table.scan(columns=columns).to_arrow().select(names)
+    wanted = pa.table({name: [row[name] for row in known.values()] for name in names}, schema=read.schema)
+    order = [(name, "ascending") for name in names]
+    assert read.sort_by(order).equals(wanted.sort_by(order))

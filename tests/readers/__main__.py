@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from bench.peers.setup import NotReady
-from readers import duckdb_page, spark_page, trino_page
+from readers import duckdb_page, serve_page, spark_page, trino_page
 from readers.busy import watched
 from readers.environments import HOME, READERS, prepare
 from readers.judge import judged, told
@@ -21,7 +21,14 @@ from readers.tables import BUILDS, add_histories
 
 _READS = 10
 """Of each table by each reader, at least, beside the writer."""
-PAGES = {"DuckDB": duckdb_page.run_page, "Spark": spark_page.run_page, "Trino": trino_page.run_page}
+PAGES = (
+    ("DuckDB", duckdb_page.run_page),
+    ("DuckDB", serve_page.run_duckdb),
+    ("Spark", spark_page.run_page),
+    ("Spark", serve_page.run_spark),
+    ("Trino", trino_page.run_page),
+)
+"""Reader -> what runs a page of the documents in its environment."""
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +53,8 @@ def main(arguments: list[str]) -> int:
     busy = {name: command for name, command in readers.items() if name != "Polars"}  # it plans with PyIceberg
     seen = watched(folder / "busy", busy, _READS, given.seconds)
     print(*seen, sep="\n")
-    pages = [fault for name, page in PAGES.items() if name in readers for fault in page(folder / f"page-{name}", readers[name])]
+    mine = [(place, name, page) for place, (name, page) in enumerate(PAGES) if name in readers]
+    pages = [fault for place, name, page in mine for fault in page(folder / f"page-{place}", readers[name])]
     print(*pages, sep="\n")
     wrong = bool(pages) or any(one.wrong for one in (*verdicts, *seen))
     if wrong or given.keep:

@@ -149,7 +149,6 @@ def test_a_commit_that_creates_no_tag_costs_no_call():
     "options",
     [
         {"tag__automatic_creation": "watermark"},
-        {"tag__automatic_creation": "batch"},
         {"tag__creation_period": "hourly"},
         {**HOURLY, "tag__creation_delay": "1 h"},
         {**HOURLY, "tag__num_retained_max": "0"},
@@ -160,7 +159,7 @@ def test_a_commit_that_creates_no_tag_costs_no_call():
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(InvalidOption) as refused:
         made(**options)
-    assert "watermark" not in options.values() or "carry no watermark" in str(refused.value)
+    assert "watermark" not in options.values() or "set watermark.column" in str(refused.value)
 
 
 # -- retention --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from lsmlake.report.listing import end_elided, middle_elided
 from lsmlake.report.text import human_bytes, human_count, human_share
-from lsmlake.report.tree_picture import TreeRow, bar_cells, common_prefix, tree_picture
+from lsmlake.report.tree_picture import bar_cells, common_prefix, tree_picture
+from lsmlake.report.tree_rows import TreeRow
 
 RUNS = [
     TreeRow(5, 4, 1_027_004, 153_300, 34_000_000, "2013-01-01, 9E, 3286, JFK", "2013-01-31, YV, 3771, LGA"),

@@ -442,6 +442,8 @@ READERS = {
     "a batch late": lambda table: list(table.scan().to_batches()),
     "explain": lambda table: table.scan().explain(),
     "get": lambda table: table.get({"k": 1}),
+    "get of several keys": lambda table: table.get([{"k": 1}, {"k": 4}]),
+    "a scan of one key": lambda table: table.scan(where="k = 1").to_arrow(),
     "diff": lambda table: table.changes(2).count(),
     "changelog": lambda table: table.changes(2, mode="changelog").count(),
     "delta": lambda table: table.changes(2, mode="delta").count(),

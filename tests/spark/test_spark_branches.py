@@ -70,3 +70,32 @@ def test_tags_branches_time_travel_and_rollback_have_the_columns_of_their_snapsh
     assert (table.df().columns, found(table.df())) == (["k", "v"], [(0, 0), (1, 1), (2, 2)])
     table.upsert(spark.sql("SELECT 3L AS k, 3 AS v"))
     assert table.df().count() == 4 and table.verify() == []
+
+
+def test_partitions_that_a_table_lacks_are_read_from_its_fallback_branch(spark, spark_lake):
+    table = spark_lake.create_table(
+        "d.f", "p STRING NOT NULL, k BIGINT NOT NULL, v STRING", primary_key=["p", "k"], partition_by=["p"], options={"bucket": 2}
+    )
+    branch = table.create_branch("b")
+    table.alter(lsmlake.set_option("scan.fallback-branch", "b"))
+    branch.upsert(spark.sql("SELECT p, id AS k, 'branch' AS v FROM range(6) LATERAL VIEW explode(array('x', 'y')) AS p"))
+    branch.alter(lsmlake.add_column("n", "INT"), lsmlake.set_option("write-only", "true"))
+    table.alter(lsmlake.add_column("n", "INT"))
+    branch.upsert(spark.sql("SELECT 'y' AS p, id AS k, 'late' AS v, 1 AS n FROM range(2)"))
+    branch.delete_keys([{"p": "y", "k": 5}])
+    table.upsert(spark.sql("SELECT 'x' AS p, 1L AS k, 'table' AS v, 0 AS n"))
+    expected = [("x", 1, "table", 0), ("y", 0, "late", 1), ("y", 1, "late", 1), *(("y", k, "branch", None) for k in (2, 3, 4))]
+    for strategy in ("native", "arrow", "auto"):
+        assert found(table.scan().to_spark(strategy)) == expected
+    assert found(table.df(where="p = 'y' AND k < 2", columns=["v"])) == [("late",), ("late",)]
+    assert found(spark_lake.sql("SELECT * FROM d.f")) == expected
+    lsmlake.register(spark)
+    place = table.meta.env.storage.place(table.path)
+    assert found(spark.read.format("lsmlake").load(place)) == expected
+    assert (table.count(), table.get({"p": "y", "k": 1})["v"]) == (6, "late")
+    spark.sql(f"CREATE TABLE with_branch USING lsmlake OPTIONS (path '{place}')")
+    try:
+        assert found(spark.table("with_branch")) == expected
+    finally:
+        spark.sql("DROP TABLE with_branch")
+    assert [row["p"] for row in table.changes(0).to_spark().collect()] == ["x"]

@@ -136,3 +136,26 @@ def test_the_first_rows_of_a_table_go_through_several_tasks(spark, spark_lake, s
         assert table.changes(0, 1, mode="changelog").to_arrow()["_row_kind"].to_pylist() == ["+I"] * 3000
     check_places(table)
     assert naive(table).unreferenced() == []
+
+
+@pytest.mark.connect(short="classic")
+def test_the_first_rows_of_a_large_partition_go_through_several_tasks(spark, spark_lake, monkeypatch):
+    monkeypatch.setattr(first_load, "_TASK_ROWS", 1000)
+    spark_lake.create_database("d", if_not_exists=True)
+    options = {"write.collect-rows": 0}
+    table = spark_lake.create_table(
+        "d.t", "k BIGINT, v BIGINT, p STRING", primary_key=["k", "p"], partition_by=["p"], options=options
+    )
+
+    def divided() -> dict[str, bool]:
+        return {bucket.partition[0]: state.total_buckets > 1 for bucket, state in table.states().items()}
+
+    table.upsert(frame(spark, 0, 3000, 1, "if(id < 2900, 'a', 'b')").unionAll(frame(spark, 0, 10, 1)))
+    assert divided() == {"a": True, "b": False}
+    table.upsert(frame(spark, 2950, 9000, 2, "if(id < 5000, 'b', 'c')"))
+    assert divided() == {"a": True, "b": False, "c": True}
+    assert {row["k"]: row["v"] for row in table.scan().to_pylist()} == {k: 1 + (k >= 2950) for k in range(9000)}
+    table.overwrite(frame(spark, 2950, 6000, 3, "'b'"))
+    assert divided()["b"]
+    check_places(table)
+    assert naive(table).unreferenced() == []

@@ -192,3 +192,17 @@ def test_input_changelog_of_spark_writers_has_every_row(spark, spark_lake):
     )
     table.upsert(given, row_kind="op", order_by="v")
     same(table.changes(0, mode="changelog").to_spark().select("_row_kind", "id", "v"), given.select("op", "id", "v"))
+
+
+def test_a_maintainer_compacts_on_spark(spark_lake, lake, monkeypatch):
+    """Two tables in threads of the maintainer, by tasks of Spark; its health in SQL."""
+    for name in ("d.t", "d.s"):
+        table = lake.create_table(name, SCHEMA, **KEY, options={"bucket": 2, "write-only": True})
+        table.upsert(rows(range(30), 0))
+        table.upsert(rows(range(20, 60), 1))
+    monkeypatch.setattr("lsmlake.compact.job.together", None)  # buckets are compacted by tasks, not here
+    done = spark_lake.maintain(workers=2)
+    assert done["error"].null_count == done.num_rows == 2 and set(done["kind"].to_pylist()) == {"compact"}
+    health = {row["table_name"]: row["level0_rows"] for row in spark_lake.sql("SELECT * FROM sys.health").collect()}
+    assert health == {"d.t": 0, "d.s": 0} and [lake.table(name).count() for name in health] == [60, 60]
+    assert unreferenced(lake.table("d.t")) == []

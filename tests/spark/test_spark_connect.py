@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from effort import kinds_of_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800), pytest.mark.every_case]
 
 FOLDER = Path(__file__).parent
 PROGRAM = FOLDER.parent / "support" / "connect_program.py"
@@ -26,7 +26,7 @@ def marked() -> Iterator[str]:
             module = importlib.import_module(path.stem)
             for name, value in vars(module).items():
                 found = [mark for mark in (*marks(value), *marks(module)) if mark.name == "connect"]
-                if name.startswith("test_") and found and "connect" in kinds_of_session(found[0]):
+                if name.startswith("test_") and found and "connect" in kinds_of_session(found[0], name):
                     yield f"{path.name}::{name}"
 
 

@@ -49,6 +49,34 @@ def test_an_append_is_an_upsert_and_one_commit(spark, table, folder):
     assert table.snapshots().num_rows == 2 and table.verify() == []
 
 
+@pytest.mark.connect(short="connect")
+def test_the_words_of_auto_cdc_as_options(spark, table, folder):
+    save(spark.range(0, 6, 1, 2).selectExpr("id", "'old' AS v", "date'2026-01-01' AS day"), folder)
+    events = spark.range(0, 8, 1, 2).selectExpr(
+        "id % 4 AS id", "if(id > 5, 'd', 'u') AS op", "id AS lsn", "concat('v', id) AS v", "date'2026-01-02' AS day"
+    )
+    options = {"apply-as-deletes": "op = 'd'", "order-by": "lsn", "except-columns": "op"}
+    save(events.withColumn("note", F.lit("n")), folder, **options | {"except-columns": "op, note"})
+    assert sorted(rows(table.df(columns=["id", "v"]))) == [(0, "v4"), (1, "v5"), (4, "old"), (5, "old")]
+    del options["except-columns"]
+    save(events, folder, **options | {"columns": '["id", "v", "day"]'})
+    assert table.count() == 4
+    for wrong, said in [
+        (options | {"except-columns": "op, nope"}, "nope"),
+        (options | {"columns": "id", "except-columns": "op"}, "contradict"),
+        ({"apply-as-deletes": "opp = 'd'", "except-columns": "op,lsn"}, "opp"),
+        (options | {"write.merge-schema": "true"}, "evolve and"),
+        ({"apply-as-delete": "op = 'd'"}, "apply-as-deletes"),
+        ({"order-by": "v", "except-columns": "op, lsn, v"}, "order_by"),
+    ]:
+        with pytest.raises(PySparkException, match=said):
+            save(events, folder, **wrong)
+    with pytest.raises(PySparkException, match="except-columns"):
+        overwrite(events, folder, **{"except-columns": "op"})
+    with pytest.raises(PySparkException, match="for writes only"):
+        spark.read.format("lsmlake").options(**{"apply-as-deletes": "true"}).load(folder).collect()
+
+
 def overwrite(frame, folder: str, **options: object) -> None:
     frame.write.format("lsmlake").options(**options).mode("overwrite").save(folder)
 

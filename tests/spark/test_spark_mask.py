@@ -46,7 +46,6 @@ def test_words_tell_each_dead_row(found):
         slot = (number * words.factor >> mask._HASH_SHIFT) & (words.slots - 1)
         assert words.values[slot] == number
         start = words.values[slot + words.slots]
-        assert start == words.starts[number]
         masked = [row for row in range(file.rows) if int(words.values[start + (row >> 6)]) >> (row & 63) & 1]
         assert set(masked) == dead.get(file.name, set())
 
@@ -67,16 +66,16 @@ def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
         assert masked == dead.get(file.name, set())
 
 
-@pytest.mark.parametrize("listed", [0, 9])
-def test_a_file_in_the_slot_of_another_one_is_unknown(spark, listed):
+def test_an_unlisted_file_with_the_hash_slot_of_a_listed_one_is_unknown(spark):
     words = mask._words(mask.Masked([data_file("f", 3, 4_096)], vectors_of({"f": {1}}), np.array([4_096])))
-    slots = mask._slots(np.arange(4_096, 1 << 20), words.factor, 6)
+    slots = mask._slots(np.arange(4_096, 1 << 20), words.factor, words.slots.bit_length() - 1)
     other = 4_097 + int(np.argmax(slots[1:] == slots[0]))
-    found, limits = mask.Marks("place", "file", "bigint(raise_error('unknown'))"), Limits(mask_listed_files=listed)
+    found = mask.Marks("place", "file", "bigint(raise_error('unknown'))")
     rows = spark.createDataFrame([(place, 4_096) for place in range(3)], "place BIGINT, file BIGINT")
-    assert [row.place for row in mask._by_words(spark, rows, words, found, limits).collect()] == [0, 2]
+    sent = mask._sent(spark, words)
+    assert [row.place for row in mask._by_words(rows, sent, found).collect()] == [0, 2]
     with pytest.raises(PySparkException, match="unknown"):
-        mask._by_words(spark, spark.createDataFrame([(0, other)], rows.schema), words, found, limits).collect()
+        mask._by_words(spark.createDataFrame([(0, other)], rows.schema), sent, found).collect()
 
 
 def vectors_of(dead: dict[str, set[int]]) -> dict[str, DeletionVector]:
@@ -129,8 +128,7 @@ def masked(lake):
 
 
 FORMS = {
-    "listed": Limits(),
-    "hashed": Limits(mask_listed_files=0),
+    "words": Limits(),
     "small chunks": Limits(mask_bytes=0, mask_chunk_bits=(10,)),
     "large chunks": Limits(mask_bytes=0, mask_chunk_bits=(16,)),
 }
@@ -141,6 +139,30 @@ def test_each_form_of_a_mask_keeps_the_same_rows(masked, spark_lake):
     for limits in FORMS.values():
         table = Lake(replace(spark_lake.env, limits=limits), spark_lake.runtime).table("d.t")
         same(table.df(), masked.scan().to_arrow())
+
+
+@pytest.mark.connect(short="classic")
+def test_a_dead_row_fails_no_condition(masked, spark_lake):
+    expected = masked.scan(where="v <> 0 AND v <> 1").to_arrow()  # only a dead row has v = 0
+    for limits in FORMS.values():
+        table = Lake(replace(spark_lake.env, limits=limits), spark_lake.runtime).table("d.t")
+        same(table.df(where="1 / v < 1"), expected)
+
+
+@pytest.mark.connect(short="classic")
+def test_a_mask_is_sent_once_for_a_version(masked, spark_lake, monkeypatch):
+    sent, words = [], mask._words
+    monkeypatch.setattr(mask, "_words", lambda *found: sent.append(found) or words(*found))
+    table = spark_lake.table("d.t")
+    first, second = table.df(), table.df(where="id >= 0", columns=["v"])
+    same(first, masked.scan().to_arrow())
+    same(second, masked.scan(columns=["v"]).to_arrow())
+    assert len(sent) == 1
+    masked.upsert({"id": [1, 2], "v": [-2] * 2})
+    same(table.df(), masked.scan().to_arrow())
+    assert len(sent) == 2
+    both = first.alias("a").join(table.df().alias("b"), "id").selectExpr("a.v as old", "b.v as new").where("old <> new")
+    assert sorted(tuple(row) for row in both.collect()) == [(1, -2), (2, -2)]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from naive import unreferenced
@@ -17,7 +18,7 @@ from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.predicate import Predicate
 from lsmlake.read.plan import Plan
 from lsmlake.spark import frame_writer
-from lsmlake.spark.statements import by_position, sides
+from lsmlake.spark.statements import by_key, by_position, sides
 from lsmlake.storage.env import Limits
 from lsmlake.tables.version import Version
 from lsmlake.write import changeable
@@ -127,6 +128,68 @@ def test_the_size_of_the_files_does_not_decide_what_a_merge_takes(spark_lake):
     assert table.scan().to_arrow().sort_by("id").to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": "b-x"}, {"id": 3, "v": "y"}]
     with pytest.raises(InvalidQuery, match="nope"):
         table.merge({"id": [2]}, "t.id = s.id").when_matched_update({"v": "nope(t.v)"}).execute()
+
+
+@pytest.mark.connect(short="connect")
+@pytest.mark.parametrize("collected", [0, 250_000])
+def test_a_merge_that_writes_each_source_row_reads_no_row_of_the_table(spark, spark_lake, lake, collected, monkeypatch):
+    """It is an upsert, which counts the rows that it replaces. The join decides only where the upsert cannot."""
+    options = {"bucket": 2, "write.collect-rows": collected}
+    table = spark_lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+    random, rows, joins, run = np.random.default_rng(7), {}, [], by_key.run
+    monkeypatch.setattr(by_key, "run", lambda statement: joins.append(statement) or run(statement))
+
+    def merged(keys, on: str = "s.key = t.id", more: str = "v") -> tuple[int, int]:
+        given = pa.table({"key": keys, "v": random.integers(0, 99, len(keys))})
+        source = spark.createDataFrame(given, "key BIGINT, v BIGINT")  # Connect infers no types of an empty table
+        values = {"id": "s.key", "v": f"s.{more} * 2 + 1"}
+        merge = table.merge(source, on).when_matched_update({"v": values["v"]}).when_not_matched_insert(values)
+        known, given = {*rows}, {row["key"]: row["v"] * 2 + 1 for row in source.toArrow().to_pylist()}
+        report = merge.execute()
+        rows.update(given)
+        assert (report.inserted, report.updated) == (len({*given} - known), len({*given} & known))
+        assert dict(zip(*table.scan().to_arrow().select(["id", "v"]).to_pydict().values(), strict=True)) == rows
+        return report.inserted, report.updated
+
+    for count in (40, 30, 50, 1):
+        merged(random.choice(100, count, replace=False))
+    table.delete("id % 3 = 0")
+    rows = {key: value for key, value in rows.items() if key % 3}
+    joins.clear()
+    merged(np.arange(90, 120))
+    assert merged(np.arange(0)) == (0, 0)
+    assert joins == []
+    publish, left = frame_writer.upsert, [1]
+
+    def overtaken(*args, **named):
+        if left:
+            left.pop()
+            lake.table("d.t").upsert([{"id": 8000, "v": 1}])
+        return publish(*args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frame_writer, "upsert", overtaken)
+        rows[8000] = 1
+        assert merged(np.array([8000, 8001])) == (1, 1), "another commit has inserted a key meanwhile"
+    assert joins == []
+    whole = "EXPLAIN MERGE INTO d.t USING given s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    given = spark.createDataFrame(pa.table({"id": [1], "v": [2]}))
+    lines = spark_lake.sql(whole, tables={"given": given}).to_arrow()["plan"].to_pylist()
+    assert "  rows      found by the writer, as in an upsert of the source" in lines and "Join" not in "".join(lines)
+    merged(np.arange(5), on="t.id = s.key AND t.id < 1000")
+    lake.table("d.t").upsert([{"id": 1, "v": 5}], compact=False)
+    rows[1] = 5
+    merged(np.arange(4))
+    assert len(joins) == 2, "by a further condition, and by rows at level 0 that the upsert could not count"
+    table.compact(full=True)
+    before = table.snapshots().num_rows
+    for again in (2, 7000):  # a key of the table, and a new key, where the rows have no order
+        source = spark.createDataFrame(pa.table({"key": [3, again, again], "v": [1, 2, 3]}))
+        merge = table.merge(source, "t.id = s.key").when_matched_update({"v": "s.v"})
+        with pytest.raises(InvalidData, match=r"several source rows match one row|rows of one key differ"):
+            merge.when_not_matched_insert({"id": "s.key", "v": "s.v"}).execute()
+    assert table.snapshots().num_rows == before and len(joins) == 4
+    assert table.verify() == [] and unreferenced(table) == []
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ REFUSED = {
     "ALTER TABLE `d.t` DROP COLUMN n": "a name has a point in it",
     "ALTER TABLE t DROP COLUMN n": "character 13 .* lacks its database.*write d.t",
     "COMMENT ON DATABASE d IS 'x'": "this COMMENT is not supported",
+    "COMMENT ON VIEW d.v IS 'x'": "ALTER VIEW name SET TBLPROPERTIES",
     "COMMENT ON COLUMN d.t IS 'x'": "lacks its table",
     "CREATE DATABASE e LOCATION '/x'": "leave LOCATION out",
     "CREATE DATABASE e COMMENT 'x' COMMENT 'y'": "given twice",
@@ -124,7 +125,11 @@ REFUSED = {
     "CREATE TABLE d.x (a CHAR(5, 2))": "expected CHAR\\(n\\)",
     "ALTER TABLE d.t ADD COLUMN e VARCHAR(3) DEFAULT 'abcd'": "does not fit the type, expected VARCHAR\\(3\\)",
     "CREATE TABLE d.x (a INT) LIKE d.t": "LIKE takes all from the other table",
-    "CREATE TABLE d.x (a INT) AS SELECT 1 AS a": "no list of columns",
+    "CREATE TABLE d.x (a INT) AS SELECT 1 AS a, 2 AS b": "number of values does not fit the columns",
+    "CREATE TABLE d.x (a INT) AS SELECT 'x' AS a": "does not fit column a, expected INT",
+    "CREATE TABLE d.x (a INT NOT NULL) AS SELECT CAST(NULL AS INT) AS a": "null in a NOT NULL column",
+    "CREATE OR REPLACE TABLE d.t (id INT, n INT NOT NULL, PRIMARY KEY (id)) AS VALUES (1, NULL)": "null in a NOT NULL column",
+    "CREATE TABLE d.x PARTITIONED BY (p STRING) AS SELECT 1 AS a, 'x' AS p": "AS takes the columns of its query",
     "CREATE TABLE d.x CLONE d.t": "CLONE is not supported",
     "CREATE OR REPLACE TABLE IF NOT EXISTS d.x (a INT)": "exclude each other",
     "CREATE OR REPLACE TABLE d.t AS SELECT 1 AS id": "keeps its primary key, expected PRIMARY KEY .id., found none",
@@ -206,6 +211,20 @@ def test_a_table_is_replaced_as_one_commit_that_keeps_its_history(t):
     assert t.sql("SELECT * FROM d.t").fetchall() == [] and table.schema.names == ["id", "z"]
     t.sql("CREATE OR REPLACE TABLE d.u AS SELECT 1 AS a")
     assert t.sql("SELECT a FROM d.u").fetchall() == [(1,)]
+
+
+def test_the_rows_of_a_query_are_assigned_to_the_columns_of_a_new_table(t):
+    columns = "(k BIGINT NOT NULL COMMENT 'x', c CHAR(3), v DECIMAL(5,2) DEFAULT 1, PRIMARY KEY (k))"
+    t.sql(f"CREATE TABLE d.x {columns} TBLPROPERTIES ('bucket' = '1') COMMENT 'y' AS SELECT id, 'a', n FROM d.t")
+    made = t.table("d.x")
+    assert (made.comment, made.primary_key, len(made.snapshots())) == ("y", ("k",), 1)
+    assert made.to_arrow().to_pylist() == [{"k": 1, "c": "a  ", "v": 1}]
+    described = t.sql("DESCRIBE d.x").fetchall()
+    assert described == [("k", "BIGINT NOT NULL", "x"), ("c", "CHAR(3)", None), ("v", "DECIMAL(5,2)", None)]
+    t.sql("CREATE OR REPLACE TABLE d.x (k BIGINT NOT NULL, w STRING NOT NULL, PRIMARY KEY (k)) AS VALUES (7, 'w'), (8, 'x')")
+    assert [one[:2] for one in t.sql("DESCRIBE d.x").fetchall()] == [("k", "BIGINT NOT NULL"), ("w", "STRING NOT NULL")]
+    assert made.to_arrow().to_pylist() == [{"k": 7, "w": "w"}, {"k": 8, "w": "x"}]
+    assert made.scan(snapshot=1).to_arrow().num_rows == 1
 
 
 def test_an_append_only_table_is_replaced_with_other_partitions(lake):

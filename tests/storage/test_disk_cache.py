@@ -89,6 +89,17 @@ def test_a_damaged_entry_is_missing_and_stored_again(cache: DiskCache):
     assert cache.get("f", "p") is None
 
 
+def test_an_entry_is_read_in_parts(cache: DiskCache):
+    entry = cache.entry("f", "p")
+    assert (entry.read(0, 5), entry.ending(5)) == (b"", b"")
+    cache.put("f", "p", memoryview(b"0123456789"))
+    assert (entry.read(0, 3), entry.read(8, 9), entry.read(10, 1)) == (b"012", b"89", b"")
+    assert (entry.ending(2), entry.ending(10), entry.ending(99)) == (b"89", b"0123456789", b"0123456789")
+    entry.delete()
+    entry.use()
+    assert entry.read(0, 3) == b""
+
+
 def test_the_least_recently_used_entries_go_first(cache: DiskCache):
     for number in range(1_600):
         cache.put("f", str(number), memoryview(content(number)))
@@ -276,9 +287,11 @@ def test_a_table_read_through_a_cache_is_its_model_after_every_step(
     check()
 
 
-def test_a_cache_is_for_object_stores_and_has_a_least_size(tmp_path: Path):
-    with pytest.raises(InvalidOption, match="object stores"):
-        lsmlake.connect(tmp_path, cache=tmp_path / "cache")
+def test_a_cache_is_not_for_memory_and_has_a_least_size(tmp_path: Path):
+    with pytest.raises(InvalidOption, match="in memory"):
+        lsmlake.connect("memory://cached", cache=tmp_path / "cache")
     for limit in (-1, 0, 1 << 20):
         with pytest.raises(InvalidOption, match="limit of the cache"):
             lsmlake.connect("s3://bucket", cache=tmp_path, cache_bytes=limit)
+    with pytest.raises(InvalidOption, match="cache_bytes"):
+        lsmlake.connect(tmp_path, cache_bytes=1 << 30)

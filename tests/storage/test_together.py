@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Barrier, Event, Lock, Thread, current_thread, main_thread
 
@@ -16,6 +17,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.errors import StorageFailed
 from lsmlake.storage.concurrency import Once, ahead, together
 from lsmlake.storage.memory import MemoryStorage
+from lsmlake.write import write
 
 BUCKETS = 8
 
@@ -176,6 +178,35 @@ def test_a_table_holds_the_same_with_any_number_of_workers():
     one, three = (table.scan().to_arrow().sort_by("k") for table in tables)
     assert one == three
     assert one.num_rows == 2_000
+
+
+class Waiting(MemoryStorage):
+    """Writes data files only `writes_at_once` together."""
+
+    writes_at_once = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meet, self.threads = Barrier(self.writes_at_once, timeout=10), set()
+
+    @contextmanager
+    def write(self, path: str):
+        with super().write(path) as sink:
+            yield sink
+            if "/data-" in path:
+                self.threads.add(current_thread())
+                self.meet.wait()  # breaks unless as many files are written at once
+
+
+def test_small_buckets_are_written_side_by_side_where_writes_wait(monkeypatch):
+    storage = Waiting()
+    table = _table(storage, 1)
+    table.upsert(_rows(0))
+    assert table.count() == 2_000
+    monkeypatch.setattr(write, "_SMALL_BYTES", 0)
+    storage.meet, storage.threads = Barrier(1), set()
+    table.upsert(_rows(1))
+    assert storage.threads == {main_thread()}, "large ones one after another"
 
 
 class FailingAtData(MemoryStorage):

@@ -27,7 +27,7 @@ class Record:
         self.errors: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.rpartition("/")[2].partition("[")[0]
+        name = report.nodeid.partition("[")[0].rpartition("/")[2]
         before = self.errors.setdefault(name, "")
         if report.failed:
             self.errors[name] = before + f"{report.nodeid}, {report.when}:\n{report.longreprtext}\n"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
 SCALE = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
+TURN = int(os.environ.get("LSMLAKE_TURN", "0"))
+"""A run with less than all examples tries a part of the cases: the next turns try the others."""
+_TURNS = 3
 
 
 def scaled(number: int) -> int:
@@ -26,14 +30,30 @@ def one_in(number: int) -> int:
 
 
 def in_turn(name: str, number: int, of: int) -> bool:
-    """Whether case `name` is tried in way `number` of several: on a short run in one of them, which the name decides."""
-    return SCALE >= 1 or crc32(name.encode()) % of == number
+    """Whether case `name` is tried in way `number` of several: on a short run in one of them, which name and turn decide."""
+    return SCALE >= 1 or (crc32(name.encode()) + TURN) % of == number
 
 
-def kinds_of_session(connect: pytest.Mark) -> tuple[str, ...]:
-    """On which a test with the marker `connect` runs."""
-    short = connect.kwargs.get("short")
-    return ("classic", "connect") if short is None or SCALE >= 1 else (short,)
+def kinds_of_session(connect: pytest.Mark, test: str) -> list[str]:
+    """On which the test of this name, which has the marker `connect`, runs."""
+    if (short := connect.kwargs.get("short")) is not None and SCALE < 1:
+        return [short]
+    return [kind for number, kind in enumerate(("classic", "connect")) if in_turn(test, number, 2)]
+
+
+def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
+    """The cases that a short run leaves out: all but every third one of a test that has several, unless it is marked
+    `every_case`."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items if SCALE < 1 else ():
+        if item.get_closest_marker("every_case") is None:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return {item for cases in tests.values() for item in set(cases) - set(_of_this_turn(cases))}
+
+
+def _of_this_turn(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    parts = min(_TURNS, len(cases))
+    return cases[TURN % parts :: parts]
 
 
 def examples(number: int, **more: object) -> settings:

@@ -148,7 +148,7 @@ class NaiveTable:
         checksum = content.pop("checksum")
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert checksum == f"{zlib.crc32(text.encode()):08x}"
-        version = 3 if kind == "schema" and '"type":"TIME"' in text else 1
+        version = 1 if kind != "schema" else 4 if "view" in content else 3 if '"type":"TIME"' in text else 1
         assert (content["format"], content["version"]) == (f"lsmlake-{kind}", version)
         return content
 

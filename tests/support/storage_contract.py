@@ -87,6 +87,15 @@ class StorageContract:
             assert file.read(3) == bytes([100, 101, 102])
             assert file.read_at(2, 5) == bytes([5, 6])
 
+    def test_small_files_are_read_together(self, storage):
+        for name in ("a/1", "a/2", "b"):
+            put(storage, name, name.encode())
+        assert storage.contents(["a/2", "a/1", "a/3", "b", "a", "c/1"]) == [b"a/2", b"a/1", None, b"b", None, None]
+        assert storage.contents(["a/1", "a/3"]) == [b"a/1", None]
+        assert storage.contents([]) == []
+        with pytest.raises(InvalidQuery):
+            storage.contents(["a/1", "a/.."])
+
     def test_readers_of_one_file_do_not_disturb_each_other(self, storage):
         put(storage, "f", b"abcdef")
         with storage.read("f") as one, storage.read("f") as other:
@@ -252,6 +261,16 @@ class StorageContract:
                 assert file.read_at(size, 0) == data
         with pytest.raises(FileNotFoundError):
             storage.read_from_end("nothing", 5, 1)
+
+    def test_the_ends_of_many_files_are_read(self, storage):
+        data = np.random.default_rng(1).bytes(100_000)
+        sizes = {"a/f": 100_000, "a/g": 70, "b/empty": 0}
+        for path, size in sizes.items():
+            put(storage, path, data[:size])
+        for length in (1, 50, 200_000):
+            asked = [(path, length) for path in [*sizes, "a/nothing", "nothing/f"]]
+            expected = [(size, data[:size][-length:]) for size in sizes.values()]
+            assert storage.endings(asked) == [*expected, None, None]
 
     @pytest.mark.parametrize("expected", [1, 5_000_000])
     def test_a_file_of_another_size_than_expected_has_its_own(self, storage, expected):

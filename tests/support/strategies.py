@@ -25,6 +25,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.api.table import Table
 from lsmlake.maintain.followers import FOLLOWERS
+from lsmlake.storage.disk_cache import DiskCache
 from lsmlake.storage.env import Env, Limits
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
@@ -58,8 +59,9 @@ class Names:
 
 def fake_env(storage: Storage, prefix: str = "", seed: int = 0) -> Env:
     """All but the storage is a function of `prefix` and `seed`. Environments that share a storage need prefixes of their own."""
-    chance, limits = random.Random(seed).random, _limits[-1]
-    return Env(storage, Ticks(), Names(prefix), chance, lambda seconds: None, limits=limits, followers=FOLLOWERS)
+    chance, limits, copies = random.Random(seed).random, _limits[-1], _copies[-1]
+    limits = limits if copies is None else replace(limits, copied_after=1)
+    return Env(storage, Ticks(), Names(prefix), chance, lambda seconds: None, 1, limits, FOLLOWERS, copies)
 
 
 def lake_on(storage: Storage, prefix: str = "", seed: int = 0) -> Lake:
@@ -117,6 +119,20 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
         yield
     finally:
         _limits.pop()
+
+
+_copies: list[DiskCache | None] = [None]
+"""The last one is that of environments that are made now."""
+
+
+@contextmanager
+def copying(folder: str) -> Iterator[None]:
+    """Environments that are made here copy rows to a cache on disk with the first lookup."""
+    _copies.append(DiskCache(folder, 1 << 30))
+    try:
+        yield
+    finally:
+        _copies.pop()
 
 
 def view(table: Table, mode: str, **how: object) -> Scan:

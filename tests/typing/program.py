@@ -74,6 +74,15 @@ def opened() -> lsmlake.Table:
     lake.import_iceberg(Path("iceberg") / "orders", "sales.keyed", ["order_id"])
     lake.import_delta("delta/orders", "sales.delta", ["order_id"], version=7, partition_by=[], options=options, comment="")
     assert_type(lake.import_delta(Path("delta"), "sales.flat", storage_options={"region": "eu"}), ImportReport)
+    synced = lake.sync(iter([["{}"]]), format="canal-json", database="shop", primary_keys={"orders": ["id"]}, every=None)
+    if isinstance(synced, lsmlake.SyncReport):
+        assert_type(synced.to_arrow(), pa.Table)
+        assert_type(
+            (synced["orders"].rows, synced["shop.orders"].columns_added, synced.rejected), tuple[int, tuple[str, ...], int]
+        )
+    lake.sync(
+        Path("events"), format="ogg-json", database="shop", checkpoint=Path("state"), evolve="add", on_error="raise", every="30 s"
+    )
     report = lake.import_parquet("exports/dt=*", "sales.files", ["order_id"], partition_by=["days(ts)"], comment="", link=True)
     assert_type(report.deleted_rows + report.rows, int)
     lake.import_parquet(
@@ -87,6 +96,15 @@ def opened() -> lsmlake.Table:
     assert_type(result.columns, list[str])
     assert_type(lake.rename_table("sales.copy", "sales.orders2"), lsmlake.Table)
     lake.drop_table("sales.orders2")
+    assert_type(lake.maintain(plan=True, tables=["sales.orders"], workers=2, memory="2 gb"), pa.Table)
+    lake.maintain(every="30 s", bytes_per_second=1 << 20)
+    by_day = lake.create_view_table("sales.by_day", "SELECT dt, count(*) AS n FROM sales.orders GROUP BY dt", partition_by=["dt"])
+    assert_type(by_day, lsmlake.Table)
+    assert_type(lake.refresh("sales.by_day", full=True), lsmlake.RefreshReport)
+    assert_type(lake.health(level0_runs=5, unmerged_time="1 h", dead_share=0.3), pa.Table)
+    assert_type(lake.maintenance(["sales.orders"]), pa.Table)
+    history = lake.history_of(orders, "sales.history", track=["amount"], sequence_by="_commit_time", start="earliest-full")
+    assert_type(history, lsmlake.Table)
     lake.drop_database("sales", cascade=True)
     try:
         return assert_type(lake.table("sales.orders"), lsmlake.Table)
@@ -111,6 +129,9 @@ def written(orders: lsmlake.Table, frame: DataFrame) -> int:
     snapshot = assert_type(orders.upsert([{"order_id": 7, "dt": "2026-01-01", "amount": 2.5}]), Snapshot | None)
     orders.upsert({"order_id": [7], "dt": ["2026-01-01"], "amount": [2.5]})
     orders.upsert(pa.table({"order_id": [7]}), compact=False)
+    orders.upsert([b"{}"], format="debezium-json", on_error="reject")
+    orders.upsert("events.jsonl", format=lsmlake.cdc.ChangeFormat("debezium-json", decimals="text"), column=None)
+    assert_type(lsmlake.cdc.decode(["{}"], "maxwell-json", "id INT"), pa.Table | DataFrame)
     orders.upsert(pa.RecordBatch.from_pylist([{"order_id": 7}]))
     orders.upsert(pa.RecordBatchReader.from_stream(pl.DataFrame({"order_id": [7]})))
     orders.upsert(iter([pa.RecordBatch.from_pylist([{"order_id": 7}])]))
@@ -157,7 +178,12 @@ def read(orders: lsmlake.Table) -> float:
     assert_type(scan.to_pandas(), pd.DataFrame)
     assert_type(scan.to_pylist(), list[dict[str, object]])
     assert_type(scan.head(3), pa.Table)
+    split = assert_type(scan.splits(), list[lsmlake.ScanSplit])[0]
+    assert_type(split.num_rows, int | None)
+    assert_type(split.to_arrow(), pa.Table)
+    assert_type(split.schema, pa.Schema)
     assert_type(scan.schema, pa.Schema)
+    scan.to_torch(batch_size=512)
     assert_type(scan.to_polars(), pl.LazyFrame)
     assert_type(scan.to_duckdb(), duckdb.DuckDBPyRelation)
     scan.to_duckdb(duckdb.connect())
@@ -187,6 +213,9 @@ def followed(orders: lsmlake.Table) -> int:
         assert_type(batch.to_polars(), pl.DataFrame)
         assert_type(batch.head(), pa.Table)
         assert_type(batch.snapshot, int)
+    events = lsmlake.cdc.ChangeFormat("debezium-json", schema=True, tombstones=False)
+    assert_type(next(orders.follow(format=events)).to_pylist(), list[dict[str, object]])
+    assert_type(orders.changes(1, format="canal-json").to_arrow(), pa.Table)
     assert_type(orders.rescale(16), lsmlake.CompactionReport)
     orders.rescale("auto", where="dt = '2026-01-01'")
     orders.reset_consumer("copy", 3)

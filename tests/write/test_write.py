@@ -7,6 +7,7 @@ import logging
 import math
 import re
 from decimal import Decimal
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,13 @@ from lsmlake.files.data_reader import DataReader
 from lsmlake.files.data_writer import Origin
 from lsmlake.format.data_files import APPEND, Bucket
 from lsmlake.kernels.bucket_hash import bucket_of
-from lsmlake.lsm.cover import Covers
+from lsmlake.lsm.cover import Cover, Covers
 from lsmlake.schema.rowkind import DELETE, INSERT, Source
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.write.bucket_writer import split
 from lsmlake.write.order import Arrival
 from lsmlake.write.prepare import prepare
+from lsmlake.write.write import Intake
 from lsmlake.write.write_request import WriteRequest
 
 QUICK = examples(60)
@@ -263,9 +265,37 @@ def test_a_write_tells_of_its_buckets_in_the_log(caplog):
     caplog.set_level(logging.INFO, "lsmlake")
     for key in range(3):
         table.upsert({"k": [key]}, compact=None if key == 2 else False)
-    told = [re.sub(r"in [\d.]+ s", "in T s", line) for line in caplog.messages]
+    told = [re.sub(r"in [\d.]+ s", "in T s", one.getMessage()) for one in caplog.records if one.name == "lsmlake.write"]
     assert told == [
         "d.db/t: snapshot 2, 1 rows, 1 buckets, 0 of them compacted in T s, at most 1 runs at level 0",
         "d.db/t: snapshot 3, 1 rows, 1 buckets, 0 of them compacted in T s, at most 2 runs at level 0",
         "d.db/t: snapshot 4, 1 rows, 1 buckets, 1 of them compacted in T s, at most 0 runs at level 0",
     ]
+
+
+def test_a_spilled_partition_divides_the_buckets_that_it_begins_with():
+    """One new partition begins with four buckets, the other with one; the known one keeps its two."""
+    table = new_lake().create_table(
+        "d.t",
+        "p STRING, k BIGINT",
+        primary_key=["p", "k"],
+        partition_by=["p"],
+        options={"write-buffer-size": "64 kb", "bucket.target-size": "32 kb"},
+    )
+    schema, own = table.version.schema, {(0, ("a",)): Cover(4), (0, ("c",)): Cover(2)}
+    seen: dict[str, dict[tuple[int, int], list[int]]] = {}
+    with Intake(schema, Covers(1, own), WriteRequest(), known=lambda: {(0, ("c",))}) as intake:
+        for start in range(0, 40_000, 5_000):
+            keys = pa.array(range(start, start + 5_000))
+            for name in "abc":
+                intake.add(pa.table({"p": pa.repeat(name, 5_000), "k": keys}), Arrival(np.arange(5_000)))
+        for bucket, total, tables, _ in intake.sorted():
+            rows = pa.concat_tables(tables)
+            assert set(bucket_of([rows["k"]], total).tolist()) == {bucket.number}
+            seen.setdefault(bucket.partition[0], {})[bucket.number, total] = rows["k"].to_pylist()
+    assert seen.keys() == set("abc")
+    for parts in seen.values():
+        assert sorted(chain.from_iterable(parts.values())) == list(range(40_000))
+    totals = {name: {total for _, total in parts} for name, parts in seen.items()}
+    assert totals["c"] == {2} and min(totals["a"]) > 4 and min(totals["b"]) > 1
+    assert all(total % 4 == 0 for total in totals["a"])

@@ -20,6 +20,7 @@ from lsmlake.format.view import View
 from lsmlake.iceberg.catalog_entry import CatalogEntry, publish_moved
 from lsmlake.lsm.merge.rules import check_new
 from lsmlake.notebook import html_rows, offered
+from lsmlake.read.fallback import refuse_without_table
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, HandleCache, metadata_of, taken
@@ -32,10 +33,12 @@ class Session:
 
     Attributes:
         database: the database of tables that are named without one; None: such names are refused.
+        served: whether clients of a server share it: then statements do not change it, and read no files of this machine.
     """
 
     def __init__(self) -> None:
         self.database: str | None = None
+        self.served = False
         self._views: dict[str, View] = {}
         self._lock = Lock()
 
@@ -202,9 +205,10 @@ class CatalogVerbs:
         """
         databases = Databases(self.env.storage)
         root = databases.root(name)
-        columns, clock, table_uuid = _columns(self.runtime, schema), self.env.clock(), self.env.ids()
+        columns, clock, table_uuid = columns_in(self.runtime, schema), self.env.clock(), self.env.ids()
         created = Schema.create(columns, primary_key, partition_by, dict(options or {}), comment, clock, table_uuid, name)
         check_new(created, name)  # refuses functions that do not fit their columns
+        refuse_without_table(created, name)
         if Views(self.env.storage).is_there(name):
             raise TableExists(f"a view has the name {name!r}", cure="choose another name, or drop the view")
         databases.clear(root)
@@ -291,7 +295,8 @@ class CatalogVerbs:
         return self.table(name).meta
 
 
-def _columns(runtime: Runtime, schema: TableSchema) -> pa.Schema:
+def columns_in(runtime: Runtime, schema: TableSchema) -> pa.Schema:
+    """The columns that a schema of any accepted kind declares. Raises InvalidSchema."""
     if isinstance(schema, str):
         from lsmlake.types import ddl  # loads sqlglot
 

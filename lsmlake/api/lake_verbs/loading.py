@@ -101,10 +101,13 @@ def created_from(
     row_kind: RowKinds | None,
     files: FileOptions = FileOptions(),
     load: Callable[[Table, Data | Input], Snapshot | None] | None = None,
+    columns: pa.Schema | None = None,
 ) -> tuple[Table, Snapshot | None]:
     """`Lake.create_table_from`; also returns the snapshot of its commit, None for data without rows. `load`: writes the rows.
-    Default: `added`."""
-    columns, rows = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind), files)
+    Default: `added`. `columns`: those of the table. Default: those of the data."""
+    rows = data
+    if columns is None:
+        columns, rows = with_columns(lake.runtime, data, primary_key, rowkind.Source.of(row_kind), files)
     table = lake.create_table(name, columns, primary_key=primary_key, partition_by=partition_by, options=options, comment=comment)
     try:
         return table, (load or partial(added, cast=cast, row_kind=row_kind))(table, rows)

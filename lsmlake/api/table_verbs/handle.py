@@ -14,6 +14,7 @@ from lsmlake.border import verbs_of
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import on_branch, split_branch
 from lsmlake.notebook import html_pairs, html_rows, offered
+from lsmlake.schema.kept_query import refuse_rows
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.types.type_text import format_type_of
@@ -78,7 +79,7 @@ class Handle:
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self.version.schema.typed_columns
+        return self.version.schema.shown_columns
 
     @property
     def primary_key(self) -> tuple[str, ...]:
@@ -114,3 +115,11 @@ class Handle:
         meta = self.meta.on(None)
         table, _ = split_branch(self.name)
         return replace(self, name=on_branch(table, name), meta=meta.on(meta.branches.place(name)))
+
+
+def writable(table: Handle) -> Version:
+    """The table at its newest snapshot, for a verb that writes rows. Raises InvalidQuery for a view table."""
+    version = table.version
+    if version.schema.view is not None:
+        refuse_rows(version.schema.view, table.name)
+    return version

@@ -121,7 +121,8 @@ class History(Handle):
         """Give a branch another name. Handles with the old name, and commits that are not yet published, fail.
 
         Raises:
-            InvalidQuery: the new name is not valid, or it is taken.
+            InvalidQuery: the new name is not valid, or it is taken; or `scan.fallback-branch` or `scan.primary-branch` names the
+                branch.
             TableNotFound: there is no branch of that name.
             CommitConflict: the table is being forwarded to the branch, or the branch is being deleted.
         """
@@ -140,6 +141,7 @@ class History(Handle):
 
         Raises:
             TableNotFound: there is no branch of that name.
+            InvalidQuery: `scan.fallback-branch` or `scan.primary-branch` of the table names the branch.
             CommitConflict: the table is being forwarded to the branch.
         """
         report = delete_branch(self.meta, name, dry_run=dry_run)

@@ -25,9 +25,16 @@ from lsmlake.tables.version import Version
 class Listings(Handle):
     """The verbs that list the parts of a table, such as snapshots, files and partitions."""
 
-    def snapshots(self) -> pa.Table:
-        """One row per retained snapshot, oldest first."""
-        return named_files.snapshots(self.meta)
+    def snapshots(self, last: int | None = None) -> pa.Table:
+        """One row per retained snapshot, oldest first.
+
+        Args:
+            last: list only this many of the newest snapshots, and read no others. None: all.
+
+        Raises:
+            InvalidQuery: `last` is below 1.
+        """
+        return named_files.snapshots(self.meta, last)
 
     def files(
         self, snapshot: int | None = None, *, timestamp: str | datetime.datetime | None = None, tag: str | None = None
@@ -120,10 +127,10 @@ class Listings(Handle):
         """Metadata of the table as a system table, with the names and columns of Apache Paimon's system tables.
 
         As a pyarrow.Table: `snapshots`, `history`, `schemas`, `options`, `files`, `file_key_ranges`, `manifests`, `partitions`,
-        `buckets`, `table_indexes`, `file_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`. As a
-        stream, like a scan: `audit_log`, all rows with the column `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind`
-        and every column as a list, [before, after] for an update; `ro`, the rows of a scan in mode 'raw'. With Spark,
-        `to_spark()` of these three returns a DataFrame.
+        `buckets`, `table_indexes`, `file_indexes`, `aggregation_fields`, `statistics`, `tags`, `branches`, `consumers`; and
+        lsmlake's own `maintenance`, as `Lake.maintenance`. As a stream, like a scan: `audit_log`, all rows with the column
+        `rowkind`, which is '+I'; `binlog`, the changes, with `rowkind` and every column as a list, [before, after] for an update;
+        `ro`, the rows of a scan in mode 'raw'. With Spark, `to_spark()` of these three returns a DataFrame.
 
         A snapshot, schema, tag, branch or consumer whose file cannot be read is a row with its name and the reason in `error`.
 
@@ -138,7 +145,7 @@ class Listings(Handle):
         Args:
             name: the name of the system table.
             snapshot: as of this snapshot, as in `scan`; `binlog`: the changes up to it. Not for `snapshots`, `history`,
-                `schemas`, `tags`, `branches` and `consumers`.
+                `schemas`, `tags`, `branches`, `consumers` and `maintenance`.
             tag: as in `scan`.
             timestamp: as in `scan`.
             start: `binlog` only: the changes after this snapshot or tag, as in `changes`. Default: the oldest retained snapshot,

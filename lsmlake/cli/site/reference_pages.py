@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import lsmlake
-from lsmlake import errors
+from lsmlake import cdc, errors
 from lsmlake.api.system_tables import SUMMARIES
 from lsmlake.cli.app import single
 from lsmlake.cli.commands import COMMANDS
@@ -129,10 +129,11 @@ def error_classes() -> Mapping[str, type[errors.LakeError]]:
 
 _API: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "api": ("The module lsmlake", "Where a program begins.", ("connect", "ship", "register", "ANY")),
-    "api_lake": ("Lake", "The databases and tables of one warehouse.", ("Lake",)),
+    "api_lake": ("Lake", "The databases and tables of one warehouse.", ("Lake", "RefreshReport", "SyncReport")),
     "api_table": ("Table", "The verbs of one table.", ("Table", "Merge", "DmlReport", "CompactionReport")),
-    "api_reads": ("Scan and Result", "What reads and queries return.", ("Scan", "Result")),
+    "api_reads": ("Scan, ScanSplit and Result", "What reads and queries return.", ("Scan", "ScanSplit", "Result")),
     "api_changes": ("Changes", "Changes between snapshots, and the batches of `follow`.", ("Changes", "ChangeBatch")),
+    "api_cdc": ("The module lsmlake.cdc", "Change events of other systems.", ("cdc.decode", "cdc.ChangeFormat")),
     "api_alterations": (
         "Alterations",
         "The arguments of `Table.alter`.",
@@ -167,8 +168,8 @@ def _api(title: str, about: str, names: Sequence[str]) -> str:
 
 def _directive(name: str) -> str:
     """The directive that lets mkdocstrings describe a public name, and of a class those members that users call."""
-    value = getattr(lsmlake, name)
-    home = lsmlake._HOMES[name]
+    module, name = (cdc, name.removeprefix("cdc.")) if name.startswith("cdc.") else (lsmlake, name)
+    value, home = getattr(module, name), module._HOMES[name]
     if not isinstance(value, type):
         return f"::: {home}.{name}"
     members = list(public_members(value))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib.metadata import entry_points
 
 import pyarrow as pa
 
@@ -148,4 +147,6 @@ def _factory(name: str, where: str) -> Factory:
 
 
 def _installed() -> dict:
+    from importlib.metadata import entry_points
+
     return {point.name: point for point in entry_points(group=GROUP)}

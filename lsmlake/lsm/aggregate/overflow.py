@@ -13,7 +13,7 @@ from lsmlake.errors import InvalidData
 from lsmlake.kernels import segments
 from lsmlake.lsm.aggregate.function import Overflow, Wrapper
 
-_log = logging.getLogger("lsmlake")
+_log = logging.getLogger("lsmlake.lsm")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 Under `bucket = auto`:
 
-1. A bucket with more live bytes than `bucket.target-size` splits into as many buckets as bring each to at most half of this size.
-   So rows are rewritten once each time that the partition has grown fourfold.
-2. Two sister buckets (n, T) and (n + T/2, T) merge into (n, T/2) if together they have less than a quarter of the target; the
+1. A bucket with more live bytes than `bucket.target-size` splits into as many buckets as bring each to at most a quarter of this
+   size. So rows are rewritten once each time that the partition has grown eightfold.
+2. Two sister buckets (n, T) and (n + T/2, T) merge into (n, T/2) if together they have less than an eighth of the target; the
    result may merge again. So a bucket that was split does not merge before it has shrunk.
 """
 
@@ -17,7 +17,7 @@ from lsmlake.lsm.cover import Cover, Share
 
 SLOTS_MAX = 1 << 15
 """Of a partition that is split by itself."""
-_MERGE_SHARE, _ROWS_MIN = 4, 4
+_SPLIT_SHARE, _MERGE_SHARE, _ROWS_MIN = 4, 8, 4
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ def pick_reshapings(
 
 
 def parts_of(size: int, target_bytes: int) -> int:
-    """How many buckets rows of this size should have: a power of two that leaves each half of the target at most; one bucket if
-    they fit the target."""
+    """How many buckets rows of this size should have: a power of two that leaves each a quarter of the target at most; one bucket
+    if they fit the target."""
     parts = 1
-    while size > target_bytes and parts < SLOTS_MAX and size > parts * target_bytes // 2:
+    while size > target_bytes and parts < SLOTS_MAX and size > parts * target_bytes // _SPLIT_SHARE:
         parts *= 2
     return parts
 

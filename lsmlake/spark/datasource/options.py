@@ -10,6 +10,8 @@ from difflib import get_close_matches
 from pyspark.sql.types import StructType
 
 from lsmlake.api.following import Following
+from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidOption
 from lsmlake.options.option_types import boolean
@@ -23,13 +25,15 @@ SNAPSHOT, TIMESTAMP, TAG = "scan.snapshot-id", "scan.timestamp", "scan.tag-name"
 START, MODE, CONSUMER, CHANGELOG = "scan.mode", "changes.mode", "consumer-id", "read.changelog"
 MAX_ROWS, MAX_BYTES, MAX_FILES = (f"read.stream.max{what}PerTrigger" for what in ("Rows", "Bytes", "Files"))
 BRANCH, SCHEMA, MERGE_SCHEMA, COMMITS = "branch", "read.schema-id", "write.merge-schema", "read.commit-columns"
+DELETES, LEFT_OUT = "apply-as-deletes", "except-columns"
+EVENTS = "changes.format"
 REPLACE_WHERE, OVERWRITE_MODE, ORDER_BY = "replaceWhere", "partitionOverwriteMode", "order-by"
 _ANY = "any"
 OPTIONS = {
     PATH: "the table's directory",
     BRANCH: "the branch to read or write; default: the table itself",
     WHERE: "a predicate in SQL text",
-    COLUMNS: "names, separated by commas, or a JSON array of names",
+    COLUMNS: "the columns to read or to write: names, separated by commas, or a JSON array of names; default: all",
     ZONE: "the time zone of times without a zone, here and in `where`; default UTC",
     SNAPSHOT: "the snapshot to read, or to start from",
     TIMESTAMP: "the time to read at, or to start from",
@@ -39,12 +43,15 @@ OPTIONS = {
     CONSUMER: "stream: the consumer that protects snapshots that are not read yet",
     CHANGELOG: "stream: true = all changes with their `_row_kind`; false (default) = only +I and +U rows",
     COMMITS: "stream: true = add _commit_snapshot_id, _commit_time and _change_ordinal; default false",
+    EVENTS: "stream: change events, as messages with key and value: debezium-json and others, or a JSON object of ChangeFormat",
     MAX_ROWS: "stream: approximate rows per micro-batch",
     MAX_BYTES: "stream: bytes of files per micro-batch",
     MAX_FILES: "stream: files per micro-batch",
     SCHEMA: "stream: the schema that names the columns; default: the one in effect when the query starts",
     MERGE_SCHEMA: "write: add the columns that the table lacks; default: the option of the table",
     ORDER_BY: "write: columns or SQL expressions that order the rows of a key, separated by commas; any: any row will do",
+    DELETES: "write: a condition in SQL text on the rows that delete the row of their key",
+    LEFT_OUT: "write: columns of the data that are not written, as in `columns`",
     REPLACE_WHERE: "overwrite: replace the partitions for which this predicate is true; default: all rows",
     OVERWRITE_MODE: "overwrite: static = replace all rows (default); dynamic = the partitions of the new rows",
 }
@@ -52,8 +59,8 @@ OPTIONS = {
 _FORMAT = 'format("lsmlake")'
 _KNOWN = {name.lower(): name for name in OPTIONS}
 
-_STREAMING = {START, MODE, CONSUMER, CHANGELOG, COMMITS, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
-_WRITING = {MERGE_SCHEMA, ORDER_BY, REPLACE_WHERE, OVERWRITE_MODE}
+_STREAMING = {START, MODE, CONSUMER, CHANGELOG, COMMITS, EVENTS, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
+_WRITING = {MERGE_SCHEMA, ORDER_BY, DELETES, LEFT_OUT, REPLACE_WHERE, OVERWRITE_MODE}
 
 _OF_SPARK = {"checkpointlocation", "queryname"}
 """Options of a streaming write that Spark itself uses."""
@@ -134,10 +141,7 @@ class Given:
 
     @property
     def columns(self) -> list[str] | None:
-        text = self.texts.get(COLUMNS)
-        if text is None or text.startswith("["):
-            return None if text is None else json.loads(text)
-        return [name.strip() for name in text.split(",")]
+        return self._names(COLUMNS)
 
     @property
     def moment(self) -> Moment:
@@ -166,6 +170,17 @@ class Given:
         return self._boolean(CHANGELOG, self.texts.get(CHANGELOG, "false"))
 
     @property
+    def events(self) -> ChangeFormat | None:
+        """The format of change events; None: the changes are rows. Raises InvalidOption, InvalidQuery."""
+        text = self.texts.get(EVENTS)
+        if text is None:
+            return None
+        if CHANGELOG in self.texts and not self.changelog:
+            cure = "remove one of them: events have all changes"
+            raise InvalidOption(f"{EVENTS!r} and {CHANGELOG!r} = false contradict each other", where=_FORMAT, cure=cure)
+        return ChangeFormat.of_text(text)
+
+    @property
     def commit_columns(self) -> bool:
         return self._boolean(COMMITS, self.texts.get(COMMITS, "false"))
 
@@ -189,6 +204,7 @@ class Given:
             self.texts.get(CONSUMER),
             Limit(number[MAX_ROWS], number[MAX_BYTES], number[MAX_FILES]),
             self.commit_columns,
+            self.events,
         )
 
     # -- writes -------------------------------------------------------------------------------------------------------
@@ -196,7 +212,8 @@ class Given:
     def check_write(self, overwrite: bool) -> None:
         """Raises InvalidOption for an option that this kind of write does not accept."""
         allowed = {PATH, BRANCH, MERGE_SCHEMA, ORDER_BY, *((REPLACE_WHERE, OVERWRITE_MODE) if overwrite else ())}
-        allowed |= {ZONE} if overwrite or ORDER_BY in self.texts else set()
+        allowed |= set() if overwrite else {DELETES, COLUMNS, LEFT_OUT}
+        allowed |= {ZONE} if overwrite or ORDER_BY in self.texts or DELETES in self.texts else set()
         if other := sorted(self.texts.keys() - allowed):
             raise InvalidOption(
                 f"option {other[0]!r} is not supported for {'an overwrite' if overwrite else 'an append'}",
@@ -226,12 +243,28 @@ class Given:
             raise InvalidOption(what, where=_FORMAT, found=repr(text), cure=cure)
         return OrderBy.of(ANY if text is not None and text.strip().lower() == _ANY else text, self.zone)
 
+    def changes(self, schema: Schema, *, evolve: bool) -> ChangeInput | None:
+        """What the rows of an append mean; None if they are rows of the table as they are. `evolve`: the write adds columns."""
+        if schema.append_only and DELETES in self.texts:
+            what, cure = f"option {DELETES!r} needs a primary key", "remove it: no row replaces another one"
+            raise InvalidOption(what, where=_FORMAT, found=repr(self.texts[DELETES]), cure=cure)
+        words = ChangeArguments(
+            apply_as_deletes=self.texts.get(DELETES), columns=self.columns, except_columns=self._names(LEFT_OUT)
+        )
+        return ChangeInput.of(schema, words, row_kind=False, evolve=evolve)
+
     def evolves(self, default: bool) -> bool:
         """Whether the write adds new columns to the table. `default`: the option of the table."""
         given = self.texts.get(MERGE_SCHEMA)
         return default if given is None else self._boolean(MERGE_SCHEMA, given)
 
     # -- types --------------------------------------------------------------------------------------------------------
+
+    def _names(self, option: str) -> list[str] | None:
+        text = self.texts.get(option)
+        if text is None or text.startswith("["):
+            return None if text is None else json.loads(text)
+        return [name.strip() for name in text.split(",")]
 
     def _number(self, name: str) -> int | None:
         text = self.texts.get(name)

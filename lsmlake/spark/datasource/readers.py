@@ -11,12 +11,15 @@ consumer lags one micro-batch behind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from lsmlake.cdc.change_reader import by_bucket, read_piece
+from lsmlake.cdc.change_reader import Piece, by_bucket, read_piece
+from lsmlake.cdc.commits import Feed
+from lsmlake.cdc.encoding import EventWriter
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.read.arrow_scan import read_split
@@ -52,8 +55,17 @@ class BatchReader(WithPackage, DataSourceReader):
 class StreamReader(WithPackage, DataSourceStreamReader):
     """The reads of a stream, in Spark 4.1."""
 
-    def __init__(self, package: Package | None, follower: Follower, limit: Limit, schema: pa.Schema, changelog: bool) -> None:
-        self.package, self.follower, self.limit, self.changelog = package, follower, limit, changelog
+    def __init__(
+        self,
+        package: Package | None,
+        follower: Follower,
+        limit: Limit,
+        schema: pa.Schema,
+        changelog: bool,
+        events: EventWriter | None = None,
+    ) -> None:
+        """`events`: what writes the changes as events; None: they are rows, with `changelog` those of all kinds."""
+        self.package, self.follower, self.limit, self.changelog, self.events = package, follower, limit, changelog, events
         self.arrow = of_tasks(schema)
 
     def initialOffset(self) -> dict:
@@ -75,11 +87,18 @@ class StreamReader(WithPackage, DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         like, piece = partition.value
+        for table in self._tables(like, piece):
+            yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
+
+    def _tables(self, like: Feed, piece: Piece) -> Iterator[pa.Table]:
+        if self.events is not None:
+            yield from replace(self.events, like=like).read(self.follower.meta, piece)
+            return
         for table in read_piece(self.follower.meta, like, piece):
             if not self.changelog:
                 kinds = table[KIND_FIELD.name]
                 table = table.filter(pc.is_in(kinds, value_set=pa.array(_UPSERTS))).drop_columns([KIND_FIELD.name])
-            yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
+            yield table
 
     def commit(self, end: dict) -> None:
         """Records progress. Spark calls this one batch late and not for the last batch; but it requests a batch only after the

@@ -18,7 +18,9 @@ from pyspark.sql.types import StructType
 from lsmlake.api.lake import table_at
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
+from lsmlake.api.table_verbs.handle import writable
 from lsmlake.cdc.commits import COMMIT_FIELDS
+from lsmlake.cdc.encoding import MESSAGES
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.maintain.alter import evolve
@@ -70,6 +72,11 @@ class LakeSource(DataSource):
     def schema(self) -> StructType:
         given = self.given
         schema = _offered(given, self._table(given))
+        if given.events is not None:
+            made = to_spark(MESSAGES)
+            if given.in_catalog:
+                given.store_in(made)
+            return made
         names = Projection.of(schema, None, given.columns).columns
         fields = _fields(schema, names)
         made = to_spark(pa.schema([*([KIND_FIELD] if given.changelog else []), *fields, *_commits(given)]))
@@ -92,8 +99,14 @@ class LakeSource(DataSource):
         self.given.refuse_writing()
         given = self.given.recalled(schema)
         table, asked = self._table(given), to_arrow(schema)
-        columns = pa.schema(list(asked)[int(given.changelog) : len(asked) - len(_commits(given))])
         followed = _followed(given, table) or table.version.schema
+        if given.events is not None:
+            following = given.following(given.columns)
+            follower = following.follower(table.meta, given.zone, followed)
+            return (LimitedStreamReader or StreamReader)(
+                self.package, follower, following.limit, asked, True, following.events(follower)
+            )
+        columns = pa.schema(list(asked)[int(given.changelog) : len(asked) - len(_commits(given))])
         again = f"load the stream again, with option {START!r} if it starts at a snapshot or a time"
         _check_asked(columns, followed, table.path, again)
         following = given.following(columns.names)
@@ -112,14 +125,17 @@ class LakeSource(DataSource):
         self.given.check_write(overwrite)
         given = self.given.recalled(schema)
         table, columns = self._table(given), to_arrow(schema)
-        version = table.version
+        version = writable(table)
         now = moment_of(table.meta.env) if kind is BatchWriter else None
         replaces = given.replacement(version.schema, table.name, now) if overwrite else None
-        if given.evolves(version.options.write.merge_schema):
+        evolves = given.evolves(version.options.write.merge_schema)
+        changes = None if overwrite else given.changes(version.schema, evolve=evolves)
+        if evolves:
             unstored, compactions = commit_columns_in(columns, version.schema), partial(table.runtime.compactions, table.meta)
             version = evolve(version, table.name, columns, unstored, compactions)
         order_by = given.order_by(not version.schema.append_only)
-        return kind(self.package, table, version.schema, columns, WriteRequest(replaces=replaces, order_by=order_by))
+        request = WriteRequest(replaces=replaces, order_by=order_by)
+        return kind(self.package, table, version.schema, columns, request, changes, given.zone)
 
 
 def _offered(given: Given, table: Table) -> Schema:

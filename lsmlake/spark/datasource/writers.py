@@ -28,7 +28,10 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from lsmlake.api.change_writes import row_request
 from lsmlake.api.table import Table
+from lsmlake.cdc.change_input import ChangeInput, ChangeWords, check_order
+from lsmlake.cdc.event_rows import ROW_KIND
 from lsmlake.commit.request import Identity
 from lsmlake.format.data_files import CommitMessage
 from lsmlake.schema.schema import Schema
@@ -66,8 +69,21 @@ class _Writer(WithPackage):
     """One write: Spark calls `write` in each task, and `commit` or `abort` once with the messages of all tasks, in order of their
     partitions."""
 
-    def __init__(self, package: Package | None, table: Table, schema: Schema, columns: pa.Schema, request: WriteRequest):
-        """`schema`: the schema of the table. Raises InvalidData if the columns do not fit."""
+    def __init__(
+        self,
+        package: Package | None,
+        table: Table,
+        schema: Schema,
+        columns: pa.Schema,
+        request: WriteRequest,
+        changes: ChangeInput | None,
+        zone: str,
+    ):
+        """`schema`: the schema of the table. `changes`: what the rows mean, with conditions in time zone `zone`. Raises
+        InvalidData or InvalidQuery if the columns do not fit."""
+        self.words = None if changes is None else ChangeWords(changes, zone)
+        if changes is not None:
+            columns, request = _changed(columns, request, schema, changes)
         self.package, self.table, self.schema, self.request = package, table, schema, request
         self.order = Order() if schema.append_only else order_of(columns, schema, request)
         self.columns = frame_writer.columns_for(schema, columns, request, self.order.own)
@@ -81,7 +97,7 @@ class _Writer(WithPackage):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         columns = [*self.columns, *(name for name in sorted(self.order.own) if name not in self.columns)]
-        tables = (pa.Table.from_batches([batch]).select(columns) for batch in iterator)
+        tables = (self._meant(pa.Table.from_batches([batch])).select(columns) for batch in iterator)
         task = TaskContext.get()
         query = (task and task.getLocalProperty(QUERY_ID)) or ""
         if not self.schema.append_only:
@@ -89,6 +105,9 @@ class _Writer(WithPackage):
         version = self._version()
         prepared = (prepare(rows, self.schema, self.request, None)[0] for rows in tables)
         return _Message(append_files(version, prepared, covers_for(version, self.request)), query=query)
+
+    def _meant(self, rows: pa.Table) -> pa.Table:
+        return rows if self.words is None else self.words.applied(rows)
 
     def _handed_over(self, tables: Iterator[pa.Table]) -> _Message:
         """The rows of a task, validated."""
@@ -175,6 +194,17 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:
         self._abort(messages)
+
+
+def _changed(columns: pa.Schema, request: WriteRequest, schema: Schema, changes: ChangeInput) -> tuple[pa.Schema, WriteRequest]:
+    """The columns and the request of a write after `ChangeWords` were applied to its rows."""
+    order = set() if request.order_by is None else request.order_by.reads
+    others = [name for name in columns.names if name.lower() in order and name not in schema.columns.names]
+    kept = changes.kept_columns(columns.names, others)
+    check_order(order, kept, schema)
+    left = pa.schema([columns.field(name) for name in kept])
+    request = row_request(request, changes)
+    return left if request.row_kind is None else left.append(pa.field(ROW_KIND, pa.string())), request
 
 
 def _typed(rows: pa.Table, schema: Schema) -> pa.Table:

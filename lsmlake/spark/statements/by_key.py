@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from pyspark.sql import Observation
@@ -21,6 +22,7 @@ from lsmlake.types.type_text import backticked
 from lsmlake.write.order import Arrival, Ordered
 from lsmlake.write.prepare import delete_columns
 from lsmlake.write.read_set import KeysUnchanged
+from lsmlake.write.write import picker
 from lsmlake.write.write_request import WriteRequest
 
 _KIND = "_lsmlake_kind"
@@ -37,12 +39,14 @@ def run(statement: SparkStatement) -> DmlReport:
     numbers = {"inserted": INSERT, "updated": UPDATE, "deleted": DELETE}
     rows = clauses.new_rows(rows, [], deleted=True)
     request, columns = _request(clauses, Identity(version.meta.env.ids()), KeysUnchanged(version, statement.wanted))
+    request = replace(request, reclaims=bool(clauses.numbers(INSERT)))
     changes, limit = statement.collected(rows, [ACTION, *columns])
     if changes is not None:
         action = changes[ACTION].to_numpy()
         changed = {name: int(np.isin(action, clauses.numbers(one)).sum()) for name, one in numbers.items()}
         arrival = Arrival(np.arange(changes.num_rows), ordered=Ordered.QUERY)  # a join gives the rows
-        snapshot = frame_writer.upsert_collected(version, changes.drop_columns([ACTION]), request, target.picker, arrival)
+        pick = picker(version, None, reclaims=request.reclaims)
+        snapshot = frame_writer.upsert_collected(version, changes.drop_columns([ACTION]), request, pick, arrival)
         return DmlReport(snapshot, **changed)
     rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
     by_tasks = {version.meta.paths.root}  # the driver has tried already

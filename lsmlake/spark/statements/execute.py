@@ -1,6 +1,6 @@
 """Executes or explains DELETE, UPDATE and MERGE as Spark plans. Spark evaluates the expressions in the statement's own text.
 
-A DELETE whose condition lsmlake understands runs in the driver if the files are small (`sides`), as it does without Spark.
+The driver executes small statements that lsmlake understands as without Spark (`in_driver`).
 EXPLAIN gives the lines of `statements.explained`, then Spark's plan of the changes.
 """
 
@@ -23,40 +23,53 @@ from lsmlake.predicate.binding import bound, implied
 from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import read
-from lsmlake.spark.statements import by_key, by_position
+from lsmlake.spark.statements import as_upsert, by_key, by_position
 from lsmlake.spark.statements.clauses import Clauses
+from lsmlake.spark.statements.in_driver import DriverStatement, executed
 from lsmlake.spark.statements.sides import MergeSource, SparkTarget, as_text, decided_by_partitions, few_rows, is_small
 from lsmlake.spark.statements.spark_errors import translated
 from lsmlake.spark.statements.spark_statement import SparkStatement as Executed
 from lsmlake.statements.attempts import DmlReport
-from lsmlake.statements.bound import assigned, check_clauses, equal_columns
-from lsmlake.statements.change import delete
+from lsmlake.statements.bound import assigned, check_clauses, equal_columns, is_upsert, schema_of_source
+from lsmlake.statements.bound import bound as bound_merge
+from lsmlake.statements.change import CheckedChange, delete
 from lsmlake.statements.clause import BY_SOURCE, DELETE, MATCHED, NOT_MATCHED, UPDATE, Clause
 from lsmlake.statements.explained import change_lines, merge_lines
 from lsmlake.statements.statement import SOURCE_SIDE, TARGET_SIDE, ExpressionPart, Replacement, Statement
 from lsmlake.tables.version import Version
+from lsmlake.types.column_types import has_sized_text
 from lsmlake.types.type_text import backticked
 from lsmlake.write.changeable import candidates, check_deletable, check_updatable
+from lsmlake.write.replaced import can_count
 
 
-def changing(runtime: Runtime, statement: Statement) -> Callable[[Version], DmlReport]:
-    """Reads a DELETE or UPDATE. Returns a function that executes it on a version."""
+def changing(runtime: Runtime, statement: Statement, version: Version) -> Callable[[Version], DmlReport]:
+    """Reads a DELETE or UPDATE for a version. Returns a function that executes it on any version."""
+    here = _in_driver(runtime, statement, version)
     pass_on(statement)
-    return lambda version: _change(runtime, statement, version)
+    return lambda version: _change(runtime, statement, here, version)
+
+
+def _in_driver(runtime: Runtime, statement: Statement, version: Version) -> DriverStatement | None:
+    zone = runtime.zone
+    return DriverStatement.of(runtime.spark, statement, zone, lambda one: CheckedChange.of(one, version, zone))
 
 
 class ReadStatement(NamedTuple):
-    """A DELETE or UPDATE read for a version. `values`: column -> new value. `in_driver`: whether it runs without Spark."""
+    """A DELETE or UPDATE read for a version. `values`: column -> new value. `deletes`: whether it is a DELETE that the driver
+    executes by its predicate."""
 
     executed: Executed
     values: Mapping[str, ExpressionPart]
-    in_driver: bool
+    deletes: bool
 
 
-def _change(runtime: Runtime, statement: Statement, version: Version) -> DmlReport:
+def _change(runtime: Runtime, statement: Statement, here: DriverStatement | None, version: Version) -> DmlReport:
+    if here is not None and (made := here.change(version)) is not None and (report := executed(made)) is not None:
+        return report
     made = reading_of(runtime, statement, version)
     target = made.executed.target
-    return delete(version, target.predicate, target.isolation) if made.in_driver else _run(made.executed)
+    return delete(version, target.predicate, target.isolation) if made.deletes else _run(made.executed)
 
 
 def reading_of(runtime: Runtime, statement: Statement, version: Version) -> ReadStatement:
@@ -69,10 +82,11 @@ def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Read
 
     text = None if where is None else words(where)
     predicate, decides = (None, False) if where is None else _known(runtime, where, text, statement, columns)
-    level, in_driver = statement.level(version), False
+    level, deletes = statement.level(version), False
     if clause.action == DELETE and (decides or where is None):
         planned = plan(version, predicate)
-        in_driver = is_small(planned) or decided_by_partitions(planned)
+        reads = version.options.write.driver_statement_bytes > 0
+        deletes = decided_by_partitions(planned) or (reads and is_small(planned))
     own = statement.queries is not None and statement.queries.own
     target = SparkTarget(
         runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, uneven=runtime.uneven
@@ -80,7 +94,7 @@ def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Read
     values = assigned(statement, clause, version.schema, None)
     texts = {name: words(value) for name, value in values.items()}
     made = Clauses.of(version.schema, target.name, [Clause(BY_SOURCE, clause.action, texts)], [texts])
-    return ReadStatement(Executed(target, made), values, in_driver)
+    return ReadStatement(Executed(target, made), values, deletes)
 
 
 def _known(
@@ -101,10 +115,21 @@ def _known(
 _OTHER = {SOURCE_SIDE: "target", TARGET_SIDE: "source"}
 
 
-def merging(source: MergeSource, statement: Statement, uneven: set[str]) -> Callable[..., DmlReport]:
-    """Reads a MERGE with a DataFrame. Returns a function that executes it on a version; `own`: the source reads this version."""
+def merging(runtime: Runtime, source: MergeSource, statement: Statement, version: Version) -> Callable[..., DmlReport]:
+    """Reads a MERGE with a DataFrame for a version. Returns a function that executes it on any version; `own`: the source reads
+    this version."""
+    here = _merges_in_driver(source, statement, version)
     check_merge(source, statement)
-    return lambda version, own: _merge(source, statement, uneven, version, own)
+    return lambda version, own: _merge(source, statement, here, runtime.uneven, version, own)
+
+
+def _merges_in_driver(source: MergeSource, statement: Statement, version: Version) -> DriverStatement | None:
+    zone = source.session.conf.get("spark.sql.session.timeZone")
+
+    def read(one: Statement) -> object:
+        return bound_merge(one, version, schema_of_source(source.columns, version.schema.plain_columns), zone)
+
+    return DriverStatement.of(source.session, statement, zone, read)
 
 
 def check_merge(source: MergeSource, statement: Statement) -> None:
@@ -121,17 +146,44 @@ def merge_of(source: MergeSource, statement: Statement, version: Version, uneven
     own = own or (statement.queries is not None and statement.queries.own)
     target = SparkTarget(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
     on, clauses = _clauses(statement, version.schema, source, sides, version)
-    return Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on)
+    made = Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on)
+    return replace(made, upserts=not own and _upserts(statement, version, source))
 
 
-def _merge(source: MergeSource, statement: Statement, uneven: set[str], version: Version, own: bool) -> DmlReport:
+def _upserts(statement: Statement, version: Version, source: MergeSource) -> bool:
+    """Whether a MERGE is an upsert of its source, of which the table can count the rows that it replaces."""
+    schema, scope = version.schema, statement.joined(version.schema.typed_columns, source.columns)[MATCHED]
+    if not can_count(version) or any(split.level0 or split.merged for split in plan(version).splits):
+        return False
+    common = equal_columns(statement.on.node, scope, nulls=True)
+    values = [assigned(statement, one, schema, source.columns, common) for one in statement.clauses]
+    return is_upsert(statement, values, schema, scope) and all(
+        _compared_as_keys(schema.typed_columns.field(own), source.columns.field(other))
+        for own, other in equal_columns(statement.on.node, scope)
+    )
+
+
+def _compared_as_keys(own: pa.Field, other: pa.Field) -> bool:
+    """Whether values of a key column and of a source column are equal in SQL if they are equal as keys: not so floats and texts
+    of a length."""
+    sized = has_sized_text(own) or has_sized_text(other)
+    return own.type == other.type and not sized and not pa.types.is_floating(own.type) and not pa.types.is_nested(own.type)
+
+
+def _merge(
+    source: MergeSource, statement: Statement, here: DriverStatement | None, uneven: set[str], version: Version, own: bool
+) -> DmlReport:
     """Executes a MERGE. If there are many files, reads only files that can match."""
     schema, made = version.schema, merge_of(source, statement, version, uneven, own)
+    if made.upserts and (report := as_upsert.run(_checked(made))) is not None:
+        return report
     scope = statement.joined(schema.typed_columns, source.columns)[MATCHED]
     equal = equal_columns(statement.on.node, scope)
     target, few = made.target, None
     if equal and all(clause.when != BY_SOURCE for clause in statement.clauses):
         few = few_rows(target, source, made.on, equal)
+        if few and here is not None and (report := here.merge(version, source.rows, own)) is not None:
+            return report
         if not is_small(target.plan()):
             with translated():
                 known = candidates(schema, equal, source)
@@ -198,14 +250,20 @@ def pass_on(statement: Statement) -> None:
 
 
 def _run(statement: Executed) -> DmlReport:
+    with translated():
+        run = by_position.run if statement.target.version.schema.append_only else by_key.run
+        return run(_checked(statement))
+
+
+def _checked(statement: Executed) -> Executed:
+    """The statement. Raises InvalidQuery if the table cannot be changed so."""
     schema, path = statement.target.version.schema, statement.target.version.meta.paths.root
     for clause, values in zip(statement.clauses.clauses, statement.clauses.values, strict=True):
         if clause.action == UPDATE:
             check_updatable(schema, list(values), path)
         if clause.action == DELETE:
             check_deletable(schema, path)
-    with translated():
-        return by_position.run(statement) if schema.append_only else by_key.run(statement)
+    return statement
 
 
 # -- EXPLAIN ----------------------------------------------------------------------------------------------------------
@@ -213,11 +271,15 @@ def _run(statement: Executed) -> DmlReport:
 
 def explained_change(runtime: Runtime, statement: Statement, version: Version, name: str, mode: str) -> Iterator[str]:
     """The lines of EXPLAIN for a DELETE or UPDATE."""
+    here = _in_driver(runtime, statement, version)
     pass_on(statement)
+    checked = None if here is None else here.change(version)
     made, (clause,) = reading_of(runtime, statement, version), statement.clauses
-    by = "Arrow, in the driver" if made.in_driver else "Spark"
+    by = "Arrow, in the driver" if made.deletes else "Spark"
+    if checked is not None:
+        by = "Arrow, in the driver" if checked.condition is None else "DuckDB, in the driver"
     yield from change_lines(name, made.executed.target.plan(), clause, statement.on, made.values, by, mode)
-    if not made.in_driver:
+    if checked is None and not made.deletes:
         yield from _plan(made.executed, mode)
 
 
@@ -228,7 +290,9 @@ def explained_merge(source: MergeSource, statement: Statement, version: Version,
     scope = statement.joined(version.schema.typed_columns, source.columns)[MATCHED]
     common = equal_columns(statement.on.node, scope, nulls=True)
     clauses = ((one, assigned(statement, one, version.schema, source.columns, common)) for one in statement.clauses)
-    yield from merge_lines(name, version, statement.on, equal_columns(statement.on.node, scope), clauses, "Spark", mode)
+    by = "the writer, as in an upsert of the source" if executed.upserts else "Spark"
+    equal = () if executed.upserts else equal_columns(statement.on.node, scope)
+    yield from merge_lines(name, version, statement.on, equal, clauses, by, mode)
     yield from _plan(executed, mode)
 
 
@@ -236,6 +300,9 @@ def _plan(executed: Executed, mode: str) -> Iterator[str]:
     """Spark's plan of the changes. It runs no job."""
     target = executed.target
     with translated():
+        if executed.upserts:
+            yield from lines_of(target.spark, as_upsert.rows_of(executed), mode, f"lsmlake_{target.version.meta.env.ids()}")
+            return
         rows = executed.acting(read.frame(target.spark, target.plan(), target.ranges, read.AUTO), ())
         if any(executed.clauses.values):
             rows = executed.clauses.new_rows(rows, [], deleted=False)

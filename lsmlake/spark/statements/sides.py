@@ -32,7 +32,7 @@ from lsmlake.spark import collected
 from lsmlake.spark.frame_types import to_arrow, to_spark
 from lsmlake.spark.statements.clauses import condition
 from lsmlake.tables.version import Version
-from lsmlake.types.column_types import char_length
+from lsmlake.types.column_types import any_inside, char_length
 from lsmlake.types.type_text import backticked
 from lsmlake.write.write import picker
 
@@ -77,9 +77,9 @@ class SparkTarget:
 
 
 def is_small(planned: Plan) -> bool:
-    """Whether the driver may read the files of a statement itself."""
-    files = (file for split in planned.splits for file in (*split.files, *split.level0, *split.merged))
-    return sum(file.bytes for file in files) <= planned.version.meta.env.limits.driver_statement_bytes
+    """Whether the driver may read the files of a statement itself, with all columns."""
+    limits = planned.version.meta.env.limits
+    return sum(file.bytes for file in planned.data_files) <= min(limits.driver_source_bytes, limits.driver_statement_bytes)
 
 
 def decided_by_partitions(planned: Plan) -> bool:
@@ -118,7 +118,8 @@ class MergeSource:
         """Fetches the rows if there are at most about `limit`, and Arrow preserves their types. Returns False if there were
         too many."""
         names = self.schema.names
-        alike = to_spark(self.columns).fields if len({name.lower() for name in names}) == len(names) else []
+        typed = not any(any_inside(field.type, pa.types.is_null) for field in self.columns)
+        alike = to_spark(self.columns).fields if typed and len({name.lower() for name in names}) == len(names) else []
         if (
             self._rows is not None
             or self._is_kept
@@ -143,6 +144,12 @@ class MergeSource:
     @property
     def is_fetched(self) -> bool:
         return self._rows is not None
+
+    @property
+    def rows(self) -> pa.Table:
+        """The rows of a fetched source."""
+        assert self._rows is not None, "the caller has asked is_fetched"
+        return self._rows.cast(self.columns)
 
     @cached_property
     def columns(self) -> pa.Schema:

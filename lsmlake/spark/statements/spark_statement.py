@@ -30,6 +30,7 @@ class SparkStatement:
         source: a DataFrame; None: the statement is not a merge. `name`: the statement's name of the source.
         on: the condition of the join.
         few: the source, if the driver has fetched it.
+        upserts: whether a merge makes each row of the source the row of its key, in the table or not.
     """
 
     target: SparkTarget
@@ -38,6 +39,7 @@ class SparkStatement:
     name: str = ""
     on: str | None = None
     few: Few | None = None
+    upserts: bool = False
 
     def acting(self, rows, once: Sequence[str]):
         """The rows for which a clause acts, with `ACTION`. `rows`: rows of the target. `once`: the columns that identify a row of
@@ -82,7 +84,7 @@ class SparkStatement:
         by_source = any(clause.when == BY_SOURCE for clause in self.clauses.clauses)
         if (source is None and (target.decides or target.where is None)) or (source is not None and by_source):
             return ReadSet(target.predicate)
-        most = target.version.meta.env.limits.driver_statement_bytes
+        most = target.version.meta.env.limits.driver_source_bytes
 
         def among(rows: pa.Table) -> np.ndarray:
             if rows.nbytes > most:

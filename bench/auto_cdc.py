@@ -1,0 +1,159 @@
+"""Change events into rows without history (SCD type 1): an upsert, beside Spark's AUTO CDC into Iceberg and Delta.
+
+AUTO CDC exists from Spark 4.3 on. Iceberg 1.12 and Delta 4.4 have no jars for it, so its statements are run by hand on Spark 4.1.
+They are those that `Scd1BatchProcessor` of Spark 4.3.0 builds for a micro-batch:
+1. Take the newest event of each key.
+2. Drop events that are older than a delete of their key in the auxiliary table.
+3. MERGE the deletes into the auxiliary table.
+4. MERGE into the target.
+The query by which AUTO CDC first looks for null keys and sequences is left out. Both tables of a peer are bucketed (Iceberg) or
+clustered (Delta) by the key. lsmlake does the same by `upsert` with `apply_as_deletes`, `sequence.field` and retained deletes.
+SCD type 2 (`lake.history_of`) is not measured: AUTO CDC builds it from many DataFrame operations, which are not repeated here.
+Needs the extra `test` and then pyspark 4.1: pip install 'pyspark[connect]>=4.1,<4.2'. The first run fetches the jars by Maven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+
+import lsmlake
+from bench.checksum import of_table, same
+from bench.peers import roster
+from bench.peers.delta import Delta
+from bench.peers.iceberg import Iceberg
+from bench.peers.setup import HOME, jars_of, provide
+from bench.peers.spark import properties_sql
+from bench.peers.spark import session as peer_session
+from bench.result import Report
+from bench.rows import KEY, orders
+from bench.timing import compared, take_turns
+
+_SEQUENCE, _OPERATION, _META = "seq", "op", "cdc"
+_LATE, _DELETED = 0.2, 0.1
+_TARGET = 0.33
+_BUCKETS = 4
+_NEWEST = f"SELECT max_by(struct(*), {_SEQUENCE}) AS r FROM events GROUP BY {KEY}"
+_MARKED = f"""
+SELECT r.* EXCEPT ({_OPERATION}), named_struct('deleted', CASE WHEN r.{_OPERATION} = 'd' THEN r.{_SEQUENCE} END,
+    'upserted', CASE WHEN r.{_OPERATION} <> 'd' THEN r.{_SEQUENCE} END) AS {_META} FROM newest
+"""
+_TIMELY = f"""
+SELECT m.* FROM marked m LEFT ANTI JOIN {{auxiliary}} a
+    ON m.{KEY} = a.{KEY} AND greatest(m.{_META}.deleted, m.{_META}.upserted) < a.{_META}.deleted
+"""
+_INTO_AUXILIARY = f"""
+MERGE INTO {{auxiliary}} a USING (SELECT {KEY}, {_META} FROM timely) m ON a.{KEY} = m.{KEY}
+WHEN MATCHED AND m.{_META}.deleted > a.{_META}.deleted THEN UPDATE SET *
+WHEN MATCHED AND m.{_META}.deleted IS NULL AND m.{_META}.upserted >= a.{_META}.deleted THEN DELETE
+WHEN NOT MATCHED AND m.{_META}.deleted IS NOT NULL THEN INSERT *
+"""
+_INTO_TARGET = f"""
+MERGE INTO {{target}} t USING timely m ON t.{KEY} = m.{KEY}
+WHEN MATCHED AND m.{_META}.deleted >= t.{_META}.upserted THEN DELETE
+WHEN MATCHED AND m.{_META}.upserted > t.{_META}.upserted THEN UPDATE SET *
+WHEN NOT MATCHED AND m.{_META}.deleted IS NULL THEN INSERT *
+"""
+_META_TYPE = "STRUCT<deleted: BIGINT, upserted: BIGINT>"
+_PEERS = {"Iceberg": "iceberg", "Delta": "delta"}
+
+
+def run(folder: Path, rows: int = 1_000_000, batch: int = 100_000, rounds: int = 3) -> Report:
+    """`rows`: keys in the table before the first batch. `batch`: events of a micro-batch."""
+    if not pyspark.__version__.startswith("4.1."):
+        raise SystemExit(f"auto_cdc needs pyspark 4.1, since Iceberg and Delta have jars for it; this is {pyspark.__version__}")
+    jars = {name: roster.PEERS[name].jars for name in _PEERS.values()}
+    if failed := provide(HOME, (), jars.values()):
+        raise SystemExit(f"auto_cdc needs the jars of Iceberg and Delta: {failed}")
+    conf = {**Iceberg.conf, **Delta.conf, "spark.sql.catalog.lake.warehouse": str(folder / "iceberg")}
+    conf["spark.sql.extensions"] = f"{Iceberg.conf['spark.sql.extensions']},{Delta.conf['spark.sql.extensions']}"
+    paths = [path for one in jars.values() for path in jars_of(HOME, one)]
+    spark = peer_session(folder, paths, conf)
+    try:
+        return _run(spark, folder, rows, batch, rounds)
+    finally:
+        spark.stop()
+
+
+def _run(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> Report:
+    path = folder / "load.parquet"
+    pq.write_table(orders(np.arange(rows)).append_column(_SEQUENCE, pa.array(np.zeros(rows, np.int64))), path)
+    for number in range(rounds + 1):
+        pq.write_table(made_events(number, rows, batch), folder / f"events-{number}.parquet")
+    columns = pq.read_schema(path).names
+    ours = _ours(spark, folder, path)
+    for name in _PEERS:
+        _create_peer(spark, name, path, columns)
+
+    def applying(apply: Callable[[DataFrame], object], number: int) -> Callable[[], object]:
+        return lambda: apply(spark.read.parquet(str(folder / f"events-{number}.parquet")))
+
+    sides = {"lsmlake": partial(_upsert, ours), **{name: partial(_merge, spark, name) for name in _PEERS}}
+    spent = take_turns({name: partial(applying, apply) for name, apply in sides.items()}, rounds)
+    answers = {"lsmlake": of_table(ours.scan().to_arrow().select(columns))}
+    answers |= {name: of_table(spark.table(f"{_database(name)}.t").select(*columns).toArrow()) for name in _PEERS}
+    return Report(
+        "auto_cdc",
+        f"{rounds} micro-batches by each side in turns after one that does not count, best of them",
+        {
+            "rows": f"{rows:,} x 13 columns in {_BUCKETS} buckets",
+            "batch": f"{batch:,} events of random keys, {_LATE:.0%} of them two batches late, {_DELETED:.0%} deletes",
+        },
+        same(**answers),
+        tuple(one for name in _PEERS for one in compared(f"SCD 1: lsmlake / {name}", spent["lsmlake"], spent[name], _TARGET)),
+    )
+
+
+def made_events(number: int, rows: int, size: int) -> pa.Table:
+    """Events of any keys in any order. No two events of a run have the same sequence; late ones lie two batches back."""
+    random = np.random.default_rng(number)
+    late, places = random.random(size) < _LATE, np.arange(size)
+    sequence = 2 * ((number + 3) * size + places) - np.where(late, 4 * size - 1, 0)
+    made = orders(random.integers(0, rows, size), number + 1).append_column(_SEQUENCE, pa.array(sequence))
+    operation = np.where(random.random(size) < _DELETED, "d", "u")
+    return made.append_column(_OPERATION, pa.array(operation)).take(pa.array(random.permutation(size)))
+
+
+def _ours(spark: SparkSession, folder: Path, path: Path) -> lsmlake.Table:
+    lake = lsmlake.connect(folder / "lsmlake", spark=spark)
+    lake.create_database("bench")
+    options = {"bucket": _BUCKETS, "sequence.field": _SEQUENCE}
+    table = lake.create_table("bench.t", pq.read_schema(path), primary_key=[KEY], options=options)
+    table.upsert(spark.read.parquet(str(path)))
+    return table
+
+
+def _upsert(table: lsmlake.Table, events: DataFrame) -> None:
+    table.upsert(events, apply_as_deletes=f"{_OPERATION} = 'd'", except_columns=[_OPERATION], order_by=_SEQUENCE)
+
+
+def _database(name: str) -> str:
+    return "lake.bench" if name == "Iceberg" else "bench"
+
+
+def _create_peer(spark: SparkSession, name: str, path: Path, columns: Sequence[str]) -> None:
+    """Create the target with the rows at `path`, and the empty auxiliary table."""
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_database(name)}")
+    first = f"{', '.join(columns)}, named_struct('deleted', CAST(NULL AS BIGINT), 'upserted', {_SEQUENCE}) AS {_META}"
+    for table, chosen, where in (("t", first, "TRUE"), ("aux", f"{KEY}, CAST(NULL AS {_META_TYPE}) AS {_META}", "FALSE")):
+        layout = f"USING iceberg PARTITIONED BY (bucket({_BUCKETS}, {KEY})) {properties_sql(Iceberg.properties)}"
+        if name == "Delta":
+            layout = f"USING delta CLUSTER BY ({KEY}) {properties_sql({**Delta.properties, **Delta.inline})}"
+        spark.sql(f"CREATE TABLE {_database(name)}.{table} {layout} AS SELECT {chosen} FROM parquet.`{path}` WHERE {where}")
+
+
+def _merge(spark: SparkSession, name: str, events: DataFrame) -> None:
+    """The statements of AUTO CDC for a micro-batch."""
+    target, auxiliary = f"{_database(name)}.t", f"{_database(name)}.aux"
+    events.createOrReplaceTempView("events")
+    for view, query in (("newest", _NEWEST), ("marked", _MARKED), ("timely", _TIMELY)):
+        spark.sql(query.format(auxiliary=auxiliary)).createOrReplaceTempView(view)
+    for statement in (_INTO_AUXILIARY, _INTO_TARGET):
+        spark.sql(statement.format(auxiliary=auxiliary, target=target)).collect()

@@ -1,0 +1,144 @@
+"""Writes change events, and rows to which the words of AUTO CDC apply, for `Table.upsert`; in this process or by the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lsmlake.api.runtime import Runtime
+from lsmlake.cdc import rejected_events
+from lsmlake.cdc.change_input import ChangeInput, ChangeWords, check_order
+from lsmlake.cdc.change_rows import write_changes
+from lsmlake.cdc.decoding import decoded_tables, event_tables, has_event_column, texts_in
+from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, ROW_KIND, TEXT, refusal
+from lsmlake.commit.request import replayed
+from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.inputs.data import Input, as_input, typed
+from lsmlake.schema.conform import Cast
+from lsmlake.schema.rowkind import Source
+from lsmlake.tables.version import Version
+from lsmlake.write.order import OrderBy
+from lsmlake.write.write_request import WriteRequest
+
+
+def upsert_changes(
+    version: Version, runtime: Runtime, name: str, data: object, request: WriteRequest, changes: ChangeInput
+) -> Snapshot | None:
+    """`Table.upsert` of changes. `name`: the name of the table."""
+    if runtime.owns(data):
+        request.files.check((), name, "a DataFrame")
+        return runtime.on_spark("upsert of a distributed data set").upsert_changes(version, data, request, changes)
+    if done := replayed(version, request.identity):
+        return done
+    texts, data = (None, data) if changes.format is None else texts_in(data)
+    if texts is None and not _has_events(data, changes):
+        return _of_rows(version, runtime, data, request, changes)
+    request.files.check(("encoding",), name, "events")
+    reader, words = changes.reader(version.schema, runtime.zone), ChangeWords(changes, runtime.zone)
+
+    def read() -> Iterator[pa.Table]:
+        rejected = []
+        events = event_tables(data, changes.column, request.files, of_bytes=changes.format.events.avro)
+        for rows in decoded_tables(events, reader):
+            good, bad = rejected_events.apart(rows)
+            if bad.num_rows and not changes.rejects:
+                raise refusal(bad, name)
+            rejected.append(bad)
+            yield words.applied(good.drop_columns([TEXT, REASON, *unordered(request)]))
+        if rejected:  # before the commit of the others, which marks the batch as done
+            home = rejected_events.name_for(version.meta.paths.table_name, changes.rejected)
+            rejected_events.keep(version.meta.env, home, pa.concat_tables(rejected), request.identity)
+
+    def lost(rows: pa.Table, reasons: Sequence[str]) -> None:
+        home = rejected_events.name_for(version.meta.paths.table_name, changes.rejected)
+        identity = rejected_events.of_lost(request.identity)
+        rejected_events.keep(version.meta.env, home, rejected_events.lost(rows, reasons), identity)
+
+    request_of_rows, takes = with_positions(request), lost if changes.rejects else None
+    once = _is_read_once(data)
+    return write_changes(version, read, request_of_rows, ignore_nulls=changes.ignore_nulls, once=once, lost=takes)
+
+
+def unordered(request: WriteRequest) -> tuple[str, ...]:
+    """The columns of decoded rows that no order reads: under `order_by=ANY` those of the positions."""
+    return (POSITION, PLACE) if request.order_by is not None and request.order_by.any else ()
+
+
+def _is_read_once(data: object) -> bool:
+    return hasattr(data, "__next__") or isinstance(data, (Input, pa.RecordBatchReader))
+
+
+def with_positions(request: WriteRequest) -> WriteRequest:
+    """The request for decoded events: in the order of their source, after that of `order_by`."""
+    order = request.order_by or OrderBy()
+    if not order.any:
+        order = replace(order, expressions=(*order.expressions, POSITION, PLACE))
+    return replace(request, row_kind=Source(ROW_KIND), order_by=order, cast=None)
+
+
+def _has_events(data: object, changes: ChangeInput) -> bool:
+    """Whether data that is no text has events, not the columns of rows."""
+    if changes.format is None:
+        return False
+    if changes.column is not None or not changes.format.events.columns:
+        return True
+    return bool(changes.format.events.operation) and has_event_column(data)
+
+
+def _of_rows(version: Version, runtime: Runtime, data: object, request: WriteRequest, changes: ChangeInput) -> Snapshot | None:
+    """Writes rows."""
+    schema, words = version.schema, ChangeWords(changes, runtime.zone)
+    given = as_input(data, schema.plain_columns, options=request.files)
+    operation = "" if changes.format is None else changes.format.events.columns
+    request = replace(request, cast=Cast(runtime.zone)) if given.text else request
+    request = row_request(request, changes)
+    order = set() if request.order_by is None else request.order_by.reads
+
+    def chosen(rows: pa.Table) -> pa.Table:
+        if operation == (request.row_kind and request.row_kind.column) and operation not in rows.column_names:
+            rows = rows.append_column(operation, pa.nulls(rows.num_rows, pa.string()))  # rows of a first load
+        rows = words.applied(rows)
+        own = [name for name in rows.column_names if request.row_kind is not None and name == request.row_kind.column]
+        others = [one for one in rows.column_names if one.lower() in order and one not in schema.columns.names]
+        left = changes.kept_columns([one for one in rows.column_names if one != ROW_KIND], [*own, *others])
+        check_order(order, left, schema)
+        return rows.select([*left, *(one for one in own if one not in left)])
+
+    def read() -> Iterator[pa.Table]:
+        nonlocal given
+        given = given if once else as_input(data, schema.plain_columns, options=request.files)
+        fields = {field.name.lower(): field for field in schema.typed_columns}
+        yield from (chosen(rows) for rows in typed(given, fields, Cast(runtime.zone)) if rows.num_rows)
+
+    once = _is_read_once(data)
+    try:
+        return write_changes(version, read, request, ignore_nulls=changes.ignore_nulls, once=once)
+    except InvalidData as error:
+        raise given.placed(error) from error.__cause__
+
+
+def row_request(request: WriteRequest, changes: ChangeInput) -> WriteRequest:
+    """The request for rows: with the column of their kinds, if the words or the format give them one.
+
+    Raises:
+        InvalidQuery: a word says something of events only.
+    """
+    told = changes.format is not None and changes.format != ChangeFormat(changes.format.name)
+    if changes.rejects or told:
+        word = "on_error='reject'" if changes.rejects else "an argument of ChangeFormat"
+        raise InvalidQuery(
+            f"{word} says something of events, and the data has rows",
+            expected="data with a column of events",
+            found="the columns of rows",
+            cure="name the column of the events: column=...; for rows leave it out",
+        )
+    if changes.deletes is not None or changes.truncates is not None:
+        return replace(request, row_kind=Source(ROW_KIND))
+    operation = "" if changes.format is None or not changes.format.events.operation else changes.format.events.columns
+    if operation and request.row_kind is None:
+        return replace(request, row_kind=Source(operation, (("I", "+I"), ("U", "+U"), ("D", "-D"), (None, "+I"))))
+    return request

@@ -1,0 +1,95 @@
+"""One batch of events of many tables: each table gets its events by one commit of its own, and none waits for another one.
+
+A table that fails does not stop the others. If its events did not cause the failure, or if events are not to be rejected, the
+batch fails after the other tables have it. It is then applied again, and the tables that already have it skip it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lsmlake.api.lake_verbs.administration import CatalogVerbs
+from lsmlake.api.sync.sync_report import SyncedTable, SyncReport, together
+from lsmlake.api.sync.sync_rules import SyncRules
+from lsmlake.api.sync.table_sync import Routed, TableSync, count_of
+from lsmlake.cdc.source_tables import SourceTable
+from lsmlake.commit.request import Identity
+from lsmlake.errors import InvalidData, LakeError, Wording
+
+_NAMELESS = "the event says no table"
+_log = logging.getLogger("lsmlake.sync")
+
+
+@dataclass(frozen=True)
+class DatabaseSync:
+    """Applies batches of events to the tables of a database."""
+
+    lake: CatalogVerbs
+    rules: SyncRules
+
+    def apply(self, routed: Routed, writer: str, number: int) -> SyncReport:
+        """Applies a batch. Applied again, with the same writer and number, it changes only what has not been done yet.
+
+        Raises:
+            LakeError: a table could not be written, or events could not be applied and are not to be rejected. All other tables
+                have the batch.
+        """
+        self.lake.create_database(self.rules.database, if_not_exists=True)
+        done: list[SyncedTable] = []
+        failed: list[tuple[str, LakeError]] = []
+        for target, sources in self._by_target(routed.tables):
+            table = TableSync(self.lake, self.rules, routed, target, writer, number)
+            try:
+                done.append(table.apply(sources))
+            except LakeError as error:
+                failed.append((table.name, error))
+        rejected = 0
+        try:
+            rejected = self._reject_nameless(routed, writer, number)
+        except LakeError as error:
+            failed.append((self.rules.common_rejects, error))
+        if failed:
+            for name, error in failed[1:]:
+                _log.error("%s: batch %d failed: %s", name, number, error)
+                failed[0][1].add_note(f"also {name} failed: {error}")
+            raise failed[0][1]
+        report = SyncReport(1, (), rejected, self._unmatched())
+        for table in done:
+            report = together(report, SyncReport(0, (table,)))
+        return report
+
+    def _unmatched(self) -> tuple[str, ...]:
+        """The tables that arguments name and the database does not have."""
+        named = self.rules.named
+        missing = named - {*self.lake.tables(self.rules.database)} if named else named
+        if missing:
+            _log.info("the arguments name tables that are not there: %s", ", ".join(sorted(missing)))
+        return tuple(sorted(missing))
+
+    def _by_target(self, tables: Sequence[SourceTable]) -> list[tuple[str, list[SourceTable]]]:
+        """The tables of the lake, each with the descriptions of its table at the source, or of all shards."""
+        found: dict[tuple[str, str], list[SourceTable]] = {}
+        for one in tables:
+            if (target := self.rules.target(one.name)) is not None:
+                found.setdefault((target, "" if self.rules.merges else one.name), []).append(one)
+        return [(target, sources) for (target, _), sources in found.items()]
+
+    def _reject_nameless(self, routed: Routed, writer: str, number: int) -> int:
+        """Rejects the events that name no table. Returns how many there are."""
+        if (data := routed.nameless) is None:
+            return 0
+        if not self.rules.rejects:
+            raise InvalidData(
+                "an event names no table",
+                where=f"batch {number}",
+                expected=f"an event of {self.rules.format.name}",
+                cure=Wording(
+                    "correct the source, or pass on_error='reject', which writes such events to a table of their own",
+                    command="correct the source, or leave out --on-error raise",
+                ),
+            )
+        identity = Identity(writer, number)
+        routed.reject(self.lake.env, self.rules.common_rejects, data, _NAMELESS, identity)
+        return count_of(self.lake.env, self.rules.common_rejects, identity)

@@ -1,0 +1,168 @@
+"""What `Lake.sync` does with the events of each table, as one value: which tables, their names, keys, partitions and columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lsmlake.cdc.change_input import RAISE, REJECT
+from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.format.paths import check_database, is_name
+from lsmlake.schema.source_columns import EvolveRule
+
+PerTable = Mapping[str, Sequence[str]] | Sequence[str]
+"""Names for all tables; or for some of them, by the names of the tables in the lake."""
+_COMMON_REJECTS = "rejected_events"
+_EVOLVE = [rule.value for rule in EvolveRule]
+
+
+class SyncArguments(NamedTuple):
+    """The arguments of `Lake.sync` that say what becomes of events, as it describes them."""
+
+    format: str | ChangeFormat
+    database: str
+    tables: str | None = None
+    excluding_tables: str | None = None
+    table_mapping: Mapping[str, str] | None = None
+    table_prefix: str = ""
+    table_suffix: str = ""
+    merge_shards: bool = False
+    primary_keys: PerTable | None = None
+    partition_by: PerTable | None = None
+    computed_columns: Mapping[str, Mapping[str, str]] | None = None
+    options: Mapping[str, object] | None = None
+    evolve: str = EvolveRule.WIDEN.value
+    infer_types: bool = True
+    on_error: str = REJECT
+
+
+@dataclass(frozen=True)
+class SyncRules:
+    """What becomes of the events of each table.
+
+    Attributes:
+        format: the format of the events.
+        database: the database of the lake.
+        included, excluded: patterns of the names of tables at the source.
+        mapping: pattern of a name at the source -> name in the lake.
+        prefix, suffix: what the names of other tables get.
+        merges: several tables at the source may become one.
+        primary_keys, partitions: of the tables that are made.
+        computed: table -> column -> expression.
+        options: of the tables that are made.
+        evolve: what may change in the columns of a table.
+        infers: fields without a declared type get one from their values; otherwise STRING.
+        rejects: events that cannot be applied go to a table of their own.
+    """
+
+    format: ChangeFormat
+    database: str
+    included: re.Pattern[str] | None
+    excluded: re.Pattern[str] | None
+    mapping: tuple[tuple[re.Pattern[str], str], ...]
+    prefix: str
+    suffix: str
+    merges: bool
+    primary_keys: PerTable
+    partitions: PerTable
+    computed: Mapping[str, Mapping[str, str]]
+    options: Mapping[str, object]
+    evolve: EvolveRule
+    infers: bool
+    rejects: bool
+
+    @staticmethod
+    def of(given: SyncArguments) -> SyncRules:
+        """Raises InvalidQuery for arguments that are not valid."""
+        format = ChangeFormat.of(given.format)
+        if not format.events.table:
+            raise InvalidQuery(
+                f"events of {format.name} do not say which table they are for",
+                where="format",
+                expected="a format of change events",
+                found=format.name,
+                cure=Wording("load the events of one table by Table.upsert", command="load the rows of one table by `load`"),
+            )
+        if given.on_error not in (RAISE, REJECT):
+            expected = f"{RAISE!r} or {REJECT!r}"
+            raise InvalidQuery("unknown on_error", expected=expected, found=repr(given.on_error), cure="correct it")
+        if given.evolve not in _EVOLVE:
+            raise InvalidQuery("unknown evolve", expected=_EVOLVE, found=repr(given.evolve), cure="correct it")
+        for name in (given.table_mapping or {}).values():
+            if not is_name(name):
+                raise InvalidQuery("not the name of a table", where="table_mapping", found=repr(name), cure="correct the name")
+        return SyncRules(
+            format,
+            check_database(given.database),
+            _pattern("tables", given.tables),
+            _pattern("excluding_tables", given.excluding_tables),
+            tuple((_pattern("table_mapping", text), name) for text, name in (given.table_mapping or {}).items()),
+            given.table_prefix,
+            given.table_suffix,
+            given.merge_shards,
+            _per_table("primary_keys", given.primary_keys),
+            _per_table("partition_by", given.partition_by),
+            dict(given.computed_columns or {}),
+            dict(given.options or {}),
+            EvolveRule(given.evolve),
+            given.infer_types,
+            given.on_error == REJECT,
+        )
+
+    def target(self, source: str) -> str | None:
+        """The name in the lake, without the database, of a table at the source; None: the table is not to be kept."""
+        if self.included is not None and not self.included.fullmatch(source):
+            return None
+        if self.excluded is not None and self.excluded.fullmatch(source):
+            return None
+        for pattern, name in self.mapping:
+            if pattern.fullmatch(source):
+                return name
+        return f"{self.prefix}{source.rpartition('.')[2]}{self.suffix}"
+
+    @property
+    def named(self) -> set[str]:
+        """The tables of the lake that arguments name one by one."""
+        given = (self.primary_keys, self.partitions, self.computed)
+        return {name for one in given if isinstance(one, Mapping) for name in one}
+
+    @property
+    def common_rejects(self) -> str:
+        """The table for rejected events that name no table."""
+        return f"{self.database}.{_COMMON_REJECTS}"
+
+    def key_of(self, table: str) -> tuple[str, ...]:
+        """The key that the user gives a table of the lake; empty: the events say it."""
+        return _of(self.primary_keys, table)
+
+    def partitions_of(self, table: str) -> tuple[str, ...]:
+        """The partitions of a table that is made."""
+        return _of(self.partitions, table)
+
+    def computed_of(self, table: str) -> Mapping[str, str]:
+        """The computed columns of a table, with their expressions."""
+        return self.computed.get(table, {})
+
+
+def _of(given: PerTable, table: str) -> tuple[str, ...]:
+    return tuple(given.get(table, ()) if isinstance(given, Mapping) else given)
+
+
+def _per_table(name: str, given: PerTable | None) -> PerTable:
+    found = {} if given is None else given
+    lists = found.values() if isinstance(found, Mapping) else [found]
+    if any(isinstance(one, str) for one in lists):
+        cure = "write a list, such as ['id'], or table -> list"
+        raise InvalidQuery(f"{name} is a text", expected="a list of names", found=given, cure=cure)
+    return found
+
+
+def _pattern(argument: str, text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as broken:
+        cure = r"correct it; it matches whole names, such as shop\..*"
+        raise InvalidQuery("not a regular expression", where=argument, found=f"{text!r}: {broken}", cure=cure) from broken

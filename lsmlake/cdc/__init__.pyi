@@ -1,0 +1,2 @@
+from lsmlake.cdc.event_formats import ChangeFormat as ChangeFormat
+from lsmlake.warehouse import decode as decode

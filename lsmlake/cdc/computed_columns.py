@@ -1,0 +1,89 @@
+"""Columns that are computed from the others when change events are written.
+
+Their values come after the columns of the events and before the columns of decoded rows (`cdc.event_rows`), so the numbers in
+`KEPT` stay right. An event that lacks unchanged values keeps a computed column if it lacks all that the expression reads; if it
+lacks only some of them, nothing can be computed, and the event is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.cdc.event_rows import KEPT, ROW_KIND, keeps
+from lsmlake.errors import InvalidData, InvalidQuery
+
+
+class ComputedColumn(NamedTuple):
+    """A column, the SQL expression that gives its values, and its type."""
+
+    name: str
+    expression: str
+    type: pa.DataType
+
+
+def typed(expressions: Mapping[str, str], columns: Mapping[str, pa.DataType], where: str) -> tuple[ComputedColumn, ...]:
+    """The computed columns over columns of these types. Raises InvalidQuery, which names the table and the column."""
+    from lsmlake.dialect.row_evaluation import type_of_expression  # loads sqlglot
+    from lsmlake.dialect.scope import Scope  # loads sqlglot
+
+    if both := [name for name in expressions if name in columns]:
+        cure = "give the computed column another name"
+        raise InvalidQuery("a computed column has the name of a field of the events", where=where, found=both, cure=cure)
+    scope, made = Scope.of(pa.schema(list(columns.items()))), []
+    for name, text in expressions.items():
+        try:
+            made.append(ComputedColumn(name, text, type_of_expression(text, scope)))
+        except InvalidQuery as refused:
+            place, cure = f"{where}, computed column {name!r}", "correct the expression; it reads the other columns of the table"
+            raise InvalidQuery("a column cannot be computed", where=place, found=refused, cure=cure) from refused
+    return tuple(made)
+
+
+def added(rows: pa.Table, computed: Sequence[ComputedColumn], zone: str) -> pa.Table:
+    """Decoded rows with their computed columns. Raises InvalidData, InvalidQuery."""
+    place = rows.column_names.index(ROW_KIND)
+    columns = pa.schema([field for field in rows.schema][:place])
+    kept = rows[KEPT].combine_chunks()
+    for number, one in enumerate(computed, start=place):
+        checked = _checked(one, columns, zone)
+        if kept.null_count < len(kept):
+            lacks = [keeps(rows, columns.get_field_index(name)) for name in checked.needs]
+            kept = _with_kept(kept, number, lacks, one.name)
+        rows = rows.add_column(number, pa.field(one.name, one.type), checked.over(rows)[one.name])
+    return rows.set_column(rows.column_names.index(KEPT), rows.schema.field(KEPT), kept)
+
+
+def needs_of(one: ComputedColumn, columns: pa.Schema) -> tuple[str, ...]:
+    """The columns that a computed column reads."""
+    return _checked(one, columns, "UTC").needs
+
+
+def _checked(one: ComputedColumn, columns: pa.Schema, zone: str):
+    from lsmlake.dialect.row_evaluation import columns_of  # loads sqlglot
+    from lsmlake.dialect.scope import Scope  # loads sqlglot
+
+    return columns_of({one.name: one.expression}, Scope.of(columns), pa.schema([(one.name, one.type)]), zone=zone)
+
+
+def _with_kept(kept: pa.Array, number: int, lacks: list[np.ndarray], name: str) -> pa.Array:
+    """`KEPT` with the number of a computed column, where events lack all that it reads. `lacks`: flags for each column read."""
+    if not lacks:
+        return kept
+    all_of, any_of = np.logical_and.reduce(lacks), np.logical_or.reduce(lacks)
+    if (any_of & ~all_of).any():
+        raise lacks_some(name)
+    return pc.if_else(pa.array(all_of), pc.binary_join_element_wise(kept, f"{number},", ""), kept)
+
+
+def lacks_some(name: str) -> InvalidData:
+    """The error for an update that has only some of the values that a computed column reads."""
+    return InvalidData(
+        f"an update lacks unchanged values that the computed column {name!r} reads",
+        expected="events with all of them, or with none",
+        cure="let the source send whole rows, such as by REPLICA IDENTITY FULL",
+    )

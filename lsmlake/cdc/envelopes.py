@@ -1,0 +1,285 @@
+"""The envelope of each format of events out: the text around the rows, with the operation, the table and the position. Pure.
+
+A function per format, in `ENVELOPES`. All changes of a call belong to one commit, so only rows, kinds and ordinals vary. The
+position stands where `cdc.event_formats` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.cdc.commits import Commit
+from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_texts import WrittenColumn
+from lsmlake.kernels.text_format import TEXT, joined
+from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
+
+_PIECE = (1 << 40) - 1
+_CANAL_BITS = 36
+"""The number of a change in its bucket and commit is less than 2^36, so a number of 63 bits also holds 2^27 snapshots."""
+
+
+@dataclass(frozen=True)
+class EventOrigin:
+    """The table that events come from.
+
+    Attributes:
+        database, table: its names.
+        key: the key columns; empty: none.
+        format: the format of the events.
+        columns: the columns, as the events have them.
+    """
+
+    database: str
+    table: str
+    key: tuple[str, ...]
+    format: ChangeFormat
+    columns: tuple[WrittenColumn, ...]
+
+    def keys(self, texts: Mapping[str, pa.Array], places: np.ndarray) -> pa.Array:
+        """The key of each message. `texts`: the values as JSON; `places`: the rows of the messages."""
+        if not self.key:
+            return pa.nulls(len(places), TEXT)
+        names = [f"pk.{name}" for name in self.key] if self.format.name == "maxwell-json" else self.key
+        made = _object(names, [texts[name].take(pa.array(places)) for name in self.key])
+        if self.format.name == "maxwell-json":
+            begin = _text({"database": self.database, "table": self.table})[:-1]
+            return joined(begin, ",", pc.binary_replace_slice(made, 0, 1, ""))
+        if self.format.schema:
+            fields = [one.described() for one in self.columns if one.field.name in self.key]
+            schema = {"type": "struct", "fields": fields, "optional": False, "name": f"{self._named}.Key"}
+            return joined(f'{{"schema":{_text(schema)},"payload":', made, "}")
+        return made
+
+    @property
+    def schema(self) -> dict[str, object]:
+        """The schema of an event of Debezium."""
+        row = {"type": "struct", "fields": [one.described() for one in self.columns], "optional": True}
+        source = [("connector", "string"), ("name", "string"), ("ts_ms", "int64"), ("snapshot", "string"), ("db", "string")]
+        source += [("table", "string"), ("file", "string"), ("pos", "int64"), ("row", "int32")]
+        described = {"type": "struct", "fields": [{"type": type_, "optional": False, "field": name} for name, type_ in source]}
+        fields = [{**row, "name": f"{self._named}.Value", "field": name} for name in ("before", "after")]
+        fields.append({**described, "optional": False, "name": "lsmlake.Source", "field": "source"})
+        fields += [
+            {"type": type_, "optional": name == "ts_ms", "field": name} for name, type_ in (("op", "string"), ("ts_ms", "int64"))
+        ]
+        return {"type": "struct", "fields": fields, "optional": False, "name": f"{self._named}.Envelope", "version": 1}
+
+    @cached_property
+    def overhead(self) -> int:
+        """About how many bytes an event has without the values of its rows."""
+        names = 2 * sum(len(one.field.name) + len('"":,') for one in self.columns)
+        return names + (len(_text(self.schema)) if self.format.schema else 0)
+
+    @property
+    def _named(self) -> str:
+        return f"lsmlake.{self.database}.{self.table}"
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of one commit.
+
+    Attributes:
+        texts: the values of the rows as JSON, by column.
+        kinds: +I, +U or -D of each event.
+        new, old: the places of the rows after and before; -1: there is none.
+        commit: the commit.
+        ordinals: the number of the change of each event.
+        initial: the changes are the rows of a snapshot, as inserts.
+    """
+
+    texts: Mapping[str, pa.Array]
+    kinds: np.ndarray
+    new: np.ndarray
+    old: np.ndarray
+    commit: Commit
+    ordinals: pa.Array
+    initial: bool
+
+    @cached_property
+    def after(self) -> pa.Array:
+        """The rows after the changes; null for deletes."""
+        return self._rows.take(_places(self.new))
+
+    @cached_property
+    def before(self) -> pa.Array:
+        """The rows before the changes, if they are known."""
+        return self._rows.take(_places(self.old))
+
+    @property
+    def row(self) -> pa.Array:
+        """The row after each change; for a delete, the row that it deletes."""
+        return self._rows.take(pa.array(np.where(self.new >= 0, self.new, self.old)))
+
+    @property
+    def changed(self) -> pa.Array:
+        """The old values of the columns that an update changes; null if the row before is not known, and for other events."""
+        updates = (self.new >= 0) & (self.old >= 0)
+        new, old = (_places(np.where(updates, places, -1)) for places in (self.new, self.old))
+        parts = []
+        for name, texts in self.texts.items():
+            before = texts.take(old)
+            same = pc.fill_null(pc.equal(before, texts.take(new)), False)
+            parts.append(pc.if_else(same, "", joined(f",{_text(name)}:", before)))
+        inner = joined(*parts)
+        return joined("{", pc.binary_replace_slice(inner, 0, 1, ""), "}")
+
+    @cached_property
+    def _rows(self) -> pa.Array:
+        return _object(list(self.texts), list(self.texts.values()))
+
+    def operations(self, insert: str, update: str, delete: str) -> pa.Array:
+        """The code of each event."""
+        codes = {INSERT: insert, UPDATE_AFTER: update, DELETE: delete}
+        return pa.array([codes.get(kind) for kind in range(4)], TEXT).take(pa.array(self.kinds))
+
+    @property
+    def snapshot(self) -> str:
+        """The id of the snapshot."""
+        return str(self.commit.id)
+
+    @property
+    def moment(self) -> str:
+        """The time of the commit: 2026-01-31 12:00:00.500000, in UTC."""
+        return str(pa.scalar(self.commit.time_ms * 1000, pa.timestamp("us")).cast(pa.string()))
+
+
+class Envelope(NamedTuple):
+    """The values of messages. `tombstones`: after each delete comes a message without a value."""
+
+    value: pa.Array
+    tombstones: bool = False
+
+
+def _debezium(events: Events, origin: EventOrigin) -> Envelope:
+    time = events.commit.time_ms
+    source = {
+        "connector": "lsmlake",
+        "name": "lsmlake",
+        "ts_ms": time,
+        "snapshot": str(events.initial).lower(),
+        "db": origin.database,
+        "table": origin.table,
+        "file": f"snapshot-{events.snapshot}",
+    }
+    operations = events.operations("r" if events.initial else "c", "u", "d")
+    head, tail = (
+        ('{"before":', "}") if not origin.format.schema else (f'{{"schema":{_text(origin.schema)},"payload":{{"before":', "}}")
+    )
+    value = joined(
+        *(head, _or_null(events.before), ',"after":', _or_null(events.after), ',"source":', _text(source)[:-1], ',"pos":'),
+        *(events.ordinals.cast(TEXT), ',"row":0},"op":"', operations, f'","ts_ms":{time}{tail}'),
+    )
+    return Envelope(value, origin.format.tombstones)
+
+
+def _canal(events: Events, origin: EventOrigin) -> Envelope:
+    time, number = events.commit.time_ms, events.commit.id << _CANAL_BITS
+    ids = pc.add(pc.bit_wise_and(events.ordinals, _PIECE), number)
+    names = {"database": origin.database, "table": origin.table, "pkNames": list(origin.key) or None}
+    return Envelope(
+        joined(
+            *('{"data":[', events.row, '],"old":', _in_list(events.changed), ',"type":"'),
+            *(events.operations("INSERT", "UPDATE", "DELETE"), '",', _text(names)[1:-1], f',"es":{time},"ts":{time},"id":'),
+            *(ids.cast(TEXT), ',"isDdl":false,"sql":""}'),
+        )
+    )
+
+
+def _maxwell(events: Events, origin: EventOrigin) -> Envelope:
+    number, ordinals = events.snapshot, events.ordinals.cast(TEXT)
+    names = _text({"database": origin.database, "table": origin.table})[:-1]
+    changed = events.changed
+    return Envelope(
+        joined(
+            *(names, ',"type":"', events.operations("insert", "update", "delete"), f'","ts":{events.commit.time_ms // 1000}'),
+            *(f',"xid":{number},"xoffset":', ordinals, f',"position":"snapshot-{number}:', ordinals, '","data":', events.row),
+            *(_unless_null(',"old":', changed), "}"),
+        )
+    )
+
+
+def _goldengate(events: Events, origin: EventOrigin) -> Envelope:
+    moment = events.moment
+    names = _text({"table": f"{origin.database}.{origin.table}"})[:-1]
+    places = pc.utf8_lpad(events.ordinals.cast(pa.string()), 20, "0").cast(TEXT)
+    keys = f',"primary_keys":{_text(list(origin.key))}' if origin.key else ""
+    return Envelope(
+        joined(
+            *(names, ',"op_type":"', events.operations("I", "U", "D"), f'","op_ts":"{moment}","current_ts":"'),
+            *(f'{moment.replace(" ", "T")}","pos":"{events.snapshot:0>20}', places, f'"{keys}'),
+            *(_unless_null(',"before":', events.before), _unless_null(',"after":', events.after), "}"),
+        )
+    )
+
+
+def _dms(events: Events, origin: EventOrigin) -> Envelope:
+    moment = events.moment.replace(" ", "T") + "Z"
+    metadata = {
+        "timestamp": moment,
+        "record-type": "data",
+        "partition-key-type": "primary-key",
+        "schema-name": origin.database,
+        "table-name": origin.table,
+        "commit-timestamp": moment,
+        "transaction-id": events.commit.id,
+    }
+    images = pc.if_else(pa.array(events.kinds == UPDATE_AFTER), _unless_null(',"before-image":', events.before), "")
+    return Envelope(
+        joined(
+            *('{"data":', events.row, images, ',"metadata":', _text(metadata)[:-1], ',"operation":"'),
+            *(events.operations("load" if events.initial else "insert", "update", "delete"), '","transaction-record-id":'),
+            *(events.ordinals.cast(TEXT), "}}"),
+        )
+    )
+
+
+def _plain(events: Events, origin: EventOrigin) -> Envelope:
+    return Envelope(events.after)
+
+
+ENVELOPES: Mapping[str, Callable[[Events, EventOrigin], Envelope]] = {
+    "debezium-json": _debezium,
+    "canal-json": _canal,
+    "maxwell-json": _maxwell,
+    "ogg-json": _goldengate,
+    "aws-dms": _dms,
+    "plain": _plain,
+}
+"""The formats of events out."""
+
+
+def _places(places: np.ndarray) -> pa.Array:
+    return pa.array(places, mask=places < 0)
+
+
+def _object(names: Sequence[str], values: Sequence[pa.Array]) -> pa.Array:
+    """Objects of JSON, one per row."""
+    parts = [part for name, texts in zip(names, values, strict=True) for part in (f",{_text(name)}:", texts)]
+    return joined("{" + parts[0][1:], *parts[1:], "}")
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _or_null(texts: pa.Array) -> pa.Array:
+    return texts.fill_null("null")
+
+
+def _in_list(texts: pa.Array) -> pa.Array:
+    return joined("[", texts, "]").fill_null("null")
+
+
+def _unless_null(begin: str, texts: pa.Array) -> pa.Array:
+    """The texts with a beginning; for a null nothing."""
+    return joined(begin, texts).fill_null("")

@@ -1,0 +1,271 @@
+"""The query that reads change events as columns of text, written for DuckDB and for Spark from one definition of a format.
+
+    SELECT event, kind, p0_0, .., a0, a1, .., b0, ..  FROM (events, parsed to one struct)
+
+`a0`, `a1`, .. are the values of the row that an event writes or deletes, by the numbers of its columns; `b0`, .. those of the row
+before an update. The engines differ in the function that parses JSON, in quotes and in how they take apart a list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lsmlake.cdc.event_formats import DELETE, Absent, EventFormat
+
+EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
+VALUE = "value"
+"""The column of the events in data, as Kafka's sources name it; beside it they have the columns `KEY` and `OFFSET`."""
+KIND, IMAGE, REMOVED, SHORTENED = "kind", "image", "removed", "shortened"
+NAMES = "names"
+"""The column with the names of the fields of the row that an event writes, joined by `BETWEEN`."""
+BETWEEN = "\n"
+_PARSED, _ROW, _OLD, _NUMBER = "parsed", "row_after", "row_before", "element"
+_DOCUMENTS = "after", "fullDocument"
+_CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("updatedFields", "removedFields", "truncatedArrays"))
+"""Where events of MongoDB have the document, or the fields that an update sets, removes and shortens."""
+Shape = dict[str, object]
+"""The fields to read of an object: name -> None for text, or the fields of the object inside."""
+
+
+def position(alternative: int, part: int) -> str:
+    """The column of a part of a position."""
+    return f"p{alternative}_{part}"
+
+
+def after(column: int) -> str:
+    """The column with the values of the row that an event writes or deletes."""
+    return f"a{column}"
+
+
+def before(column: int) -> str:
+    """The column with the values of the row before an update."""
+    return f"b{column}"
+
+
+@dataclass(frozen=True)
+class EventQuery:
+    """The columns to read of events.
+
+    Attributes:
+        format: their format.
+        columns: the fields of the rows, in order.
+        old: the numbers of the columns whose values before an update are read.
+        key: the names of the key columns.
+        within: the events stand in the field `payload`: all of them, none, or some (None).
+        named: `NAMES` is read, too.
+    """
+
+    format: EventFormat
+    columns: Sequence[str]
+    old: Sequence[int]
+    key: Sequence[str] = ()
+    within: bool | None = None
+    named: bool = False
+
+    def in_duckdb(self, events: str) -> str:
+        """The query over the relation `events` with the columns `EVENT`, `KEY` and `ROW`. The result has `ROW`, and its rows are
+        in the order of the events."""
+        query = events
+        for chosen in self._steps(DuckWords(), [ROW]):
+            query = f"(SELECT {', '.join(chosen)} FROM {query})"
+        return f"FROM {query}"
+
+    def in_spark(self, others: Sequence[str]) -> list[list[str]]:
+        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are."""
+        return list(self._steps(SparkWords(), others))
+
+    def _steps(self, engine: DuckWords | SparkWords, others: Sequence[str]) -> Iterator[list[str]]:
+        given = self.format
+        yield ["*", f"{engine.parsed(EVENT, self._shape())} AS {_PARSED}"]
+        if given.many:
+            rows = {name: engine.path(_PARSED, path) for name, path in ((_ROW, given.after), (_OLD, given.before))}
+            yield ["*", f"{engine.numbers(rows[_ROW])} AS {_NUMBER}"]
+            yield ["*", *(f"{engine.element(one, _NUMBER)} AS {name}" for name, one in rows.items())]
+        if given.document:
+            row = dict.fromkeys(self.columns)
+            texts = {_ROW: self._value(engine, *_DOCUMENTS, _CHANGED), _OLD: self._document_key(engine)}
+            yield ["*", *(f"{engine.parsed(text, row)} AS {name}" for name, text in texts.items())]
+        yield [*others, *(f"{sql} AS {name}" for name, sql in self._columns(engine))]
+
+    def _columns(self, engine: DuckWords | SparkWords) -> Iterator[tuple[str, str]]:
+        """The columns of the result: name, expression."""
+        given = self.format
+        kind = self._value(engine, *given.operation)
+        yield KIND, kind
+        if self.named:
+            yield NAMES, self._names(engine)
+        for number, parts in enumerate(given.positions):
+            for place, part in enumerate(parts):
+                yield position(number, place), self._value(engine, part.path)
+        if given.document:
+            yield IMAGE, f"CASE WHEN {self._value(engine, *_DOCUMENTS)} IS NULL THEN {self._value(engine, _CHANGED)} END"
+            yield REMOVED, self._value(engine, _REMOVED)
+            yield SHORTENED, self._value(engine, _SHORTENED)
+        elif given.absent is Absent.KEPT:
+            yield IMAGE, engine.json_at(EVENT, given.after)
+        deletes = ", ".join(map(_text, given.codes(DELETE)))
+        for number, name in enumerate(self.columns):
+            new, old = self._of_row(engine, name, _ROW, given.after), self._of_row(engine, name, _OLD, given.before)
+            written = first_of([*new, *old] if given.document and name in self.key else new)
+            both = f"CASE WHEN {kind} IN ({deletes}) THEN {first_of([*old, *new])} ELSE {written} END"
+            yield after(number), both if old else written
+            if number in self.old and old and not given.document:
+                yield before(number), first_of(old)
+
+    def _value(self, engine: DuckWords | SparkWords, *paths: str) -> str:
+        return first_of([engine.path(root, path) for path in paths for root in self._roots(engine)])
+
+    def _names(self, engine: DuckWords | SparkWords) -> str:
+        given = self.format
+        if given.document:
+            return engine.names(self._value(engine, *_DOCUMENTS, _CHANGED), "$")
+        places = ["$.payload", "$"] if self.within is None else ["$.payload" if self.within else "$"]
+        path = (f".{given.after}" if given.after else "") + ("[0]" if given.many else "")
+        return first_of([engine.names(EVENT, place + path) for place in (places if given.enveloped else ["$"])])
+
+    def _roots(self, engine: DuckWords | SparkWords) -> list[str]:
+        inside = engine.path(_PARSED, "payload")
+        if not self.format.enveloped or self.within is False:
+            return [_PARSED]
+        return [inside] if self.within else [inside, _PARSED]
+
+    def _of_row(self, engine: DuckWords | SparkWords, name: str, own: str, path: str) -> list[str]:
+        """The expressions for a field of a row, of which one has the value. `own`: the column of the row, if there is one."""
+        if self.format.many or self.format.document:
+            return [engine.field(own, name)]
+        roots = self._roots(engine)
+        if path:
+            return [engine.field(engine.path(root, path), name) for root in roots]
+        return [engine.field(root, name) for root in roots] if own == _ROW else []
+
+    def _document_key(self, engine: DuckWords | SparkWords) -> str:
+        """The text of a document with the key: that of the event, or of the key of its message."""
+        inner = engine.parsed(KEY, {"id": None, "payload": {"id": None}})
+        of_message = f"concat('{{\"_id\":', coalesce({inner}.payload.id, {inner}.id), '}}')"
+        has_key = f"coalesce({inner}.payload.id, {inner}.id) IS NOT NULL"
+        return first_of(
+            [self._value(engine, "documentKey"), f"CASE WHEN {has_key} THEN {of_message} END", self._value(engine, "before")]
+        )
+
+    def _shape(self) -> Shape:
+        given = self.format
+        row: Shape = dict.fromkeys(self.columns)
+        shape: Shape = {}
+        paths = [*given.operation, *(part.path for parts in given.positions for part in parts)]
+        if given.document:
+            paths += [*_DOCUMENTS, "before", "documentKey", _CHANGED, _REMOVED, _SHORTENED]
+        for path in paths:
+            inner, *names = shape, *path.split(".")
+            for name in names[:-1]:
+                inner = inner.setdefault(name, {})
+            inner.setdefault(names[-1])
+        if not given.after:
+            shape |= row
+        for path in (given.after, given.before):
+            if path and not given.document:
+                shape[path] = [row] if given.many else row
+        if not given.enveloped or self.within is False:
+            return shape
+        return {"payload": shape} if self.within else {**shape, "payload": shape}
+
+
+class DuckWords:
+    """The words of DuckDB."""
+
+    text = "VARCHAR"
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"coalesce(regexp_matches({text}, {_text(pattern)}), false)"
+
+    def parsed(self, text: str, shape: Shape) -> str:
+        return f"TRY(json_transform({text}, {_text(json.dumps(_structure(shape)))}))"
+
+    def json_at(self, text: str, path: str) -> str:
+        return f"TRY(CAST(json_extract({text}, '$.{path}') AS VARCHAR))"
+
+    def names(self, text: str, path: str) -> str:
+        return f"TRY(array_to_string(json_keys({text}, '{path}'), {_text(BETWEEN)}))"
+
+    def path(self, root: str, path: str) -> str:
+        return ".".join([root, *map(_quoted, path.split("."))])
+
+    def field(self, root: str, name: str) -> str:
+        return f"{root}.{_quoted(name)}"
+
+    def numbers(self, rows: str) -> str:
+        return f"unnest(CASE WHEN len({rows}) > 0 THEN range(1, len({rows}) + 1) ELSE [1] END)"
+
+    def element(self, rows: str, number: str) -> str:
+        return f"{rows}[{number}]"
+
+
+class SparkWords:
+    """The words of Spark."""
+
+    text = "STRING"
+
+    def matches(self, text: str, pattern: str) -> str:
+        escaped = pattern.replace("\\", "\\\\").replace("'", "\\'")
+        return f"coalesce({text} RLIKE '{escaped}', false)"
+
+    def parsed(self, text: str, shape: Shape) -> str:
+        columns = ", ".join(_ddl(shape)).replace("\\", "\\\\").replace("'", "\\'")
+        return f"from_json({text}, '{columns}')"
+
+    def json_at(self, text: str, path: str) -> str:
+        return f"get_json_object({text}, '$.{path}')"
+
+    def names(self, text: str, path: str) -> str:
+        inside = text if path == "$" else f"get_json_object({text}, '{path}')"
+        return f"array_join(json_object_keys({inside}), '\\n')"
+
+    def path(self, root: str, path: str) -> str:
+        return ".".join([root, *map(_backticked, path.split("."))])
+
+    def field(self, root: str, name: str) -> str:
+        return f"{root}.{_backticked(name)}"
+
+    def numbers(self, rows: str) -> str:
+        return f"explode(if(size({rows}) > 0, sequence(0, size({rows}) - 1), array(0)))"
+
+    def element(self, rows: str, number: str) -> str:
+        return f"get({rows}, {number})"
+
+
+def first_of(expressions: Sequence[str]) -> str:
+    if not expressions:
+        return "CAST(NULL AS STRING)"
+    return expressions[0] if len(expressions) == 1 else f"coalesce({', '.join(expressions)})"
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _backticked(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _structure(shape: object) -> object:
+    """A shape as `json_transform` takes it."""
+    if isinstance(shape, Mapping):
+        return {name: _structure(inner) for name, inner in shape.items()}
+    return "VARCHAR" if shape is None else [_structure(inner) for inner in shape]
+
+
+def _ddl(shape: Shape) -> Iterator[str]:
+    """A shape as columns of Spark's DDL."""
+    for name, inner in shape.items():
+        yield f"{_backticked(name)} {_ddl_type(inner)}"
+
+
+def _ddl_type(shape: object) -> str:
+    if isinstance(shape, Mapping):
+        return f"STRUCT<{', '.join(_ddl(shape))}>"
+    return "STRING" if shape is None else f"ARRAY<{_ddl_type(shape[0])}>"

@@ -1,0 +1,522 @@
+"""Turns the texts of change events (`cdc.event_queries`) into rows with row kinds. Arrow in, Arrow out; pure.
+
+1. The code of the operation says what an event means. Tombstones, heartbeats, schema changes and the like are left out.
+2. Texts become values (`cdc.event_values`). A value that cannot be read rejects its event, with the reason.
+3. An update that changes the key becomes a delete of the old key and an insert.
+4. A value that the event does not have, because it has not changed, is null, and its column is named in `KEPT`.
+
+The engine around it only parses JSON, so events mean the same in this process and in the tasks of Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.cdc import event_queries
+from lsmlake.cdc.event_formats import DELETE, INSERT, SKIP, TRUNCATE, UPDATE, Absent, ChangeFormat, Counting, PositionPart
+from lsmlake.cdc.event_queries import BETWEEN, EVENT, IMAGE, KIND, NAMES, OFFSET, REMOVED, SHORTENED, EventQuery
+from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, schema_in
+from lsmlake.errors import InvalidData, InvalidQuery, Wording
+from lsmlake.kernels import nested
+from lsmlake.schema.conform import shown
+from lsmlake.schema.lossless import Unfit
+from lsmlake.schema.omitted import may_be_omitted, with_default
+from lsmlake.types.column_types import plain
+from lsmlake.types.type_table import is_bytes, is_text
+from lsmlake.types.type_text import format_type_of
+
+ROW_KIND, POSITION, PLACE = "_row_kind", "_event_position", "_event_offset"
+KEPT, TEXT, REASON = "_event_kept", "_event_text", "_event_reason"
+_OTHERS = ROW_KIND, POSITION, KEPT, TEXT, REASON, PLACE
+"""The columns of decoded rows beside those of the table."""
+TRUNCATED, REJECTED = "truncate", "reject"
+"""Row kinds, in a decoded table, of an event that removes all rows, and of one that cannot be read."""
+_ACTIONS = INSERT, UPDATE, DELETE, TRUNCATE, SKIP
+_INSERT, _UPDATE, _DELETE, _TRUNCATE, _SKIP, _BAD = range(6)
+_KINDS = "+I", "+U", "-D", TRUNCATED, None, REJECTED
+_DIGITS = 20
+_NUMBERED_FILE = r"^.*?(?P<file>[0-9]+)$"
+_FILE_AND_NUMBER = r"^.*?(?P<file>[0-9]+):(?P<number>[0-9]+)$"
+_SHOWN = 300
+_OF_ONE_SHARD = "the event removes all rows of its table at the source, and the table has the rows of other shards, too"
+_NO_ROW = "the event has no value: it deletes the row of its key, which rows without operations cannot say; use another format"
+NO_EVENT = r'^\s*(null|\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\})\s*$'
+"""The texts of a tombstone, beside no text."""
+_LOSES_DIGITS = r"^-?(?:[0-9.]{17,}|[0-9.]+[eE].*)$"
+"""Numbers that the parser of JSON may have rounded: it reads those with a fraction as DOUBLE."""
+
+
+@dataclass(frozen=True)
+class EventReader:
+    """Reads events as rows of a table.
+
+    Attributes:
+        format: their format.
+        columns: the columns of the rows.
+        key: the names of the key columns; may be empty.
+        zone: the time zone of times without a zone.
+        sequence: the columns of `sequence.field`: a delete without them would be older than any row.
+        combines: the table combines rows, so it may lack any nullable column.
+        with_before: the rows before updates are wanted, too, as -U.
+        allowed: the fields that the rows of events may have; None: any, of which only `columns` are read.
+        truncates_apply: an event may remove all rows.
+        may_lack: events may lack the field of any nullable column, which is then null.
+    """
+
+    format: ChangeFormat
+    columns: pa.Schema
+    key: tuple[str, ...] = ()
+    zone: str = "UTC"
+    sequence: tuple[str, ...] = ()
+    combines: bool = False
+    with_before: bool = False
+    allowed: frozenset[str] | None = None
+    truncates_apply: bool = True
+    may_lack: bool = False
+
+    def __post_init__(self) -> None:
+        if taken := [name for name in self.columns.names if name in _OTHERS]:
+            cure = "rename the column"
+            raise InvalidQuery(
+                "events cannot be read into columns with these names", expected=f"none of {_OTHERS}", found=taken, cure=cure
+            )
+
+    @cached_property
+    def query(self) -> EventQuery:
+        """The query that reads the texts of the events."""
+        old = range(len(self.columns)) if self.with_before else map(self.columns.names.index, self.key)
+        named = self.allowed is not None
+        return EventQuery(self.format.events, self.columns.names, tuple(old), tuple(self.key), named=named)
+
+    @cached_property
+    def fields(self) -> pa.Schema:
+        """The columns of decoded rows. All are nullable: a rejected event has no values."""
+        own = [pa.field(one.name, nested.nullable(plain(one.type))) for one in self.columns]
+        others = [pa.field(name, pa.int64() if name == PLACE else pa.string()) for name in _OTHERS]
+        return pa.schema([*own, *others])
+
+    def rows(self, texts: pa.Table) -> pa.Table:
+        """Decodes events. `texts`: the result of the query, with the column `OFFSET` if the events have one."""
+        texts = texts.combine_chunks()
+        groups = self._by_schema(texts)
+        if len(groups) == 1:
+            return _Batch(self, groups[0][1], texts).decoded()[0]
+        made, places = [], []
+        for rows, encodings in groups:
+            one, numbers = _Batch(self, encodings, texts.take(pa.array(rows))).decoded()
+            made.append(one)
+            places.append(rows[numbers])
+        return pa.concat_tables(made).take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
+
+    def described(self, texts: pa.Table, encodings: dict[str, Encoding], bad: dict[int, str]) -> tuple[pa.Table, np.ndarray]:
+        """Decodes events whose fields have these encodings. `bad`: the reasons for events that cannot be read. Also returns the
+        numbers of the events that the rows come from."""
+        return _Batch(self, encodings, texts.combine_chunks(), dict(bad)).decoded()
+
+    def _by_schema(self, texts: pa.Table) -> list[tuple[np.ndarray, dict[str, Encoding]]]:
+        """The rows whose events have the same schema, and the encodings that it gives to fields."""
+        events = texts[EVENT]
+        left, groups = np.arange(texts.num_rows), []
+        if not self.format.events.typed:
+            return [(left, {})]
+        described = np.asarray(pc.fill_null(pc.match_substring_regex(events, r'^\s*\{\s*"schema"\s*:'), False))
+        groups = [(left[~described], {})]
+        left = left[described]
+        while len(left):
+            schema, prefix = schema_in(events[left[0]].as_py())
+            same = np.asarray(pc.starts_with(events.take(pa.array(left)), prefix)) if prefix else np.arange(len(left)) == 0
+            groups.append((left[same], encodings_of(schema)))
+            left = left[~same]
+        return [group for group in groups if len(group[0])] or groups
+
+
+@dataclass
+class _Batch:
+    """Events with the same schema while they are decoded. `bad`: the reason for each row that cannot be read."""
+
+    reader: EventReader
+    encodings: dict[str, Encoding]
+    texts: pa.Table
+    bad: dict[int, str] = field(default_factory=dict)
+
+    def decoded(self) -> tuple[pa.Table, np.ndarray]:
+        """The rows, and the numbers of the events that they come from, ascending."""
+        action = self._actions()
+        kept = np.flatnonzero(action != _SKIP)
+        if len(kept) < len(action):
+            self.texts, action = self.texts.take(pa.array(kept)), action[kept]
+            self.bad = {int(np.searchsorted(kept, row)): reason for row, reason in self.bad.items()}
+        self._refuse_others(action <= _UPDATE)
+        if not self.reader.truncates_apply:
+            self._refuse(action == _TRUNCATE, _OF_ONE_SHARD)
+        rows, unchanged = self._rows(action)
+        action[list(self.bad)] = _BAD
+        return self._assembled(rows, unchanged, action, kept)
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def _actions(self) -> np.ndarray:
+        given, texts = self.reader.format.events, self.texts
+        empty = np.asarray(texts[EVENT].is_null())
+        if not given.operation:
+            self.bad |= dict.fromkeys(np.flatnonzero(empty).tolist(), _NO_ROW)
+            return np.where(empty, _BAD, _INSERT).astype(np.int8)
+        codes = pa.array(list(given.operations))
+        meanings = np.array([_ACTIONS.index(one) for one in given.operations.values()], np.int8)
+        number = pc.index_in(texts[KIND], codes)
+        known = np.asarray(number.is_valid())
+        action = meanings[np.asarray(pc.fill_null(number, 0))]
+        action[~known] = np.where(empty[~known], _SKIP, _BAD)
+        if not is_bytes(texts[EVENT].type):
+            unread = np.flatnonzero((action == _BAD) & np.asarray(texts[KIND].is_null()))
+            pattern = f"(?s){NO_EVENT}|{given.control}" if given.control else f"(?s){NO_EVENT}"
+            skipped = pc.match_substring_regex(texts[EVENT].take(pa.array(unread)), pattern)
+            action[unread[np.asarray(skipped)]] = _SKIP
+        name = " or ".join(given.operation)
+        for row in np.flatnonzero(action == _BAD).tolist():
+            code = texts[KIND][row].as_py()
+            self.bad[row] = self.bad.get(row) or (
+                f"the event is no object with the field {name!r}"
+                if code is None
+                else f"unknown operation {code!r} in {name!r}, expected one of {list(given.operations)}"
+            )
+        return action
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _rows(self, action: np.ndarray) -> tuple[list[pa.Array], dict[int, np.ndarray]]:
+        """The values of each column, and for each column with kept values which rows keep them."""
+        changes, written = action <= _DELETE, action <= _UPDATE
+        made, unchanged = [], {}
+        for number, one in enumerate(self.reader.columns):
+            texts = self._texts(event_queries.after(number), one)
+            texts, keeps = self._without_unchanged(texts, one, action)
+            if keeps is not None:
+                unchanged[number] = keeps
+            values = self._absent(texts, one, written, keeps is not None)
+            values = self._values(texts, one) if values is None else values
+            missing = np.asarray(values.is_null()) & changes
+            if one.name in self.reader.key:
+                self._refuse(missing, f"the event has no value for the key column {one.name!r}")
+            elif one.name in self.reader.sequence:
+                what = f"the delete has no value for {one.name!r}, the sequence.field of the table, so it would delete nothing"
+                self._refuse(missing & ~written, what)
+            elif not one.nullable and missing.any():
+                unsent = ~written if keeps is None else ~written | keeps
+                self._refuse(missing & ~unsent, f"column {one.name!r} is NOT NULL, and the event has no value for it")
+                values = pc.if_else(pa.array(missing & ~written), empty(values.type), values)
+            made.append(values)
+        return made, unchanged
+
+    def _texts(self, name: str, one: pa.Field | None = None) -> pa.Array:
+        """The texts of a column. `one`: the column of the table that gets the values."""
+        texts = self.texts[name].combine_chunks()
+        if is_bytes(texts.type) or pa.types.is_nested(texts.type):
+            return texts
+        texts = texts.cast(pa.string())
+        if one is None or not pa.types.is_decimal(one.type) or is_bytes(self.texts[EVENT].type):
+            return texts
+        return _exact(texts, self.texts[EVENT].combine_chunks(), one.name)
+
+    def _refuse(self, rows: np.ndarray, reason: str) -> None:
+        for row in np.flatnonzero(rows).tolist():
+            self.bad.setdefault(row, reason)
+
+    def _refuse_others(self, written: np.ndarray) -> None:
+        """Refuses the events whose rows have a field that is not allowed. `written`: flags those that write a row."""
+        if self.reader.allowed is None:
+            return
+        if self.encodings or NAMES not in self.texts.column_names:
+            shapes, of_event = [list(self.encodings)], np.zeros(len(written), np.int64)
+        else:
+            names = self.texts[NAMES].combine_chunks().dictionary_encode()
+            shapes = [text.split(BETWEEN) if text else [] for text in names.dictionary.to_pylist()]
+            of_event = np.asarray(pc.fill_null(names.indices, -1))
+        if self.reader.format.events.document:  # an update of a part of a field
+            shapes = [[name.partition(".")[0] for name in shape] for shape in shapes]
+        for number, shape in enumerate(shapes):
+            if other := next((name for name in shape if name not in self.reader.allowed), None):
+                what = f"the table has no column for the field {other!r}: add the column, or name the field in except_columns"
+                self._refuse(written & (of_event == number), what)
+
+    def _without_unchanged(self, texts: pa.Array, one: pa.Field, action: np.ndarray) -> tuple[pa.Array, np.ndarray | None]:
+        """The texts without those that stand for a value that has not changed, and the rows of these; None: there are none."""
+        given = self.reader.format.events
+        keeps = None
+        if given.typed and (is_text(one.type) or is_bytes(one.type) or pa.types.is_nested(one.type)):
+            keeps = marked(texts, self.reader.format.unavailable)
+        elif given.absent is Absent.KEPT and one.name not in self.reader.key and texts.null_count:
+            keeps = self._not_named(texts, one.name, action)
+        if keeps is None or not keeps.any():
+            return texts, None
+        return pc.if_else(pa.array(keeps), pa.nulls(1, texts.type)[0], texts), keeps
+
+    def _not_named(self, texts: pa.Array, name: str, action: np.ndarray) -> np.ndarray:
+        """Flags the updates that say nothing of a field. They may be images of the changed fields only."""
+        images = self.texts[IMAGE]
+        keeps = np.asarray(texts.is_null()) & (action == _UPDATE) & np.asarray(images.is_valid())
+        rows = pa.array(np.flatnonzero(keeps))
+        named = pc.match_substring_regex(images.take(rows), _null_of(name))
+        if REMOVED in self.texts.column_names:
+            parts = (f'"{name}.', images), (f'"{name}.', self.texts[SHORTENED]), (f'"{name}"', self.texts[SHORTENED])
+            for text, column in parts:
+                within = np.asarray(pc.fill_null(pc.match_substring(column, text), False)) & (action == _UPDATE)
+                self._refuse(within, f"the update changes a part of {name!r}: let the source send full documents")
+            removed = pc.match_substring(self.texts[REMOVED].take(rows), f'"{name}"')
+            named = pc.or_(pc.fill_null(named, False), pc.fill_null(removed, False))
+        keeps[np.asarray(rows)] = ~np.asarray(pc.fill_null(named, False))
+        return keeps
+
+    def _absent(self, texts: pa.Array, one: pa.Field, written: np.ndarray, keeps: bool) -> pa.Array | None:
+        """The values of a column that no event of the batch has as a field; None: some event has it."""
+        if texts.null_count < len(texts) or keeps or not written.any() or not one.name.isascii():
+            return None
+        if self.encodings:
+            if one.name in self.encodings:
+                return None
+        elif is_bytes(self.texts[EVENT].type) or pc.any(pc.match_substring(self.texts[EVENT], json.dumps(one.name))).as_py():
+            return None
+        if may_be_omitted(one) and not self.reader.combines:
+            return with_default(one, len(texts)).cast(nested.nullable(plain(one.type)))
+        if not (one.nullable and (self.reader.combines or self.reader.may_lack)):
+            self._refuse(written, f"the events have no field for the column {one.name!r}, which has no default")
+        return None
+
+    def _values(self, texts: pa.Array, one: pa.Field) -> pa.Array:
+        """The values of a column; null for texts that cannot be read, whose events are rejected."""
+        wanted = nested.nullable(plain(one.type))
+        if texts.null_count == len(texts):
+            return nested.nulls(len(texts), wanted)
+        encoding = self.encodings.get(one.name) or encoding_in(one, self.reader.format)
+        make = partial(decoded, encoding=encoding, wanted=wanted, zone=self.reader.zone)
+        try:
+            return make(texts)
+        except Unfit:
+            wrong = dict.fromkeys(np.flatnonzero(np.asarray(texts.is_valid())).tolist(), "values of this type do not fit")
+        except pa.ArrowException:
+            wrong = unreadable(texts, make)
+        for row, why in wrong.items():
+            what = f"column {one.name!r}: expected {format_type_of(one)}, found {shown(texts, row)}: {why}"
+            self.bad.setdefault(row, what)
+        flags = np.zeros(len(texts), bool)
+        flags[list(wrong)] = True
+        return self._values(pc.if_else(pa.array(flags), pa.nulls(1, texts.type)[0], texts), one)
+
+    # -- result -------------------------------------------------------------------------------------------------------
+
+    def _assembled(
+        self, rows: list[pa.Array], unchanged: dict[int, np.ndarray], action: np.ndarray, numbers: np.ndarray
+    ) -> tuple[pa.Table, np.ndarray]:
+        fields, own = self.reader.fields, len(self.reader.columns)
+        count = len(action)
+        events = reasons = pa.nulls(count, pa.string())
+        if self.bad:
+            rejected = pa.array(action == _BAD)
+            events = pc.replace_with_mask(events, rejected, shown_events(self.texts[EVENT].combine_chunks().filter(rejected)))
+            texts = pa.array([self.bad[row] for row in np.flatnonzero(action == _BAD).tolist()], pa.string())
+            reasons = pc.replace_with_mask(reasons, rejected, texts)
+        kept = _numbers_of(unchanged, count)
+        offset = self.texts[OFFSET].combine_chunks() if OFFSET in self.texts.column_names else pa.nulls(count, pa.int64())
+        kinds = pa.array(_KINDS).take(pa.array(action))
+        others = [kinds, self._positions(count), kept, events, reasons, offset.cast(pa.int64())]
+        made = pa.table([*rows, *others], schema=fields)
+        before, of_event = self._before(rows, action)
+        if before is None:
+            return made, numbers
+        old = [*before, *(column.take(pa.array(of_event)) for column in made.columns[own:])]
+        kind = pa.chunked_array([pc.if_else(pa.array(self._moved(rows, action)[of_event]), "-D", "-U")])
+        earlier = pa.table(old, schema=fields).set_column(own, fields.field(ROW_KIND), kind)
+        earlier = earlier.set_column(fields.names.index(KEPT), fields.field(KEPT), pa.nulls(len(of_event), pa.string()))
+        order = np.argsort(np.concatenate([of_event * 2, np.arange(count) * 2 + 1]), kind="stable")
+        both = pa.concat_tables([earlier, made]).take(pa.array(order))
+        return both, numbers[np.concatenate([of_event, np.arange(count)])[order]]
+
+    def _before(self, rows: list[pa.Array], action: np.ndarray) -> tuple[list[pa.Array] | None, np.ndarray]:
+        """The rows before updates, where they are wanted: those of an update that changes the key, or all."""
+        reader, moved = self.reader, self._moved(rows, action)
+        wanted = moved | (self._has_before(action) if reader.with_before else False)
+        of_event = np.flatnonzero(wanted)
+        if not len(of_event):
+            return None, of_event
+        made = []
+        for number, one in enumerate(reader.columns):
+            name = event_queries.before(number)
+            if name in self.texts.column_names:
+                values = self._values(self._texts(name, one).take(pa.array(of_event)), one)
+                values = pc.coalesce(values, rows[number].take(pa.array(of_event))) if one.name in reader.key else values
+            else:
+                values = rows[number].take(pa.array(of_event))
+            made.append(values)
+        return made, of_event
+
+    def _has_before(self, action: np.ndarray) -> np.ndarray:
+        names = [event_queries.before(number) for number in self.reader.query.old]
+        found = [np.asarray(self.texts[name].is_valid()) for name in names if name in self.texts.column_names]
+        return (action == _UPDATE) & np.logical_and.reduce(found) if found else np.zeros(len(action), bool)
+
+    def _moved(self, rows: list[pa.Array], action: np.ndarray) -> np.ndarray:
+        """Flags the updates that change the key."""
+        moved = np.zeros(len(action), bool)
+        for name in self.reader.key:
+            number = self.reader.columns.names.index(name)
+            old = event_queries.before(number)
+            if old in self.texts.column_names and self.texts[old].null_count < len(action):
+                texts = self._texts(old)
+                same = pc.equal(texts, self._texts(event_queries.after(number)))
+                moved |= ~np.asarray(pc.fill_null(same, True)) & (action == _UPDATE)
+        return moved
+
+    def _positions(self, count: int) -> pa.Array:
+        made = pa.nulls(count, pa.string())
+        for number, parts in enumerate(self.reader.format.events.positions):
+            columns = [self.texts[event_queries.position(number, place)] for place in range(len(parts))]
+            if columns[0].null_count < count:
+                texts = [_counted(one.combine_chunks(), part) for one, part in zip(columns, parts, strict=True)]
+                one = pc.binary_join_element_wise(*texts, "/") if len(texts) > 1 else texts[0]
+                made = pc.coalesce(made, pc.if_else(columns[0].combine_chunks().is_valid(), one, pa.scalar(None, pa.string())))
+        return made
+
+
+def shown_events(events: pa.Array) -> pa.Array:
+    """Events that were rejected, as text: bytes as base64."""
+    if not is_bytes(events.type):
+        return events
+    return pa.array([base64.b64encode(one.as_py()).decode() for one in events], pa.string())
+
+
+def _counted(texts: pa.Array, part: PositionPart) -> pa.Array:
+    """A part of a position as text that orders as it counts."""
+    if part.counting is Counting.TEXT:
+        return pc.fill_null(texts, "")
+    if part.counting is Counting.FILE:
+        texts = pc.struct_field(pc.extract_regex(texts, _NUMBERED_FILE), "file")
+    if part.counting is Counting.FILE_AND_NUMBER:
+        both = pc.extract_regex(texts, _FILE_AND_NUMBER)
+        file, number = (pc.utf8_lpad(pc.struct_field(both, name), _DIGITS, "0") for name in ("file", "number"))
+        return pc.binary_join_element_wise(file, number, "/")
+    return pc.utf8_lpad(pc.fill_null(texts, "~" * _DIGITS if part.last else ""), _DIGITS, "0")
+
+
+def _exact(texts: pa.Array, events: pa.Array, name: str) -> pa.Array:
+    """The texts of decimals, with the digits of numbers that the parser has rounded."""
+    rounded = pc.fill_null(pc.match_substring_regex(texts, _LOSES_DIGITS), False)
+    if not pc.any(rounded).as_py():
+        return texts
+    return pc.replace_with_mask(texts, rounded, _as_written(texts.filter(rounded), events.filter(rounded), name))
+
+
+def _as_written(doubles: pa.Array, events: pa.Array, name: str) -> pa.Array:
+    """The numbers as their events write them. `doubles`: the numbers as DOUBLE, or texts of the events, which the parser has not
+    rounded. If the field occurs with several numbers that round to the same DOUBLE, nothing tells which of them is meant: the
+    text says so, and is no number."""
+    is_text = _is_in_quotes(doubles, events)
+    field = rf'"{_in_json(name)}"\s*:\s*(?P<number>-?[0-9][0-9.eE+-]*)'
+    first, last = (pc.struct_field(pc.extract_regex(events, pattern), "number") for pattern in (f"(?s){field}", f"(?s).*{field}"))
+    wanted = pc.if_else(is_text, "0", doubles).cast(pa.float64())
+    first_fits, last_fits = (pc.fill_null(pc.equal(one.cast(pa.float64()), wanted), False) for one in (first, last))
+    unsure = pc.binary_join_element_wise("more digits than a DOUBLE holds: ", doubles, "")
+    of_one = pc.if_else(first_fits, first, pc.if_else(last_fits, last, unsure))
+    differ = pc.and_kleene(pc.and_(first_fits, last_fits), pc.not_equal(first, last))
+    return pc.if_else(is_text, doubles, pc.if_else(differ, unsure, of_one))
+
+
+def _is_in_quotes(texts: pa.Array, events: pa.Array) -> pa.Array:
+    """Flags the texts, which have no quotes, that are a string in their event."""
+    parts = pc.split_pattern(events, '"')
+    of_event = np.repeat(np.arange(len(events)), np.asarray(pc.list_value_length(parts)))
+    found = np.asarray(pc.equal(parts.flatten(), texts.take(pa.array(of_event))))
+    flags = np.zeros(len(events), bool)
+    flags[of_event[found]] = True
+    return pa.array(flags)
+
+
+def marked(values: pa.Array, mark: str) -> np.ndarray:
+    """Flags the values that stand for one that the source did not send: the mark, as text, as bytes, or as the item of a list."""
+    if pa.types.is_list(values.type):
+        single = np.asarray(pc.fill_null(pc.equal(pc.list_value_length(values), 1), False))
+        flags = np.zeros(len(values), bool)
+        items = values.filter(pa.array(single)).flatten()
+        flags[single] = marked(items, mark) if is_text(items.type) or is_bytes(items.type) else False
+        return flags
+    if is_bytes(values.type):
+        return np.asarray(pc.is_in(values, pa.array([mark.encode()], values.type)))
+    if not is_text(values.type):
+        return np.zeros(len(values), bool)
+    data = base64.b64encode(mark.encode()).decode()
+    return np.asarray(pc.is_in(values, pa.array([mark, data, json.dumps([mark]), json.dumps([data])])))
+
+
+def _null_of(name: str) -> str:
+    """A pattern that matches an object of JSON in which the field is null."""
+    return rf'"{_in_json(name)}"\s*:\s*null'
+
+
+def _in_json(name: str) -> str:
+    """A pattern that matches a name as JSON writes it, without its quotes."""
+    forms = {re.escape(json.dumps(name, ensure_ascii=ascii_only)[1:-1]) for ascii_only in (True, False)}
+    return f"(?:{'|'.join(sorted(forms))})"
+
+
+def _numbers_of(unchanged: dict[int, np.ndarray], count: int) -> pa.Array:
+    """The numbers of the columns that each row keeps, as text such as ",3,7,"; null if it keeps none."""
+    if not unchanged:
+        return pa.nulls(count, pa.string())
+    parts = [pc.if_else(pa.array(keeps), f"{number},", "") for number, keeps in sorted(unchanged.items())]
+    joined = pc.binary_join_element_wise(*parts, "")
+    return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), pc.binary_join_element_wise(",", joined, ""))
+
+
+def keeps(rows: pa.Table, column: int) -> np.ndarray:
+    """Flags the decoded rows that keep the value of a column."""
+    return np.asarray(pc.fill_null(pc.match_substring(rows[KEPT], f",{column},"), False))
+
+
+def unreadable(texts: pa.Array, make: Callable[[pa.Array], object]) -> dict[int, str]:
+    """The rows whose values cannot be read, each with the reason. Halves the array as long as one is in it."""
+    wrong: dict[int, str] = {}
+    waiting = [(0, len(texts))]
+    while waiting:
+        start, stop = waiting.pop()
+        try:
+            make(texts.slice(start, stop - start))
+        except pa.ArrowException as refused:
+            if stop - start == 1:
+                wrong[start] = str(refused)
+            else:
+                middle = (start + stop) // 2
+                waiting += [(start, middle), (middle, stop)]
+    return wrong
+
+
+def empty(type_: pa.DataType) -> pa.Scalar:
+    """The value of a NOT NULL column in a delete that has none: a delete only needs the key."""
+    if is_text(type_) or is_bytes(type_):
+        return pa.scalar("" if is_text(type_) else b"", type_)
+    if pa.types.is_nested(type_):
+        return pa.scalar({} if pa.types.is_struct(type_) else [], type_)
+    return pa.scalar(False if pa.types.is_boolean(type_) else 0, type_)
+
+
+def refusal(rows: pa.Table, where: str = "") -> InvalidData:
+    """The error for the first rejected event of decoded rows."""
+    row = pc.index(rows[ROW_KIND], REJECTED).as_py()
+    text, offset, position = (rows[name][row].as_py() for name in (TEXT, PLACE, POSITION))
+    places = [where, "" if offset is None else f"offset {offset}", "" if position is None else f"position {position}"]
+    return InvalidData(
+        f"an event cannot be read: {rows[REASON][row].as_py()}",
+        where=", ".join(filter(None, places)) or "events",
+        found=text if text is None or len(text) <= _SHOWN else text[:_SHOWN] + "...",
+        cure=Wording(
+            "correct the event or the table; or pass on_error='reject', which writes such events to a table of their own",
+            command="correct the event or the table; or pass --reject, which writes such events to a table of their own",
+        ),
+    )

@@ -1,0 +1,322 @@
+"""What the texts of values in change events mean: a table of encodings, and the encoding of each column.
+
+An encoding turns texts into values of its natural type; `schema.lossless` converts these to the type of the table's column, so a
+pair of types that loses something is refused in one place. Events with a schema name the encoding of each field; for others the
+format and the arguments of `ChangeFormat` decide.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.kernels import encoded_bytes, nested
+from lsmlake.kernels.decimals import check
+from lsmlake.schema import lossless
+from lsmlake.types.column_types import has_map, inner_fields, with_inner_fields
+from lsmlake.types.type_table import is_bytes, is_text, is_time
+
+UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+_NOTHING = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
+_INTEGER = r"^-?[0-9]+$"
+_NUMBER = r"^[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?$"
+_DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
+_ZEROS = r"(\.[0-9]{6})0+"
+_UTC = r"(?:Z|[+-]00:?00)$"
+_SCALED = r'^\s*\{\s*"scale"\s*:\s*(?P<scale>-?[0-9]+)\s*,\s*"value"\s*:\s*"(?P<value>[^"]*)"\s*\}\s*$'
+_EXTENDED = r'^\s*\{\s*"\$(?P<name>[a-zA-Z]+)"\s*:\s*(?P<value>.*?)\s*\}\s*$'
+_MILLIS = r'^(?:\{\s*"\$numberLong"\s*:\s*)?"?(?P<millis>-?[0-9]+)"?(?:\s*\})?$'
+_BASE64_OF_BINARY = r'"base64"\s*:\s*"(?P<data>[^"]*)"'
+_SCHEMA = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+
+
+class Encoding(NamedTuple):
+    """How the values of a column are written. `unit`: of numbers that are times; None: unknown. `scale`: of decimals in bytes."""
+
+    name: str
+    unit: str | None = None
+    scale: int = 0
+
+
+_TEXT = Encoding("text")
+
+
+def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str) -> pa.Array:
+    """The values of texts as a column of the type `wanted`. `zone`: of times without a zone. Raises pa.ArrowInvalid, Unfit."""
+    if pa.types.is_nested(wanted):
+        return lossless.convert(texts if pa.types.is_nested(texts.type) else _parsed(texts, wanted, encoding), wanted, zone)
+    return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
+
+
+# -- the encoding of a column -----------------------------------------------------------------------------------------
+
+
+def encoding_in(field: pa.Field, format: ChangeFormat) -> Encoding:
+    """The encoding of a column of the table in events that do not describe their values."""
+    given, type_ = format.events, field.type
+    if given.document:
+        return Encoding("extended")
+    if is_bytes(type_) or pa.types.is_nested(type_):  # inside of a nested value, only bytes are encoded
+        return Encoding(format.binary or given.bytes_as or "unknown bytes")
+    if pa.types.is_decimal(type_) and given.typed:
+        names = {None: "decimal or text", "bytes": "decimal bytes", "text": "text"}
+        return Encoding(names[format.decimals], scale=type_.scale)
+    if pa.types.is_date(type_):
+        return Encoding("days or text")
+    if pa.types.is_time(type_):
+        return Encoding("clock or text", format.times)
+    return Encoding("epoch or text", format.timestamps) if pa.types.is_timestamp(type_) else _TEXT
+
+
+CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
+_NAMED: Mapping[str, Encoding] = {
+    f"{DEBEZIUM}time.Date": Encoding("days"),
+    f"{CONNECT}Date": Encoding("days"),
+    f"{DEBEZIUM}time.Time": Encoding("clock", "millis"),
+    f"{CONNECT}Time": Encoding("clock", "millis"),
+    f"{DEBEZIUM}time.MicroTime": Encoding("clock", "micros"),
+    f"{DEBEZIUM}time.NanoTime": Encoding("clock", "nanos"),
+    f"{DEBEZIUM}time.Timestamp": Encoding("epoch", "millis"),
+    f"{CONNECT}Timestamp": Encoding("epoch", "millis"),
+    f"{DEBEZIUM}time.MicroTimestamp": Encoding("epoch", "micros"),
+    f"{DEBEZIUM}time.NanoTimestamp": Encoding("epoch", "nanos"),
+    **{f"{DEBEZIUM}time.{name}": Encoding("iso") for name in ("ZonedTime", "IsoDate", "IsoTime", "IsoTimestamp")},
+    f"{DEBEZIUM}data.VariableScaleDecimal": Encoding("scaled decimal"),
+}
+"""The name of a type in a schema of Kafka Connect -> its encoding; those that are not listed are texts or bytes."""
+
+
+_WITH_BYTES = "bytes", "array", "map", "struct"
+"""The types of Kafka Connect that are bytes, or may have bytes inside."""
+
+
+def encodings_of(schema: object) -> dict[str, Encoding]:
+    """The encodings of the fields of a row, as the field `schema` of an event describes them."""
+    return {field["field"]: encoding_of(field) for field in row_fields(schema)}
+
+
+def row_fields(schema: object) -> list[dict]:
+    """The fields of a row in the field `schema` of an event."""
+    fields = {field.get("field"): field for field in _fields(schema)}
+    return _fields(fields.get("after") or fields.get("before"))
+
+
+def _fields(schema: object) -> list[dict]:
+    return schema.get("fields") or [] if isinstance(schema, dict) else []
+
+
+def encoding_of(field: Mapping[str, object]) -> Encoding:
+    """The encoding of a field of Kafka Connect: its `name`, `type` and `parameters`."""
+    name = field.get("name")
+    if name == f"{CONNECT}Decimal":
+        return Encoding("decimal bytes", scale=int((field.get("parameters") or {}).get("scale", 0)))
+    return _NAMED.get(name) or (Encoding("base64") if field.get("type") in _WITH_BYTES else _TEXT)
+
+
+# -- encodings --------------------------------------------------------------------------------------------------------
+
+Decoder = Callable[[pa.Array, pa.DataType, Encoding], pa.Array]
+"""Turns texts into values: the texts, the type of the column, the encoding."""
+
+
+def _as_it_is(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    return texts
+
+
+def _of_clock(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Times as text; a time of UTC also is that of a clock."""
+    if not is_time(wanted):
+        return texts
+    texts = pc.replace_substring_regex(texts, _ZEROS, r"\1")
+    return texts if pa.types.is_timestamp(wanted) and wanted.tz else pc.replace_substring_regex(texts, _UTC, "")
+
+
+def _days(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    return texts.cast(pa.int32()).cast(pa.date32())
+
+
+def _epoch(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Numbers since 1970: instants, or times of a clock as if it were in UTC."""
+    _check_unit(encoding, "timestamps")
+    zone = wanted.tz if pa.types.is_timestamp(wanted) else None
+    return texts.cast(pa.int64()).cast(pa.timestamp(UNITS[encoding.unit], zone))
+
+
+def _clock(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Numbers since midnight."""
+    _check_unit(encoding, "times")
+    per_second, numbers = _PER_SECOND[encoding.unit], texts.cast(pa.int64())
+    check(pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, 86_400 * per_second)), "the time lies outside of a day")
+    return pc.multiply(numbers, 10**9 // per_second).cast(pa.time64("ns"))
+
+
+def _check_unit(encoding: Encoding, argument: str) -> None:
+    if encoding.unit is None:
+        units = " or ".join(map(repr, UNITS))
+        raise pa.ArrowInvalid(f"nothing tells the unit of the number: say {argument}={units} in lsmlake.cdc.ChangeFormat")
+
+
+def _unknown_bytes(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    check(texts.is_null(), "nothing tells how the bytes are written: say binary='base64' or 'hex' in lsmlake.cdc.ChangeFormat")
+    return pa.nulls(len(texts), wanted)
+
+
+def _of_bytes(made: Callable[[pa.Array], pa.Array]) -> Decoder:
+    """Bytes; a column of text gets the text itself."""
+    return lambda texts, wanted, encoding: made(texts) if is_bytes(wanted) and is_text(texts.type) else texts
+
+
+def _decimal_bytes(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    data = texts if is_bytes(texts.type) else encoded_bytes.from_base64(texts)
+    return encoded_bytes.to_decimals(data, encoding.scale)
+
+
+def _decimal_bytes_or_text(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    return _decimal_bytes(texts, wanted, encoding) if is_bytes(texts.type) else _BYTES_OR_NUMBER(texts, wanted, encoding)
+
+
+def _decimal(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Numbers. Digits that may also be bytes in base64 are refused."""
+    both = pc.match_substring_regex(texts, _DIGITS_OF_BOTH)
+    check(pc.invert(both), "the digits are a number, or the bytes of another one: say decimals='text' or 'bytes' in ChangeFormat")
+    return texts
+
+
+def _scaled_decimal(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Decimals that have a scale each: {"scale": 2, "value": "AQ=="}."""
+    parts = texts if pa.types.is_struct(texts.type) else pc.extract_regex(texts, _SCALED)
+    check(pc.or_(texts.is_null(), parts.is_valid()), "not a scale and a value")
+    scales, values = pc.struct_field(parts, "scale"), pc.struct_field(parts, "value")
+    made = pa.nulls(len(texts), wanted)
+    for scale in scales.unique().drop_null().to_pylist():
+        own = pc.if_else(pc.equal(scales, scale), values, pa.nulls(1, values.type)[0])
+        made = pc.coalesce(made, lossless.convert(_decimal_bytes(own, wanted, Encoding("", scale=int(scale))), wanted, "UTC"))
+    return made
+
+
+def _extended(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Values of MongoDB: {"$oid": "65"}, {"$numberLong": "7"}, {"$date": 0}, {"$binary": {"base64": "AQ=="}}, and plain ones."""
+    parts = pc.extract_regex(texts, _EXTENDED)
+    wrapped = pc.fill_null(parts.is_valid(), False)
+    if not pc.any(wrapped).as_py():
+        return _of_clock(texts, wanted, encoding)
+    name, value = pc.struct_field(parts, "name"), pc.struct_field(parts, "value")
+    millis = pc.struct_field(pc.extract_regex(pc.if_else(pc.equal(name, "date"), value, _NOTHING), _MILLIS), "millis")
+    moment = pc.strftime(millis.cast(pa.int64()).cast(pa.timestamp("ms")), "%Y-%m-%dT%H:%M:%SZ")
+    data = pc.struct_field(pc.extract_regex(value, _BASE64_OF_BINARY), "data")
+    inner = pc.coalesce(moment, data, pc.replace_substring_regex(value, r'^"(.*)"$', r"\1"))
+    plain = pc.if_else(wrapped, inner, texts)
+    return encoded_bytes.from_base64(plain) if is_bytes(wanted) else _of_clock(plain, wanted, encoding)
+
+
+def _either(pattern: str, matching: Decoder, other: Decoder) -> Decoder:
+    """Decodes texts that match a pattern in one way, and the others in another."""
+
+    def decoder(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+        matches = pc.match_substring_regex(texts, pattern)
+        if pc.all(matches).as_py() is not False:
+            return matching(texts, wanted, encoding)
+        if pc.any(matches).as_py() is not True:
+            return other(texts, wanted, encoding)
+        first = matching(pc.if_else(matches, texts, _NOTHING), wanted, encoding)
+        second = other(pc.if_else(matches, _NOTHING, texts), wanted, encoding)
+        return pc.coalesce(lossless.convert(first, wanted, "UTC"), lossless.convert(second, wanted, "UTC"))
+
+    return decoder
+
+
+_BYTES_OR_NUMBER = _either(r"^[^.]*$", _decimal_bytes, _as_it_is)
+_DECODERS: Mapping[str, Decoder] = {
+    "text": _as_it_is,
+    "iso": _of_clock,
+    "days": _days,
+    "epoch": _epoch,
+    "clock": _clock,
+    "days or text": _either(_INTEGER, _days, _of_clock),
+    "epoch or text": _either(_INTEGER, _epoch, _of_clock),
+    "clock or text": _either(_INTEGER, _clock, _of_clock),
+    "base64": _of_bytes(encoded_bytes.from_base64),
+    "hex": _of_bytes(encoded_bytes.from_hex),
+    "latin-1": _of_bytes(encoded_bytes.from_latin_1),
+    "unknown bytes": _unknown_bytes,
+    "decimal bytes": _decimal_bytes_or_text,
+    "decimal or text": _either(_NUMBER, _decimal, _decimal_bytes),
+    "scaled decimal": _scaled_decimal,
+    "extended": _extended,
+}
+
+
+_BYTES = "base64", "hex", "latin-1", "unknown bytes"
+"""Encodings of bytes in text."""
+
+
+# -- nested values ----------------------------------------------------------------------------------------------------
+
+
+def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """JSON texts as values of a type that `lossless` converts to the nested type `wanted`. Raises pa.ArrowInvalid."""
+    one_line = pc.replace_substring(pc.fill_null(texts, "null"), "\n", " ")
+    lines = pc.binary_join_element_wise('{"v":', one_line, "}\n", "")
+    data = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
+    options = pa_json.ParseOptions(pa.schema([("v", _readable(wanted))]), unexpected_field_behavior="ignore")
+    try:
+        rows = pa_json.read_json(pa.BufferReader(data), pa_json.ReadOptions(block_size=len(data) + 1), options)
+    except pa.ArrowInvalid as refused:
+        if has_map(wanted):
+            what = 'an object of JSON is no MAP, which is a list of {"key": ..., "value": ...}: use a STRUCT or a STRING column'
+            raise pa.ArrowInvalid(f"{what} ({refused})") from refused
+        raise
+    return _inner(pa.concat_arrays(rows["v"].chunks), wanted, encoding)
+
+
+def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Values that were read as `_readable(wanted)`, with bytes for the texts of bytes, and with maps for lists of entries."""
+    t = pa.types
+    if is_bytes(wanted):
+        return _DECODERS[encoding.name](values, wanted, encoding) if encoding.name in _BYTES else values
+    if t.is_struct(wanted):
+        parts = [_inner(one, field.type, encoding) for one, field in zip(values.flatten(), wanted, strict=True)]
+        return pa.StructArray.from_arrays(parts, names=[field.name for field in wanted], mask=values.is_null())
+    if not t.is_nested(wanted):
+        return values
+    lengths, items = nested.list_parts(values)
+    if not t.is_map(wanted):
+        return pa.ListArray.from_arrays(
+            nested.offsets(lengths), _inner(items, wanted.value_type, encoding), mask=values.is_null()
+        )
+    keys, values_of = (_inner(*both, encoding) for both in zip(items.flatten(), (wanted.key_type, wanted.item_type), strict=True))
+    check(pc.and_(items.is_valid(), keys.is_valid()), "an entry of a MAP has no key")
+    return pa.MapArray.from_arrays(nested.offsets(lengths), keys, values_of, mask=values.is_null())
+
+
+def _readable(wanted: pa.DataType) -> pa.DataType:
+    """The type in which PyArrow reads the JSON of a column exactly."""
+    if pa.types.is_map(wanted):
+        return pa.list_(pa.struct([("key", _readable(wanted.key_type)), ("value", _readable(wanted.item_type))]))
+    if inner := inner_fields(wanted):
+        return with_inner_fields(wanted, [field.with_type(_readable(field.type)).with_nullable(True) for field in inner])
+    if pa.types.is_integer(wanted):
+        return pa.int64()
+    if is_time(wanted) or is_bytes(wanted) or is_text(wanted):
+        return pa.string()
+    return pa.decimal256(76, 38) if pa.types.is_decimal(wanted) else wanted
+
+
+def schema_in(event: str) -> tuple[object, str]:
+    """The field `schema` at the beginning of an event, and the text up to its end; (None, "") if the event does not begin so."""
+    start = _SCHEMA.match(event)
+    if start is None:
+        return None, ""
+    try:
+        schema, end = json.JSONDecoder().raw_decode(event, start.end())
+    except ValueError:  # the event is no JSON: its own error says so
+        return None, ""
+    return schema, event[:end]

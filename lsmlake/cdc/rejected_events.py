@@ -1,0 +1,113 @@
+"""The table of events that cannot be read: their texts, with the reasons. It is made when the first event is rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.cdc.event_queries import OFFSET, VALUE
+from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, shown_events
+from lsmlake.commit.request import Identity
+from lsmlake.errors import InvalidData
+from lsmlake.format.paths import TablePaths
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.schema.schema import Schema
+from lsmlake.storage.env import Env
+from lsmlake.tables.databases import Databases, metadata_of
+from lsmlake.tables.version import Metadata, Version
+from lsmlake.write.write import write_tables
+from lsmlake.write.write_request import WriteRequest
+
+REJECTED_AT = "rejected_at"
+_COLUMNS = pa.schema(
+    [
+        (REJECTED_AT, pa.timestamp("us", "UTC")),
+        ("reason", pa.string()),
+        ("event", pa.string()),
+        ("position", pa.string()),
+        ("event_offset", pa.int64()),
+    ]
+)
+SOURCES = {"reason": REASON, "event": TEXT, "position": POSITION, "event_offset": PLACE}
+
+
+def keep(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapshot | None:
+    """Writes rejected events, as one commit with the identity of the commit of the others, so a replay changes nothing.
+
+    Args:
+        env: the warehouse.
+        name: the table for rejected events.
+        rows: decoded rows, all rejected.
+        identity: of the commit.
+    """
+    if not rows.num_rows:
+        return None
+    columns = {new: rows[old] for new, old in SOURCES.items()}
+    moment = pa.scalar(env.clock() * 1000, _COLUMNS.field(REJECTED_AT).type)
+    made = pa.table({REJECTED_AT: pa.repeat(moment, rows.num_rows), **columns})
+    return write_tables(opened(env, name), [made.cast(_COLUMNS)], WriteRequest(identity, compact=False))
+
+
+def name_for(table: str, given: str | None = None) -> str:
+    """The name of the table for rejected events of a table. `given`: the name that the user says."""
+    return given or f"{table}_rejected"
+
+
+def opened(env: Env, name: str) -> Version:
+    """The table for rejected events, made if there is none. Raises InvalidData for other columns."""
+    table = Version.latest(_made(env, name))
+    if table.schema.columns.names != _COLUMNS.names:
+        raise InvalidData(
+            "the table for rejected events has other columns",
+            where=name,
+            expected=_COLUMNS.names,
+            found=table.schema.columns.names,
+            cure="name another table: rejected='database.table'; it is made when it is needed",
+        )
+    return table
+
+
+def refused(events: pa.Table, reason: str) -> pa.Table:
+    """Rows of events that are all rejected for one reason. `events`: data with a column of events."""
+    count = events.num_rows
+    texts, nothing = shown_events(events[VALUE].combine_chunks()), pa.nulls(count, pa.string())
+    place = events[OFFSET] if OFFSET in events.column_names else pa.nulls(count, pa.int64())
+    return pa.table({REASON: pa.repeat(reason, count), TEXT: texts, POSITION: nothing, PLACE: place})
+
+
+def of_lost(identity: Identity) -> Identity:
+    """The identity of the commit with the events that lack a value: `lost`. The others are rejected by a commit before."""
+    return replace(identity, writer_id=f"{identity.writer_id}/lost")
+
+
+def lost(rows: pa.Table, reasons: Sequence[str]) -> pa.Table:
+    """Rows of events whose unchanged values were not found. The texts of the events are gone; the reasons have the keys."""
+    nothing = pa.nulls(rows.num_rows, pa.string())
+    position, place = (rows[name] if name in rows.column_names else None for name in (POSITION, PLACE))
+    return pa.table(
+        {
+            REASON: pa.array(reasons, pa.string()),
+            TEXT: nothing,
+            POSITION: nothing if position is None else position,
+            PLACE: pa.nulls(rows.num_rows, pa.int64()) if place is None else place,
+        }
+    )
+
+
+def _made(env: Env, name: str) -> Metadata:
+    """The table of a name; a new one if there is none."""
+    databases = Databases(env.storage)
+    root, uuid = databases.root(name), env.ids()
+    created = Schema.create(_COLUMNS, (), (), {}, "events that could not be read", env.clock(), uuid, name)
+    databases.clear(root)
+    Metadata.of(env, TablePaths(root, uuid)).schemas.begin(created)  # does nothing if the table exists
+    return metadata_of(env, name)
+
+
+def apart(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Decoded rows without the rejected events, and these."""
+    bad = pc.equal(rows[ROW_KIND], REJECTED)
+    return rows.filter(pc.invert(bad)), rows.filter(bad)

@@ -1,0 +1,187 @@
+"""The versions of rows over time, from changes: one row per version, with the time from which and up to which it was valid. Pure.
+
+Each change of a key is an event at a place of an axis: a time, or a value of the column that orders the changes. A row is valid
+from its event up to the next event of its key; a delete begins no version.
+
+- `versions_in_order`: changes come in their order. Events of a key follow each other: each has a greater place than the one
+  before it. A change of no tracked column alters the version that is valid, and is no event.
+- `versions_by_place`: a change may be late, so the known versions of its key become events again: one where a version begins, and
+  one where it ends. Of several events at one place the last that came counts. If that is a delete, the row before it is kept as a
+  version without duration; a delete where no row is valid is kept so, too, since a row that comes later may lie before it.
+
+The result does not depend on how changes are divided into calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lsmlake.kernels import segments
+from lsmlake.kernels.keys import comparable, joined
+from lsmlake.lsm.difference import equal_rows
+from lsmlake.options.history_options import VALID_FROM, VALID_TO
+
+_LEAST = np.iinfo(np.int64).min // 2
+_OPEN = np.iinfo(np.int64).max
+"""The end of a version that is valid still."""
+
+
+class RowChanges(NamedTuple):
+    """Changes of rows, those of one key in the order of `rows`.
+
+    Attributes:
+        rows: the rows, those of deletes included.
+        places: their places on the axis, not null.
+        deletes: flags the deletes.
+    """
+
+    rows: pa.Table
+    places: pa.Array
+    deletes: np.ndarray
+
+
+def versions_in_order(known: pa.Table, changes: RowChanges, key: Sequence[str], tracked: Sequence[str]) -> pa.Table:
+    """The versions that changes in their order make or alter. A version replaces the known one of its key and `VALID_FROM`.
+
+    Args:
+        known: all known versions of the keys of the changes, with `VALID_FROM` and `VALID_TO`.
+        changes: the changes; the columns of `known` without these two. Their places are microseconds.
+        key: the key columns.
+        tracked: the columns of which a change begins a version.
+    """
+    rows, keys = _together(known, changes, key)
+    bounds = [np.asarray(pc.fill_null(joined(known[name]).cast(pa.int64()), _OPEN)) for name in (VALID_FROM, VALID_TO)]
+    is_open = np.flatnonzero(bounds[1] == _OPEN)
+    last = np.full(keys.max(initial=-1) + 1, _LEAST)  # the last place of each key that is taken
+    np.maximum.at(last, keys[: known.num_rows], np.where(bounds[1] == _OPEN, bounds[0], bounds[1]))
+    places = np.concatenate([bounds[0], np.asarray(changes.places.cast(pa.int64()))])
+    deletes = np.concatenate([np.zeros(known.num_rows, bool), changes.deletes])
+
+    event = np.concatenate([is_open, np.arange(known.num_rows, rows.num_rows)])  # the row of each event
+    event = event[np.argsort(keys[event], kind="stable")]
+    after = np.append(False, keys[event][1:] == keys[event][:-1])[: len(event)]
+    after &= np.append(False, ~deletes[event][:-1])[: len(event)]  # the row before it is valid up to it
+    same = np.append(False, equal_rows(rows.select(list(tracked)), event[:-1], event[1:]))[: len(event)]
+    gone = deletes[event]
+    counts = np.where(gone, after, ~(after & same))
+    run = np.cumsum(counts) - 1
+    boundary = np.flatnonzero(counts)
+    last_of_run = np.full(len(boundary), -1)
+    within = ~gone | counts
+    last_of_run[run[within]] = event[within]  # the last one is assigned last
+
+    first = event[boundary]
+    at = _following(keys[first], places[first], first < known.num_rows, last)
+    follows = np.append(keys[first][1:] == keys[first][:-1], False)[: len(first)]
+    ends = np.where(follows, np.append(at[1:], 0)[: len(at)], _OPEN)
+    made = _Versions(keys[first], last_of_run, at, ends).take(~deletes[first])
+    known_end = np.concatenate([bounds[1], np.full(changes.rows.num_rows, -1)])
+    made = made.take((made.row >= known.num_rows) | (made.end != known_end[made.row]))
+    return _as_rows(rows, made, lambda numbers: pa.array(np.where(numbers == _OPEN, 0, numbers)).cast(changes.places.type))
+
+
+def _following(keys: np.ndarray, places: np.ndarray, fixed: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The places of events that follow each other: those given or, where these are not greater than all before of the key, the
+    next free ones. `fixed`: flags events that keep their places; they are the first of their keys. `last`: of each key."""
+    begins = segments.of_sorted(keys)
+    sizes = segments.lengths(begins, len(keys))
+    number = np.arange(len(keys)) - np.repeat(begins, sizes)
+    least = last[keys] + 1 - np.repeat(fixed[begins], sizes)
+    shifted = np.where(fixed, places, np.maximum(places - number, least))
+    return _running_maximum(shifted, begins) + number
+
+
+def _running_maximum(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The maximum of each segment up to each value."""
+    distinct, ranks = np.unique(values, return_inverse=True)
+    group = np.repeat(np.arange(len(begins)), segments.lengths(begins, len(values))) * (len(distinct) + 1)
+    return distinct[np.maximum.accumulate(ranks + group) - group]
+
+
+# -- late changes -----------------------------------------------------------------------------------------------------
+
+_END, _START, _EMPTY_END = -3, -2, -1
+"""The order of the events of known versions at one place: the end of a version, the start of one, the end of one without
+duration. New changes come after them, by their numbers."""
+
+
+def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) -> pa.Table:
+    """The versions that changes at any places make or alter. Arguments and result as for `versions_in_order`."""
+    rows, keys = _together(known, changes, key)
+    old, new = known.num_rows, changes.rows.num_rows
+    axis = joined(pa.chunked_array([*known[VALID_FROM].chunks, *known[VALID_TO].drop_null().chunks, changes.places]))
+    _, first, places = np.unique(comparable([pa.table([axis], ["place"])])[0], return_index=True, return_inverse=True)
+    ends = np.flatnonzero(np.asarray(known[VALID_TO].is_valid()))
+    starts_at, ends_at, new_at = np.split(places, [old, old + len(ends)])
+    empty = ends_at == starts_at[ends]
+    events = _Events(
+        np.concatenate([keys[:old], keys[ends], keys[old:]]),
+        np.concatenate([starts_at, ends_at, new_at]),
+        np.concatenate([np.full(old, _START), np.where(empty, _EMPTY_END, _END), np.arange(new)]),
+        np.concatenate([np.arange(old), ends, old + np.arange(new)]),
+        np.concatenate([np.zeros(old, bool), np.ones(len(ends), bool), changes.deletes]),
+    )
+    made = events.versions()
+    known_end = np.full(rows.num_rows, _OPEN)
+    known_end[ends] = ends_at
+    made = made.take((made.row >= old) | (made.end != known_end[made.row]))
+    return _as_rows(rows, made, lambda numbers: axis.take(pa.array(first[np.where(numbers == _OPEN, 0, numbers)])))
+
+
+class _Events(NamedTuple):
+    """Events: the number of the key, the place, the order at one place, the row, and whether it is an end."""
+
+    key: np.ndarray
+    place: np.ndarray
+    order: np.ndarray
+    row: np.ndarray
+    ends: np.ndarray
+
+    def versions(self) -> _Versions:
+        """The versions that the events give."""
+        by = np.lexsort((self.order, self.place, self.key))
+        key, place, row, ends = (each[by] for each in (self.key, self.place, self.row, self.ends))
+        starts = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (place[1:] != place[:-1]))[: len(key)])
+        last, last_row = segments.last_where(None, starts, len(key)), segments.last_where(~ends, starts, len(key))
+        is_end, keys, places = ends[last], key[starts], place[starts]
+        in_key = keys[1:] == keys[:-1]
+        end = np.where(np.append(in_key, False)[: len(keys)], np.append(places[1:], 0)[: len(keys)], _OPEN)
+        valid_before = np.append(False, ~is_end[:-1] & in_key)[: len(keys)]
+        marks = is_end & (last_row < 0) & ~valid_before & (self.order[by][last] >= 0)  # a delete where no row is valid
+        made = _Versions(keys, row[np.where(last_row >= 0, last_row, last)], places, np.where(is_end, places, end))
+        return made.take((last_row >= 0) | marks)
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+class _Versions(NamedTuple):
+    """Versions by key and start: the row of each, where it begins and where it ends."""
+
+    key: np.ndarray
+    row: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def take(self, flags: np.ndarray) -> _Versions:
+        """The flagged versions."""
+        return _Versions(*(each[flags] for each in self))
+
+
+def _together(known: pa.Table, changes: RowChanges, key: Sequence[str]) -> tuple[pa.Table, np.ndarray]:
+    """The known rows and those of the changes, and the number of the key of each."""
+    rows = pa.concat_tables([known.select(changes.rows.column_names), changes.rows])
+    return rows, np.unique(comparable([rows.select(list(key))])[0], return_inverse=True)[1]
+
+
+def _as_rows(rows: pa.Table, made: _Versions, places: Callable[[np.ndarray], pa.Array]) -> pa.Table:
+    """Versions as rows. `places`: turns numbers into places."""
+    table = pa.table([joined(column).take(pa.array(made.row)) for column in rows.columns], schema=rows.schema)
+    starts, ends = places(made.start), places(made.end)
+    ends = pc.if_else(pa.array(made.end == _OPEN), pa.scalar(None, ends.type), ends)
+    return table.append_column(VALID_FROM, starts).append_column(VALID_TO, ends)

@@ -1,0 +1,78 @@
+"""Publishes tables when the catalog shows them.
+
+Metadata lies in the folder of the table, where every publication writes it (`iceberg.mirror`): from the first one on, expiry of
+the table keeps it in step before it deletes files, and removes what no snapshot needs. A table whose commits publish it is shown
+as they left it, without asking other catalogs. Threads that ask for one table wait for one publication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from lsmlake.api.lake import Lake
+from lsmlake.errors import StorageFailed, Wording
+from lsmlake.iceberg import mirror, published, table_metadata
+from lsmlake.iceberg.mirror import Published
+from lsmlake.tables.databases import metadata_of
+from lsmlake.tables.version import Metadata, Version
+
+
+class Publications:
+    """The published tables of a lake."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._guard = Lock()
+        self._locks: dict[str, tuple[Lock, int]] = {}
+        """Root of a table -> its lock, and how many threads hold it or wait for it."""
+
+    def of(self, name: str) -> Published:
+        """The metadata of a table as of its newest snapshot, published if it was not.
+
+        Raises:
+            TableNotFound: the table does not exist.
+            As `mirror.publish`.
+        """
+        meta = self._lake.kept.of(metadata_of(self._lake.env, name))
+        with self._alone(meta.paths.root):
+            return _published(meta)
+
+    @contextmanager
+    def _alone(self, root: str) -> Iterator[None]:
+        with self._guard:
+            lock, threads = self._locks.get(root, (Lock(), 0))
+            self._locks[root] = lock, threads + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                _, threads = self._locks.pop(root)
+                if threads > 1:
+                    self._locks[root] = lock, threads - 1
+
+
+def _published(meta: Metadata) -> Published:
+    version = Version.latest(meta)
+    if version.options.iceberg.enabled and (found := published.current(meta)) is not None and _is_of(version, found.content):
+        return Published(published.uri_of(meta, meta.paths.iceberg(published.name_of(found.number))), found.content, 0)
+    try:
+        return mirror.publish(meta)
+    except StorageFailed as refused:
+        cure = Wording(
+            "let the server write there, or set metadata.iceberg = true, so that writers publish",
+            command="let the server write there, or set metadata.iceberg = true, so that writers publish",
+        )
+        raise refused.changed(cure=cure) from None
+
+
+def _is_of(version: Version, content: table_metadata.Metadata) -> bool:
+    """Whether the metadata shows this version as the current one."""
+    return (
+        version.snapshot is not None
+        and content.get("current-snapshot-id") == version.number
+        and content["current-schema-id"] == version.schema.id
+        and table_metadata.published(content).get(version.number) == table_metadata.identity_of(version.snapshot)
+    )

@@ -1,0 +1,441 @@
+"""Upsert of change events, and of rows to which the words of AUTO CDC apply, from a DataFrame.
+
+1. Tasks decode the events (`cdc.decoding`). Where the executors lack DuckDB, Spark first parses the JSON into columns of text
+   (`from_json`), which takes it twice the time; tasks turn these into rows (`cdc.event_rows`).
+2. Most batches are an upsert of these rows (`spark.frame_writer`), so nothing is computed twice. A task that meets an event that
+   needs more says so by an error of the batch.
+3. Then the rows are kept by the executors and resolved: rejected events go to their table; a truncate leaves the rows after it,
+   which overwrite the table; a window over the rows of each key, and a join with the table, fill in values that an update lacks.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import and_, or_
+from weakref import WeakSet
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as st
+
+from lsmlake.api.change_writes import row_request, unordered, with_positions
+from lsmlake.cdc import rejected_events
+from lsmlake.cdc.change_input import ChangeInput, check_order
+from lsmlake.cdc.change_rows import missing_value, needs_all
+from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
+from lsmlake.cdc.decoding import check_column, decoded_tables
+from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET, VALUE
+from lsmlake.cdc.event_rows import KEPT, PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, TRUNCATED, EventReader, empty, refusal
+from lsmlake.commit.commit import again
+from lsmlake.commit.request import replayed
+from lsmlake.errors import InvalidData, InvalidQuery, LakeError, MissingDependency
+from lsmlake.format.snapshot import Snapshot
+from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
+from lsmlake.read.plan import plan
+from lsmlake.read.point import rows_of_keys
+from lsmlake.schema.schema import Schema
+from lsmlake.spark import frame_writer, read
+from lsmlake.spark.conversion import ERROR
+from lsmlake.spark.frame_types import of_tasks, to_arrow, to_spark
+from lsmlake.statements.attempts import OVERTAKEN
+from lsmlake.tables.version import Version
+from lsmlake.types.type_text import backticked, format_type
+from lsmlake.undo import pass_interruption
+from lsmlake.write.order import OrderBy
+from lsmlake.write.read_set import KeysUnchanged
+from lsmlake.write.replace import Replacement
+from lsmlake.write.write_request import WriteRequest
+
+_ORDER, _NUMBER, _OLD, _LAST = "_event_order", "_event_number", "_event_old", "_event_last"
+_TABLE_ROWS, _TABLE_BYTES = 1 << 16, 64 << 20
+_PLACES = ("position", POSITION), ("event_offset", PLACE)
+_KEYS_MAX = 100_000
+"""Old rows are looked up by the driver for up to so many keys; otherwise Spark joins the batch with the table."""
+
+
+class _Lost(InvalidData):
+    """An update lacks a value that nothing has. Users see `missing_value`, which names the key."""
+
+
+class _Special(InvalidData):
+    """Events of the batch are no plain inserts, updates and deletes."""
+
+
+def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeInput, uneven: set[str]) -> Snapshot | None:
+    """`Table.upsert` of changes in a DataFrame. `uneven`: see `spark.frame_writer.upsert`."""
+    if df.isStreaming:
+        raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
+    if done := replayed(version, request.identity):
+        return done
+    if not _has_events(df, changes):
+        return ChangeFrame(version, df, request, changes, uneven).write()
+    reader = changes.reader(version.schema, df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    write = partial(_write_events, version, df, with_positions(request), changes, uneven, reader)
+    if df.sparkSession in _WITHOUT_DUCKDB:
+        return write(by_spark=True)
+    try:
+        return write(by_spark=False)
+    except MissingDependency:  # in a task
+        _WITHOUT_DUCKDB.add(df.sparkSession)
+        return write(by_spark=True)
+
+
+_WITHOUT_DUCKDB: WeakSet = WeakSet()
+"""The sessions whose executors lack DuckDB."""
+
+
+def _write_events(
+    version: Version, df, request: WriteRequest, changes: ChangeInput, uneven: set[str], reader: EventReader, *, by_spark: bool
+) -> Snapshot | None:
+    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON."""
+    decode = partial(_decoded, df, reader, changes, by_spark=by_spark)
+    if changes.truncates is None and not changes.ignore_nulls:
+        try:
+            plain = _with_words(decode(strict=True), changes).drop(KEPT, TEXT, REASON, *unordered(request))
+            return ChangeFrame(version, plain, request, changes, uneven, errors=True).plain()
+        except _Special:
+            pass
+    with _held(_with_words(decode(strict=False), changes)) as rows:
+        return ChangeFrame(version, rows, request, changes, uneven, errors=True).resolved()
+
+
+def decoded_frame(df, reader: EventReader, column: str | None, *, by_spark: bool):
+    """The rows of events in a DataFrame, for `lsmlake.cdc.decode`. A rejected event fails the job of Spark. `by_spark`: Spark
+    parses JSON."""
+    given = ChangeInput(reader.format, column, rejects=True)
+    rows = _decoded(df, reader, given, strict=False, by_spark=by_spark)
+    message = F.concat(F.lit("an event cannot be read: "), REASON, F.coalesce(F.concat(F.lit(", found "), TEXT), F.lit("")))
+    fails = (F.col(ROW_KIND) == REJECTED) | F.col(ERROR).isNotNull()
+    kind = F.when(fails, F.raise_error(message)).otherwise(F.col(ROW_KIND))
+    return rows.withColumn(ROW_KIND, kind).drop(TEXT, REASON, ERROR)
+
+
+@contextmanager
+def _held(rows) -> Iterator[object]:
+    """Keeps the rows in the executors meanwhile, so that all jobs see the same rows."""
+    kept = rows.persist()
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def _has_events(df, changes: ChangeInput) -> bool:
+    if changes.format is None:
+        return False
+    given = changes.format.events
+    return changes.column is not None or not given.columns or (bool(given.operation) and VALUE in df.columns)
+
+
+def _decoded(df, reader: EventReader, changes: ChangeInput, *, strict: bool, by_spark: bool):
+    """The rows of events, with `ERROR`. `strict`: a special event is an error of the batch. `by_spark`: Spark parses JSON."""
+    column = changes.column or VALUE
+    check_column(column, df.columns)
+    key = f"cast({KEY} as string)" if KEY in df.columns and column != KEY else "cast(null as string)"
+    offset = f"cast({OFFSET} as bigint)" if OFFSET in df.columns else "cast(null as bigint)"
+    type_ = "binary" if reader.format.events.avro else "string"
+    events = df.selectExpr(f"cast({backticked(column)} as {type_}) as {EVENT}", f"{key} as {KEY}", f"{offset} as {OFFSET}")
+    by_spark = by_spark and not reader.format.events.avro
+    for chosen in reader.query.in_spark([EVENT, OFFSET]) if by_spark else ():
+        events = events.selectExpr(*chosen)
+    fields = reader.fields.append(pa.field(ERROR, pa.binary()))
+    numbered = to_spark(pa.schema([field.with_name(f"c{i}") for i, field in enumerate(fields)]))  # names may have dots
+    made = events.mapInArrow(partial(_decode_task, reader, changes.rejects, strict, by_spark), numbered)
+    return made.selectExpr(*(f"c{i} as {backticked(field.name)}" for i, field in enumerate(fields)))
+
+
+def _decode_task(
+    reader: EventReader, rejects: bool, strict: bool, by_spark: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    fields = reader.fields.append(pa.field(ERROR, pa.binary()))
+
+    def sent(rows: pa.Table, error: LakeError | None) -> Iterator[pa.RecordBatch]:
+        errors = pa.nulls(rows.num_rows, pa.binary()) if error is None else pa.array([pickle.dumps(error)])
+        made = rows.append_column(ERROR, errors).cast(of_tasks(fields))
+        yield from made.rename_columns([f"c{i}" for i in range(len(fields))]).to_batches()
+
+    tables = _joined(batches)
+    try:
+        for rows in map(reader.rows, tables) if by_spark else decoded_tables(tables, reader, threads=1):
+            rejected, truncated = (pc.any(pc.equal(rows[ROW_KIND], kind)).as_py() for kind in (REJECTED, TRUNCATED))
+            if rejected and not rejects:
+                raise refusal(rows)
+            if strict and (rejected or truncated or rows[KEPT].null_count < rows.num_rows):
+                raise _Special("the batch has events that are no plain changes")
+            yield from sent(rows, None)
+    except LakeError as error:
+        nothing = {name: [str(error) if name == REASON else None] for name in reader.fields.names}
+        yield from sent(pa.table(nothing, schema=reader.fields), error)
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches of a task as fewer and larger tables."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.num_rows for one in held) >= _TABLE_ROWS or sum(one.nbytes for one in held) >= _TABLE_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+# -- the words of AUTO CDC --------------------------------------------------------------------------------------------
+
+
+def _with_words(rows, changes: ChangeInput):
+    """The rows with their computed columns, and with the column `ROW_KIND` if the conditions say anything."""
+    if changes.computed:
+        rows = _with_computed(rows, changes.computed)
+    kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
+    for condition, its in ((changes.deletes, "-D"), (changes.truncates, TRUNCATED)):
+        if condition is not None:
+            kind = F.when(_condition(rows, condition), F.lit(its)).otherwise(kind)
+    return rows if changes.deletes is None and changes.truncates is None else rows.withColumn(ROW_KIND, kind)
+
+
+def _with_computed(rows, computed: Sequence[ComputedColumn]):
+    """Decoded rows with their computed columns, as `cdc.computed_columns.added` makes them."""
+    place = rows.columns.index(ROW_KIND)
+    own = to_arrow(rows.select(*map(backticked, rows.columns[:place])).schema)
+    kept, made = F.col(KEPT), []
+    for number, one in enumerate(computed, start=place):
+        lacks = [F.coalesce(kept.contains(f",{own.get_field_index(name)},"), F.lit(False)) for name in needs_of(one, own)]
+        if lacks:
+            some, every = reduce(or_, lacks), reduce(and_, lacks)
+            partly = F.raise_error(F.lit(str(lacks_some(one.name))))
+            kept = F.when(some & ~every, partly).when(every, F.concat(kept, F.lit(f"{number},"))).otherwise(kept)
+        made.append(F.expr(f"cast(({one.expression}) as {format_type(one.type)})").alias(one.name))
+    before, others = (map(backticked, names) for names in (rows.columns[:place], rows.columns[place:]))
+    return rows.select(*before, *made, *others).withColumn(KEPT, kept)
+
+
+def _condition(rows, text: str):
+    try:
+        condition = F.coalesce(F.expr(f"({text})"), F.lit(False))
+        is_condition = isinstance(rows.select(F.expr(f"({text})")).schema[0].dataType, st.BooleanType)
+    except Exception as refused:  # of Spark's analyzer, classic or Connect
+        pass_interruption(refused)
+        raise InvalidQuery(
+            "Spark does not understand a condition",
+            where=text,
+            expected=f"a condition on {rows.columns}",
+            found=str(refused).partition("\n")[0],
+            cure="correct the condition",
+        ) from refused
+    if not is_condition:
+        raise InvalidQuery("this is not a condition", where=text, expected="BOOLEAN", cure="write a comparison")
+    return condition
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChangeFrame:
+    """Rows of changes, and how they are written. `errors`: tasks of ours made them, and the column `ERROR` has their errors."""
+
+    version: Version
+    df: object
+    request: WriteRequest
+    changes: ChangeInput
+    uneven: set[str]
+    errors: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the table."""
+        return self.version.schema
+
+    def write(self) -> Snapshot | None:
+        """Writes a DataFrame that has the rows themselves."""
+        changes, schema = self.changes, self.schema
+        rows = _with_words(self.df, changes)
+        request = row_request(self.request, changes)
+        if request.row_kind is not None and self.request.row_kind is None and request.row_kind.column not in rows.columns:
+            rows = rows.withColumn(request.row_kind.column, F.lit(None).cast("string"))  # rows of a first load
+        own = [name for name in rows.columns if name == ROW_KIND or (request.row_kind and name == request.row_kind.column)]
+        order = set() if request.order_by is None else request.order_by.reads
+        others = [name for name in rows.columns if name.lower() in order and name not in schema.columns.names]
+        left = changes.kept_columns([name for name in rows.columns if name != ROW_KIND], [*own, *others])
+        check_order(order, left, schema)
+        made = rows.select(*(F.col(backticked(name)) for name in [*left, *(one for one in own if one not in left)]))
+        batch = replace(self, df=made, request=request)
+        if changes.truncates is None and not changes.ignore_nulls:
+            return batch.plain()
+        with _held(made) as held:
+            return replace(batch, df=held).resolved()
+
+    def plain(self) -> Snapshot | None:
+        """Writes rows that are inserts, updates and deletes."""
+        rows = _with_required(self.df, self.schema)
+        return frame_writer.upsert(self.version, rows, self.request, self.uneven, errors=self.errors)
+
+    def resolved(self) -> Snapshot | None:
+        """Writes rows that may be rejected events or truncates, or keep old values."""
+        order = self.request.order_by or OrderBy()
+        texts = [backticked(text) if order.names else text for text in order.expressions]
+        facts, kept = self._facts(texts)
+        if facts["error"] is not None:
+            raise pickle.loads(facts["error"])
+        if facts["rejected"]:
+            self._keep_rejected()
+        keys = [F.struct(F.expr(text).alias("v")).alias(f"k{i}") for i, text in enumerate(texts)]
+        rows = self.df.withColumn(_ORDER, F.struct(*keys, F.monotonically_increasing_id().alias("place")))
+        request = self.request
+        if ROW_KIND in rows.columns:
+            truncates = rows.where(F.col(ROW_KIND) == TRUNCATED).agg(F.max(_ORDER).alias(_LAST))
+            rows = rows.where(~F.col(ROW_KIND).isin(TRUNCATED, REJECTED))
+            rows = rows.drop(TEXT, REASON, ERROR, *unordered(self.request)) if self.errors else rows
+            if facts["truncated"]:
+                _check_ordered(facts)
+                rows = rows.crossJoin(F.broadcast(truncates)).where(F.col(_ORDER) > F.col(_LAST)).drop(_LAST)
+                request = replace(request, replaces=Replacement(everything=True), compact=False)
+        batch = replace(self, df=rows, request=request, errors=False)
+        if not kept:
+            return replace(batch, df=rows.drop(_ORDER, KEPT)).plain()
+        return again(self.version, lambda now: replace(batch, version=now)._with_old_values(kept), *OVERTAKEN)
+
+    def _facts(self, order: Sequence[str]) -> tuple[st.Row, list[str]]:
+        """What kinds of rows there are, and the columns whose values some rows keep. `order`: the expressions of `order_by`."""
+        rows, engine = self.df, self.schema.parsed_options.merge.engine
+        kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
+        truncated, unordered = kind == TRUNCATED, [F.expr(text).isNull() for text in order]
+        error = F.max(ERROR) if self.errors else F.lit(None)
+        counts = {"rejected": kind == REJECTED, "truncated": truncated, "unordered": reduce(and_, unordered, truncated)}
+        names = [name for name in rows.columns if name in self.schema.columns.names and name not in self.schema.primary_key]
+        flags = {f"c{i}": self._keeps(rows, name) for i, name in enumerate(names if engine != PARTIAL_UPDATE else ())}
+        found = rows.agg(error.alias("error"), *(F.max(one).alias(name) for name, one in {**counts, **flags}.items())).head()
+        kept = [name for i, name in enumerate(names) if f"c{i}" in flags and found[f"c{i}"]]
+        if kept and engine == AGGREGATION:
+            raise needs_all(engine)
+        return found, kept
+
+    def _keep_rejected(self) -> None:
+        """Writes the rejected events to their table."""
+        meta = self.version.meta
+        table = rejected_events.opened(meta.env, rejected_events.name_for(meta.paths.table_name, self.changes.rejected))
+        columns = [F.col(old).alias(new) for new, old in rejected_events.SOURCES.items()]
+        moment = F.timestamp_millis(F.lit(self.version.meta.env.clock())).alias(rejected_events.REJECTED_AT)
+        made = self.df.where(F.col(ROW_KIND) == REJECTED).select(moment, *columns)
+        frame_writer.upsert(table, made, WriteRequest(self.request.identity, compact=False), self.uneven)
+
+    def _keep_lost(self, rows) -> None:
+        """Writes the events that lack a value which nothing has to the table of rejected events."""
+        if not rows.head(1):
+            return
+        meta = self.version.meta
+        table = rejected_events.opened(meta.env, rejected_events.name_for(meta.paths.table_name, self.changes.rejected))
+        key = F.to_json(F.struct(*(F.col(backticked(name)) for name in self.schema.primary_key)))
+        moment = F.timestamp_millis(F.lit(meta.env.clock())).alias(rejected_events.REJECTED_AT)
+        reason = F.concat(F.lit("an update lacks a value that has not changed, and the table has no row with it: key "), key)
+        own = {new: F.col(old) if old in rows.columns else F.lit(None) for new, old in _PLACES}
+        places = [column.alias(new) for new, column in own.items()]
+        made = rows.select(moment, reason.alias("reason"), F.lit(None).cast("string").alias("event"), *places)
+        identity = rejected_events.of_lost(self.request.identity)
+        frame_writer.upsert(table, made, WriteRequest(identity, compact=False), self.uneven)
+
+    def _keeps(self, rows, name: str):
+        """Whether a row keeps the value of a column."""
+        strict = self._keeps_strictly(rows, name)
+        if not self.changes.ignore_nulls:
+            return strict
+        kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
+        return strict | (F.col(backticked(name)).isNull() & ~kind.isin("-D", TRUNCATED, REJECTED))
+
+    def _keeps_strictly(self, rows, name: str):
+        """Whether a row has no value of a column because it has not changed."""
+        if KEPT not in rows.columns:
+            return F.lit(False)
+        return F.coalesce(F.col(KEPT).contains(f",{rows.columns.index(name)},"), F.lit(False))
+
+    def _with_old_values(self, kept: Sequence[str]) -> Snapshot | None:
+        """Writes the rows with the values that they keep, on a version. Raises Overtaken."""
+        if done := replayed(self.version, self.request.identity):
+            return done
+        schema, rows = self.schema, self.df
+        keys = [F.col(backticked(name)) for name in schema.primary_key]
+        window = Window.partitionBy(*keys).orderBy(_ORDER)
+        kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
+        numbered = rows.withColumn(_NUMBER, F.row_number().over(window))
+        made, missing, old = [], F.lit(False), self._old(kept)
+        joined = numbered.join(old, [F.col(f"{_OLD}.k{i}").eqNullSafe(key) for i, key in enumerate(keys)], "left")
+        for i, name in enumerate(kept):
+            own = F.struct(F.col(backticked(name)).alias("v"), (kind == "-D").alias("deleted"))
+            last = F.last(F.when(~self._keeps(rows, name), own), ignorenulls=True).over(window)
+            keeps, strict = self._keeps(rows, name), self._keeps_strictly(rows, name)
+            value = F.when(last.isNull(), F.col(f"{_OLD}.c{i}")).when(~last["deleted"], last["v"])
+            nothing = F.when(last.isNull(), F.col(f"{_OLD}.k0").isNull()).otherwise(last["deleted"])
+            missing = missing | (keeps & strict & nothing)
+            made.append(F.when(keeps, value).otherwise(F.col(backticked(name))).alias(name))
+        others = [F.col(backticked(name)) for name in rows.columns if name not in (*kept, _ORDER, KEPT, POSITION, PLACE)]
+        places = [name for name in (POSITION, PLACE) if name in rows.columns]
+        filled = joined.select(*others, *made, F.col(_NUMBER), missing.alias(_LAST), *places)
+        if self.changes.rejects:
+            self._keep_lost(filled.where(_LAST))
+            filled = filled.where(~F.col(_LAST))
+        filled = filled.drop(*places)
+        replaces = self.request.replaces is not None
+        requires = self.request.requires if replaces else (KeysUnchanged(self.version, None),)
+        request = replace(self.request, order_by=OrderBy((_NUMBER,)), requires=requires)
+        lost = F.when(F.col(_LAST), F.lit(pickle.dumps(_Lost("an update lacks a value that has not changed"))))
+        try:
+            return replace(self, df=filled.withColumn(ERROR, lost).drop(_LAST), request=request, errors=True).plain()
+        except _Lost:
+            row = filled.where(_LAST).head(1)[0]
+            raise missing_value({name: row[name] for name in schema.primary_key}) from None
+
+    def _old(self, kept: Sequence[str]):
+        """The rows of the table with keys of the batch: the key as `_OLD.k0`.. and the kept columns as `_OLD.c0`.."""
+        schema, version, spark = self.schema, self.version, self.df.sparkSession
+        names = [*schema.primary_key, *kept]
+        fields = pa.schema([schema.plain_columns.field(name) for name in names])
+        nothing = spark.createDataFrame([], to_spark(pa.schema([field.with_nullable(True) for field in fields])))
+        rows = nothing if self.request.replaces is not None or version.snapshot is None else self._looked_up(kept, fields)
+        aliases = [f"k{i}" for i in range(len(schema.primary_key))] + [f"c{i}" for i in range(len(kept))]
+        return (nothing if rows is None else rows).toDF(*aliases).alias(_OLD)
+
+    def _looked_up(self, kept: Sequence[str], fields: pa.Schema):
+        """The rows of the table with keys of rows that keep values; None if there are none."""
+        schema, version, names = self.schema, self.version, fields.names
+        keeps = reduce(or_, (self._keeps(self.df, name) for name in kept))
+        own = [F.col(backticked(name)) for name in schema.primary_key]
+        keys = self.df.where(keeps).select(*own).distinct().limit(_KEYS_MAX + 1).toArrow()
+        if keys.num_rows > _KEYS_MAX:
+            rows = read.frame(self.df.sparkSession, plan(version, None, names), None, read.AUTO)
+            return rows.select(*map(backticked, names))
+        wanted = keys.cast(pa.schema([fields.field(name) for name in schema.primary_key]))
+        found = rows_of_keys(version, wanted, [name for name in schema.columns.names if name in names]).select(names)
+        return self.df.sparkSession.createDataFrame(found.cast(of_tasks(found.schema))) if found.num_rows else None
+
+
+def _check_ordered(facts: st.Row) -> None:
+    """Raises InvalidData if a truncate has no place among the other rows."""
+    if facts["unordered"]:
+        raise InvalidData(
+            "nothing tells which rows come before an event that removes all rows",
+            expected="events with a position in their source, or order_by",
+            cure="pass order_by=<a column or expression that grows from change to change>",
+        )
+
+
+def _with_required(rows, schema: Schema):
+    """The rows, in which deletes have some value in NOT NULL columns: only their key counts."""
+    if ROW_KIND not in rows.columns:
+        return rows
+    types = {field.name: field.dataType for field in rows.schema.fields}
+    for field in schema.plain_columns:
+        if not field.nullable and field.name in types and field.name not in schema.primary_key:
+            column = F.col(backticked(field.name))
+            some = F.lit(empty(field.type).as_py()).cast(types[field.name])
+            rows = rows.withColumn(field.name, F.when((F.col(ROW_KIND) == "-D") & column.isNull(), some).otherwise(column))
+    return rows

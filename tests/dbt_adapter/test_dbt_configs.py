@@ -1,0 +1,212 @@
+"""What a profile or a model says is obeyed, or refused by its name. Without a run of dbt."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import agate
+import pyarrow as pa
+import pytest
+from dbt_common.clients.agate_helper import Integer
+from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintType, ModelLevelConstraint
+from dbt_common.dataclass_schema import ValidationError
+from dbt_common.exceptions import CompilationError, DbtRuntimeError
+
+import lsmlake
+from lsmlake.dbt.cursor import LakeCursor
+from lsmlake.dbt.dbt_adapter import LsmlakeAdapter
+from lsmlake.dbt.dbt_column import LsmlakeColumn
+from lsmlake.dbt.dbt_relation import LsmlakeRelation
+from lsmlake.dbt.model_config import TableLayout, check_config
+from lsmlake.dbt.profile import LsmlakeCredentials
+from lsmlake.dbt.seed_rows import arrow_of
+
+# -- profiles -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"schema": "s", "warehouse": "w", "host": "h"}, "unknown field of a target of lsmlake: host; expected cache, schema"),
+        ({"schema": "s", "warehouse": "w", "database": "d"}, "database.*write schema for the database"),
+        ({"schema": "s"}, "needs the field warehouse"),
+        ({"warehouse": "w"}, "needs the field schema"),
+        ({"schema": "s", "warehouse": 7}, "7 is not of type 'string'"),
+    ],
+)
+def test_a_target_that_is_not_obeyed_is_refused(given: dict[str, object], said: str):
+    with pytest.raises(ValidationError, match=said):
+        LsmlakeCredentials.validate(given)
+
+
+def test_a_target_opens_its_lake():
+    given = {"schema": "s", "warehouse": "memory://dbt-profile", "time_zone": "Europe/Berlin"}
+    LsmlakeCredentials.validate(given)
+    lake = LsmlakeCredentials.from_dict(given).connect()
+    assert lake.sql("SELECT hour(timestamp '2026-01-01 00:00:00+00:00')").fetchall() == [(1,)]
+
+
+# -- models -------------------------------------------------------------------------------------------------------------
+
+
+class Config(SimpleNamespace):
+    """The config of a node, as dbt has it: own fields, and all other words in `_extra`."""
+
+    def __init__(self, **given: object) -> None:
+        own = {name: given.pop(name) for name in ("unique_key", "grants", "catalog_name", "contract") if name in given}
+        super().__init__(**{"contract": None, **own}, _extra=given)
+
+    def get(self, name: str, default: object = None) -> object:
+        return self._extra.get(name, getattr(self, name, default))
+
+
+def node(columns: object = None, constraints: object = (), **config: object) -> SimpleNamespace:
+    return SimpleNamespace(
+        config=Config(**config), columns=columns or {}, constraints=list(constraints), unique_id="model.shop.m", name="m"
+    )
+
+
+REFUSED = [
+    ("table", None, {"file_format": "delta"}, "file_format has no meaning for a table.*files of a table are Parquet"),
+    ("table", None, {"grants": {"select": ["a"]}}, "grants has no meaning.*a lake has no users"),
+    ("table", None, {"indexes": [{"columns": ["a"]}]}, "indexes has no meaning.*file-index"),
+    ("table", None, {"sql_header": "SET a = 1"}, "sql_header has no meaning.*pre-hook"),
+    ("table", None, {"catalog_name": "c"}, "catalog_name has no meaning"),
+    ("table", None, {"merge_update_columns": ["a"]}, "merge_update_columns has no meaning for a table"),
+    ("view", None, {"primary_key": "a"}, "primary_key has no meaning for a view.*expected none of this adapter"),
+    ("snapshot", None, {"primary_key": "a"}, "primary_key has no meaning for a snapshot"),
+    ("seed", None, {"primarykey": "a"}, "primarykey has no meaning for a seed.*primary_key, partition_by"),
+    ("incremental", "append", {"unique_key": "a"}, "append does not obey unique_key"),
+    (
+        "incremental",
+        "append",
+        {"incremental_predicates": ["a"]},
+        "append does not obey incremental_predicates; choose one of merge",
+    ),
+    ("incremental", "merge", {}, "merge needs unique_key"),
+    ("incremental", "delete+insert", {"unique_key": "a", "merge_exclude_columns": ["b"]}, "does not obey merge_exclude_columns"),
+    ("incremental", "insert_overwrite", {}, "insert_overwrite replaces partitions and needs partition_by"),
+    ("incremental", "microbatch", {"predicates": ["a"]}, "microbatch does not obey predicates"),
+]
+
+
+@pytest.mark.parametrize(("kind", "strategy", "config", "said"), REFUSED)
+def test_a_config_that_is_not_obeyed_is_refused(kind: str, strategy: str | None, config: dict, said: str):
+    with pytest.raises(CompilationError, match=said):
+        check_config(node(**config), kind, strategy)
+
+
+def test_configs_that_are_obeyed_are_accepted():
+    layout = {"primary_key": "a", "partition_by": ["b"], "merge_engine": "partial-update", "options": {"bucket": 2}}
+    for kind in ("table", "seed"):
+        check_config(node(**layout), kind)
+    check_config(node(**layout, unique_key="a", merge_update_columns=["b"], predicates=["a > 1"]), "incremental", "merge")
+    check_config(node(unique_key="a"), "incremental", "a_strategy_of_the_project")
+    check_config(node(__dbt_internal_microbatch_event_time_start="2026-01-01"), "incremental", "microbatch")
+    assert TableLayout.of(node(**layout)) == TableLayout(("a",), ("b",), {"bucket": "2", "merge-engine": "partial-update"})
+    assert TableLayout.of(node(options={"write-only": True})).options == {"write-only": "true"}
+
+
+def test_a_primary_key_is_given_once():
+    key = [SimpleNamespace(type=ConstraintType.primary_key, columns=["a", "b"])]
+    column = {"a": SimpleNamespace(name="a", constraints=[SimpleNamespace(type=ConstraintType.primary_key)])}
+    enforced = SimpleNamespace(enforced=True)
+    assert TableLayout.of(node(constraints=key, contract=enforced)).primary_key == ("a", "b")
+    assert TableLayout.of(node(column, contract=enforced)).primary_key == ("a",)
+    assert TableLayout.of(node(column, key, contract=SimpleNamespace(enforced=False))).primary_key == ()
+    for given in (node(column, key, contract=enforced), node(column, contract=enforced, primary_key="a")):
+        with pytest.raises(CompilationError, match="given 2 times"):
+            TableLayout.of(given)
+    with pytest.raises(CompilationError, match="is the config primary_key"):
+        TableLayout.of(node(options={"primary-key": "a"}))
+    with pytest.raises(CompilationError, match="give it once"):
+        TableLayout.of(node(merge_engine="first-row", options={"merge-engine": "deduplicate"}))
+
+
+@pytest.mark.parametrize(
+    ("layout", "types", "fits"),
+    [
+        (TableLayout(("id",), ("dt",)), {"id": "INT", "dt": "DATE", "v": "DOUBLE"}, True),
+        (TableLayout(("id",), ("`DT`",)), {"ID": "INT", "DT": "DATE"}, True),
+        (TableLayout(("id",), ("dt",)), {"id": "BIGINT", "dt": "DATE"}, False),
+        (TableLayout(("id",), ("dt",)), {"id": "INT"}, False),
+        (TableLayout(("id",)), {"id": "INT", "dt": "DATE"}, False),
+        (TableLayout((), ("dt",)), {"id": "INT", "dt": "DATE"}, False),
+    ],
+)
+def test_a_table_is_replaced_in_place_if_its_key_and_partitions_stay(layout: TableLayout, types: dict[str, str], fits: bool):
+    lake = lsmlake.connect("memory://dbt-layout")
+    lake.create_database("d", if_not_exists=True)
+    table = lake.create_table("d.t", "id INT, dt DATE, v STRING", primary_key=["id"], partition_by=["dt"], if_not_exists=True)
+    assert layout.is_that_of(table, types) is fits
+
+
+def test_constraints_with_words_that_mean_nothing_are_refused():
+    render = LsmlakeAdapter.render_column_constraint
+    assert render(ColumnLevelConstraint(type=ConstraintType.not_null)) == "NOT NULL"
+    assert render(ColumnLevelConstraint(type=ConstraintType.primary_key)) is None
+    for wrong in (
+        ColumnLevelConstraint(type=ConstraintType.not_null, expression="x"),
+        ColumnLevelConstraint(type=ConstraintType.custom, expression="MASKED"),
+    ):
+        with pytest.raises(CompilationError, match="is not supported"):
+            render(wrong)
+    with pytest.raises(CompilationError, match="constraint of a column"):
+        LsmlakeAdapter.render_model_constraint(ModelLevelConstraint(type=ConstraintType.not_null, columns=["a"]))
+
+
+def test_a_relation_has_a_schema_and_no_database():
+    relation = LsmlakeRelation.create(schema="s", identifier="t")
+    assert relation.render() == "`s`.`t`" and str(relation.without_identifier()) == "`s`"
+    with pytest.raises(DbtRuntimeError, match="has no database, found 'x'; write schema"):
+        LsmlakeRelation.create(database="x", schema="s", identifier="t")
+
+
+# -- values -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_of_a_seed_have_their_types():
+    kinds = [Integer(), agate.Number(), agate.Boolean(), agate.Text(), agate.Date(), agate.DateTime()]
+    rows = [[1, "1.5", "true", "x", "2026-01-02", "2026-01-02 03:04:05"], [None] * 6]
+    made = arrow_of(agate.Table(rows, ["i", "n", "b", "t", "d", "s"], kinds))
+    expected = [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.date32(), pa.timestamp("us")]
+    assert made.schema.types == expected
+    assert [str(one) for one in made.slice(0, 1).to_pylist()[0].values()] == [
+        *("1", "1.5", "True", "x", "2026-01-02", "2026-01-02 03:04:05")
+    ]
+    assert made.slice(1).to_pylist() == [dict.fromkeys(made.column_names)]
+
+
+def test_a_cursor_gives_its_rows_once_and_names_their_types():
+    cursor = LakeCursor(lsmlake.connect("memory://dbt-cursor"))
+    cursor.execute("SELECT id, CAST(id AS STRING) AS t, array(id) AS a, DATE '2026-01-01' - DATE '2025-01-01' AS i FROM range(5)")
+    assert [one[:2] for one in cursor.description] == [
+        ("id", "BIGINT"),
+        ("t", "STRING"),
+        ("a", "ARRAY<BIGINT>"),
+        ("i", "INTERVAL DAY"),
+    ]
+    assert cursor.fetchone()[:3] == (0, "0", [0])
+    assert [row[0] for row in cursor.fetchmany(2)] == [1, 2]
+    assert [row[0] for row in cursor.fetchall()] == [3, 4]
+    assert cursor.fetchone() is None and cursor.fetchall() == [] and cursor.affected is None
+    cursor.execute("CREATE DATABASE d")
+    assert cursor.description is None and cursor.fetchall() == []
+    cursor.execute("CREATE TABLE d.t (id INT)")
+    cursor.execute("INSERT INTO d.t VALUES (1), (2)")
+    assert cursor.affected == 2
+
+
+def test_types_of_columns():
+    kinds = {
+        "VARCHAR(3)": "is_string",
+        "STRING": "is_string",
+        "bigint": "is_integer",
+        "DOUBLE": "is_float",
+        "DECIMAL(3,1)": "is_numeric",
+    }
+    for kind, question in kinds.items():
+        column = LsmlakeColumn("a`b", kind)
+        asked = {name: getattr(column, name)() for name in ("is_string", "is_integer", "is_float", "is_numeric")}
+        assert [name for name, yes in asked.items() if yes] == [question]
+        assert (column.data_type, column.quoted) == (kind, "`a``b`")

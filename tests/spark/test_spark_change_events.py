@@ -1,0 +1,141 @@
+"""Change events and the words of AUTO CDC on Spark: the same rows as in one process, exactly once."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import lsmlake
+from lsmlake.cdc import ChangeFormat
+from lsmlake.errors import InvalidData, InvalidQuery
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "change_events"
+UNAVAILABLE = "__debezium_unavailable_value"
+
+
+def event(op: str, after: dict | None, lsn: int, before: dict | None = None) -> str:
+    return json.dumps({"before": before, "after": after, "source": {"lsn": lsn}, "op": op, "ts_ms": 1})
+
+
+def row(number: int, name: str | None = "a", n: int | None = 1) -> dict[str, object]:
+    return {"id": number, "name": name, "n": n}
+
+
+def rows_of(table: lsmlake.Table) -> list[dict[str, object]]:
+    return table.to_arrow().sort_by(table.primary_key[0]).to_pylist()
+
+
+def frame(spark, events: list[str], parts: int = 3):
+    return spark.createDataFrame([(one,) for one in events], "value STRING").repartition(parts)
+
+
+@pytest.mark.connect(short="classic")
+def test_batches_of_events_are_applied_in_the_order_of_their_source(spark, spark_lake):
+    """Plain changes; then a batch that keeps values and one with a truncate, which need more than an upsert."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT NOT NULL", primary_key=["id"])
+    first = frame(spark, [event("c", row(number), number) for number in range(5)])
+    written = [table.upsert(first, format="debezium-json", writer_id="w", commit_id=1).id for _ in range(2)]
+    changes = [event("u", row(3, "late"), 20), event("u", row(3, "early"), 19), event("d", None, 21, {"id": 1})]
+    changes += [event("u", row(40), 23, {"id": 4})]
+    table.upsert(frame(spark, changes), format="debezium-json")
+    assert written == [1, 1] and rows_of(table) == [row(0), row(2), row(3, "late"), row(40)]
+    kept = [event("u", row(3, UNAVAILABLE, 5), 31), event("u", row(3, UNAVAILABLE, 6), 32)]
+    kept += [event("c", row(50, "b"), 33), event("u", row(50, UNAVAILABLE, 7), 34), event("d", None, 35, {"id": 0})]
+    table.upsert(frame(spark, kept), format="debezium-json")
+    assert rows_of(table) == [row(2), row(3, "late", 6), row(40), row(50, "b", 7)]
+    with pytest.raises(InvalidData, match=r"'id': 99.*lacks a value that has not changed"):
+        table.upsert(frame(spark, [event("u", row(99, UNAVAILABLE), 36)]), format="debezium-json")
+    lost = frame(spark, [event("u", row(99, UNAVAILABLE), 36), event("u", row(3, UNAVAILABLE, 6), 37)])
+    for _ in range(2):
+        table.upsert(lost, format="debezium-json", on_error="reject", writer_id="w", commit_id=2)
+    assert spark_lake.table("d.t_rejected").to_arrow()["position"].to_pylist() == [f"{36:020d}"]
+    truncated = [
+        event("u", row(3, "x"), 41),
+        event("t", None, 42),
+        event("c", row(7), 43),
+        event("u", row(7, UNAVAILABLE, 8), 44),
+    ]
+    table.upsert(frame(spark, truncated), format="debezium-json")
+    assert rows_of(table) == [row(7, n=8)]
+
+
+def test_a_stream_of_events_rejects_those_that_cannot_be_read(spark, spark_lake, tmp_path: Path):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    folder = tmp_path / "in"
+    frame(spark, [event("c", row(1), 1), "{", event("c", row(2, n="x"), 2), event("c", row(3), 3)], 1).write.text(str(folder))
+    stream = spark.readStream.schema("value STRING").text(str(folder))
+    words = {"format": "debezium-json", "on_error": "reject", "apply_as_deletes": "id = 3"}
+    for _ in range(2):
+        query = table.write_stream(stream, checkpoint=tmp_path / "c", trigger={"availableNow": True}, **words)
+        query.awaitTermination(120)
+        assert query.exception() is None
+    rejected = spark_lake.table("d.t_rejected").to_arrow().to_pylist()
+    assert rows_of(table) == [row(1)] and [one["event"] for one in rejected] == ["{", event("c", row(2, n="x"), 2)]
+    for bad, words in (("{", "no object with the field"), (event("c", row(9) | {"x": 1}, 9), "no column for the field 'x'")):
+        with pytest.raises(InvalidData, match=words):
+            table.upsert(frame(spark, [bad]), format="debezium-json")
+
+
+def test_executors_without_duckdb_read_what_spark_has_parsed(spark, spark_lake, monkeypatch: pytest.MonkeyPatch):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    seen: set[object] = {spark}
+    monkeypatch.setattr("lsmlake.spark.change_frames._WITHOUT_DUCKDB", seen)
+    table.upsert(frame(spark, [event("c", row(1), 1), event("u", row(1, "b"), 2)]), format="debezium-json")
+    with pytest.raises(InvalidData, match="no column for the field 'x'"):
+        table.upsert(frame(spark, [event("c", row(2) | {"x": 1}, 3)]), format="debezium-json")
+    assert rows_of(table) == [row(1, "b")]
+
+
+def test_the_words_of_auto_cdc(spark, spark_lake):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT NOT NULL", primary_key=["id"])
+    table.upsert([row(1), row(2)])
+    rows = spark.sql("SELECT * FROM VALUES (1L, 'b', NULL, 'd'), (3L, NULL, 6, 'u') AS v(id, name, n, op)")
+    table.upsert(rows, apply_as_deletes="op = 'd'", except_columns=["op"])
+    assert rows_of(table) == [row(2), row(3, None, 6)]
+    rows = spark.sql("SELECT * FROM VALUES (2L, NULL, CAST(NULL AS INT)), (4L, 'new', 1) AS v(id, name, n)")
+    table.upsert(rows, ignore_null_updates=True)
+    assert rows_of(table) == [row(2), row(3, None, 6), row(4, "new")]
+    rows = spark.sql(
+        "SELECT * FROM VALUES (5L, 'a', 1, 't', 2), (6L, 'b', 1, 'u', 1), (7L, 'c', 1, 'u', 3) AS v(id, name, n, k, at)"
+    )
+    table.upsert(rows, apply_as_truncates="k = 't'", columns=["id", "name", "n"], order_by="at")
+    assert rows_of(table) == [row(7, "c")]
+    with pytest.raises(InvalidQuery, match="nope"):
+        table.upsert(rows, apply_as_deletes="nope = 1", columns=["id", "name", "n"])
+    with pytest.raises(InvalidData, match="nothing tells which rows come before"):
+        table.upsert(rows, apply_as_truncates="k = 't'", columns=["id", "name", "n"])
+
+
+def assert_avro_is_read_in_tasks(spark) -> None:
+    schema = {"type": "record", "name": "E", "fields": [{"name": "op", "type": "string"}, {"name": "after", "type": ROW_IN_AVRO}]}
+    message = bytes([0, 0, 0, 0, 7, 2]) + b"c" + bytes([14])  # the number of the schema, the text of one byte, the number 7
+    messages = spark.createDataFrame([(message,)], "value BINARY")
+    read = lsmlake.cdc.decode(messages, ChangeFormat("debezium-avro", registry={7: schema}), "id BIGINT")
+    assert [(one["id"], one["_row_kind"]) for one in read.collect()] == [(7, "+I")]
+
+
+ROW_IN_AVRO = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"}]}
+
+
+def test_golden_events_give_the_same_rows_as_in_one_process(spark):
+    cases = {
+        "canal": ("canal-json", "id BIGINT, name STRING, price DECIMAL(16,2), at TIMESTAMP, blob BINARY", "id"),
+        "maxwell": ("maxwell-json", "id BIGINT, name STRING, price DECIMAL(16,2), at TIMESTAMP, blob BINARY", "id"),
+        "ogg": ("ogg-json", "ID INT, NAME STRING, PRICE DECIMAL(10,2), AT DATE", "ID"),
+        "debezium_mysql_schema": ("debezium-json", "id BIGINT, price DECIMAL(12,2), day DATE, seen TIMESTAMP, bits BINARY", "id"),
+        "mongodb_change_stream": ("mongodb", "_id STRING, name STRING, n BIGINT, price DECIMAL(10,2), data BINARY", "_id"),
+    }
+    for name, (format, columns, key) in cases.items():
+        path = GOLDEN / f"{name}.jsonl"
+        here = lsmlake.cdc.decode(path, format, columns, primary_key=[key])
+        there = lsmlake.cdc.decode(spark.read.text(str(path)), format, columns, primary_key=[key]).toArrow()
+        assert there.to_pylist() == here.to_pylist(), name
+    assert_avro_is_read_in_tasks(spark)
+    numbers = frame(spark, ['{"op_type":"I","after":{"id":1,"a":12345678901234567890.0123456789}}'], 1)
+    exact = lsmlake.cdc.decode(numbers, "ogg-json", "id INT, a DECIMAL(30,10)").collect()
+    assert exact[0]["a"] == Decimal("12345678901234567890.0123456789")
