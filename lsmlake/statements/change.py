@@ -34,6 +34,7 @@ from lsmlake.statements.statement import TARGET, ExpressionReader, Statement
 from lsmlake.tables.version import Version
 from lsmlake.write.append import append_files
 from lsmlake.write.changeable import check_deletable, check_replaces, check_updatable
+from lsmlake.write.order import Ordered
 from lsmlake.write.prepare import delete_columns, prepare
 from lsmlake.write.read_set import KeysUnchanged, ReadSet
 from lsmlake.write.row_edit import replace_rows, rewritten
@@ -103,7 +104,7 @@ class CheckedChange:
         clause = Checked(MATCHED, DELETE if values is None else UPDATE, values, None)
         made = Bound(checked.condition, (), (clause,), checked.reader, checked.predicate)
         memory_bytes = version.options.write.buffer_bytes
-        one_row = Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes, changes_max=changes_max)
+        one_row = Join(made, [_ONE_ROW], _ONE_ROW.schema, self.zone, memory_bytes, Ordered.ALL, changes_max)
         with checked.reader.loading() as load, one_row as join:
             join.state(made, load)
             return merge(version, join, checked.isolation)

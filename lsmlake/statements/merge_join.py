@@ -38,7 +38,7 @@ class Join:
         columns: pa.Schema,
         zone: str,
         memory_bytes: int,
-        ordered: Ordered = Ordered.ALL,
+        ordered: Ordered,
         changes_max: int | None = None,
     ) -> None:
         """`columns`: the columns of the source. `ordered`: which source rows have a defined order. `changes_max`: the most rows

@@ -32,6 +32,7 @@ from lsmlake.statements.merge_join import Join
 from lsmlake.statements.statement import SOURCE, TARGET, Statement
 from lsmlake.tables.version import Version
 from lsmlake.types.column_types import has_sized_text
+from lsmlake.write.order import Ordered
 from lsmlake.write.write import picker
 
 _OPERATORS = (
@@ -93,7 +94,7 @@ class DriverStatement:
             if any(map(has_sized_text, columns)) or not _fits(plan(version), [*version.schema.primary_key, *made.needs(TARGET)]):
                 return None
             memory_bytes, most = version.options.write.buffer_bytes, _changes_max(version)
-            with Join(made, [source], columns, self.zone, memory_bytes, changes_max=most) as join:
+            with Join(made, [source], columns, self.zone, memory_bytes, Ordered.QUERY, changes_max=most) as join:
                 join.state(made, None)
                 return merge(version, join, level, own)
         except TooManyChanges:
