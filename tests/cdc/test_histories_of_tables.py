@@ -457,13 +457,13 @@ def test_other_arguments_on_a_later_run_are_refused():
     with pytest.raises(InvalidQuery, match="track needs changes in their order"):
         lake.history_of(table, "d.h", track=["name"])
     lake.history_of(table, "d.h", track=["name"], sequence_by="_commit_time")
-    with pytest.raises(InvalidQuery, match=r"made with another sequence_by.*'_commit_time', found 'at'"):
+    with pytest.raises(InvalidQuery, match="made with another sequence_by, expected _commit_time, found at;"):
         lake.history_of(table, "d.h", sequence_by="at")
-    with pytest.raises(InvalidQuery, match=r"made with another track, .*'name'.*found .*'n'"):
+    with pytest.raises(InvalidQuery, match="made with another track, expected name, found n, name;"):
         lake.history_of(table, "d.h", track=["n", "name"])
     with pytest.raises(InvalidQuery, match="made with another track_except"):
         lake.history_of(table, "d.h", track_except=["n"])
-    with pytest.raises(InvalidQuery, match=r"made with another start, .*'latest-full'.*'earliest-full'"):
+    with pytest.raises(InvalidQuery, match="made with another start, expected latest-full, found earliest-full;"):
         lake.history_of(table, "d.h", start="earliest-full")
     upsert(table, row(1, "a", n=5, at=at(2)))
     assert spans(lake.history_of(table, "d.h", track=["name"], start="latest-full")) == spans(lake.history_of(table, "d.h"))
@@ -565,11 +565,12 @@ def test_a_maintainer_says_what_is_wrong_with_a_history():
 def test_a_table_with_the_options_of_a_history_and_other_columns_stays_as_it_is():
     lake = new_lake()
     made(lake).upsert([row(1, "a")], cast=True)
-    lake.create_table("d.h", "id BIGINT NOT NULL, x INT", primary_key=["id"], options={"history.source": "d.t"})
+    columns, key = "x BIGINT NOT NULL, valid_from TIMESTAMP NOT NULL, valid_to TIMESTAMP", ["x", "valid_from"]
+    lake.create_table("d.h", columns, primary_key=key, options={"history.source": "d.t"})
     assert [one["error"] for one in lake.maintain().to_pylist()] == ["the table has not the columns of a history"]
     with pytest.raises(InvalidQuery, match=r"not the columns of a history.*remove the option history.source"):
         lake.history_of("d.t", "d.h")
-    assert lake.table("d.h").schema.names == ["id", "x"]
+    assert lake.table("d.h").schema.names == ["x", "valid_from", "valid_to"]
 
 
 def test_a_source_with_another_name_is_named_once():
@@ -614,7 +615,7 @@ def test_tracked_columns_keep_their_roles_under_other_names():
         lsmlake.add_column("note", "STRING"),
     )
     source.upsert({"key": [1], "Title": ["n1"], "NAME": ["t2"], "time": [at(2)], "note": [None]}, cast=True)
-    with pytest.raises(InvalidQuery, match=r"made with another track_except, expected .*'NAME'.*found .*'Title'"):
+    with pytest.raises(InvalidQuery, match="made with another track_except, expected NAME, found Title;"):
         lake.history_of(source, "d.h", track_except=["Title"])
     assert lake.history_of(source, "d.h", track_except=["NAME"], sequence_by="time").count() == 2  # `time` is tracked
     rows = lake.table("d.h").to_arrow().sort_by("valid_from").to_pylist()

@@ -70,7 +70,7 @@ def test_the_matched_rows_of_an_append_only_table_are_those_of_a_scan():
 
 def test_only_readers_of_rows_know_how_dead_rows_are_masked():
     """Who needs rows with their places takes them from `read.positions`."""
-    known = {"read/positions.py", "files/data_reader.py", "format/deletion_vector.py", "read/in_duckdb.py"}
+    known = {"read/positions.py", "read/arrow_scan.py", "read/in_duckdb.py", "files/data_reader.py", "format/deletion_vector.py"}
     root = Path(lsmlake.__file__).parent
     found = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if re.search(r"\bdead_mask\(", path.read_text())}
     assert found == known
