@@ -43,7 +43,7 @@ def arguments(workload: str, data: Data, work: Path, params: object) -> list[str
 def worked(workload: str, data: Data, work: Path, params: object) -> dict:
     """The answer of a worker of lsmlake without Spark, in a process of its own."""
     command = [sys.executable, "-m", "bench.peers.worker", *arguments(workload, data, work, params)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -239,6 +239,6 @@ def test_without_matplotlib_one_line_explains_how_to_get_plots(tmp_path):
     report.write(tmp_path / "a", made_up(100), "here")
     program = "import sys; sys.modules['matplotlib'] = None; from bench.peers.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", program, "--from", str(tmp_path / "a"), "--out", str(tmp_path / "b")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=600, check=True)
     assert len(done.stderr.splitlines()) == 1 and "pip install matplotlib" in done.stderr
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["results.json"]

@@ -79,7 +79,7 @@ def test_ctrl_c_ends_it_after_whole_lines(table: Table):
         table.upsert([{"id": 9, "name": "x"}])
         assert json.loads(running.stdout.readline())["id"] == 9
         running.send_signal(signal.SIGINT)
-        rest, error = running.communicate(timeout=60)
+        rest, error = running.communicate(timeout=600)
     assert (running.returncode, rest, error) == (130, "", "interrupted\n")
     assert [json.loads(line)["_row_kind"] for line in first] == ["+I", "+I", "-U", "+U", "-D"]
 
@@ -92,7 +92,7 @@ def test_a_closed_pipe_ends_it_with_the_next_line(table: Table):
         running.stdout.readline()
         running.stdout.close()
         table.upsert([{"id": 9, "name": "x"}])
-        assert (running.wait(timeout=60), running.stderr.read()) == (141, b"")
+        assert (running.wait(timeout=600), running.stderr.read()) == (141, b"")
 
 
 def test_a_history_is_brought_up_to_date(table: Table):

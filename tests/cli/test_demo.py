@@ -87,7 +87,7 @@ def emitted(engine: str, tmp_path_factory: pytest.TempPathFactory):
     """What a small demo printed, and the place of the warehouse it kept."""
     tmp_path = tmp_path_factory.mktemp("demo")
     process = start(tmp_path, "--keep", str(tmp_path / "kept"), "--engine", engine, days=10, batches=8)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, err) == (0, ""), out + err
     assert left_behind(tmp_path) == []
     return out, tmp_path / "kept"
@@ -140,7 +140,7 @@ def test_the_demo_fails_with_the_difference_if_the_table_is_wrong(engine, tmp_pa
     if engine == "spark" and SCALE < 1:
         pytest.skip("a short run: what compares the tables is the same without Spark")
     process = start(tmp_path, "--engine", engine, days=2, batches=3, more=WRONG)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 1, out + err
     assert re.search(rf"DIFFERENT +the table, read by {READERS[engine]}", out)
     assert re.search(r"missing .*dest XXX", out, re.S)
@@ -155,7 +155,7 @@ def test_an_interruption_leaves_nothing_behind(engine, tmp_path: Path):
         if "micro-batches" in line:
             break
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130, err
     assert err.endswith("interrupted\n")
     deadline = time.monotonic() + 120

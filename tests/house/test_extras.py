@@ -54,7 +54,7 @@ def run(base: Path, directory: Path, *arguments: str) -> subprocess.CompletedPro
     """Python without its site-packages, with `base` instead."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | {"PYTHONPATH": str(base)}
     return subprocess.run(
-        [sys.executable, "-S", *arguments], cwd=directory, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-S", *arguments], cwd=directory, env=environment, capture_output=True, text=True, timeout=600
     )
 
 

@@ -544,14 +544,14 @@ def test_a_killed_process_keeps_nothing_from_a_second_one(tmp_path: Path):
     try:
         first.kill()
         write(2)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while any(map(runs, tables)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not any(map(runs, tables))
     finally:
         first.kill()
         second.send_signal(signal.SIGINT)
-        second.communicate(timeout=30)
+        second.communicate(timeout=600)
         first.communicate()
     for table in tables:
         assert (table.count(), set(table.to_arrow()["v"].to_pylist()), table.verify()) == (150, {2}, [])
@@ -569,7 +569,7 @@ def test_sigterm_ends_the_command_within_seconds_and_leaves_nothing(tmp_path: Pa
     assert '"kind": "compact"' in process.stdout.readline()
     process.terminate()
     begin = time.monotonic()
-    rest, errors = process.communicate(timeout=60)
+    rest, errors = process.communicate(timeout=600)
     assert time.monotonic() - begin < 20
     assert (process.returncode, rest, errors) == (0, "", "")
     assert list(lake.env.storage.list("maintenance/leases")) == [] and unreferenced(table) == []

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from effort import SCALE
-from spark_support import JVM_OPTIONS
 
 import lsmlake
 
@@ -46,9 +45,9 @@ def paid_in():
 
 def run(folder: Path) -> str:
     """What a run prints. Under SPARK_TESTING the server of Spark Connect takes any port that is free."""
-    environment = os.environ | {"SPARK_SUBMIT_OPTS": JVM_OPTIONS, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     command = [str(Path(sys.executable).with_name("spark-pipelines")), "run", "--spec", "spark-pipeline.yml"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     return done.stdout + done.stderr
 
 

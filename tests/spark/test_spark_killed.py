@@ -53,7 +53,7 @@ def run_program(folder: Path, door: str, moment: str, batch: int) -> int:
         command = [sys.executable, str(PROGRAM), str(folder), door, moment, str(batch)]
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True)
         try:
-            status = process.wait(timeout=120)
+            status = process.wait(timeout=600)
             assert gone(process.pid), "the JVM outlives its driver"
         finally:
             with suppress(ProcessLookupError):

@@ -53,7 +53,7 @@ def run(folder: Path, server: Server, kind: str, settings: Mapping[str, str] = {
     }
     command = [sys.executable, str(PROGRAM), str(folder), server.warehouse(), kind]
     given = json.dumps(server.options)
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=400, check=False, env=environment)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=600, check=False, env=environment)
     assert SECRET not in done.stdout and SECRET not in done.stderr
     assert done.returncode == 0, done.stderr[-4000:]
     events = [path.read_text() for path in (folder / "events").iterdir()]

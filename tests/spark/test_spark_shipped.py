@@ -27,7 +27,7 @@ def run(folder: Path, *command: str, **environment: str) -> str:
     inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     with (folder / "log").open("w") as log:
         how = {"stdout": subprocess.PIPE, "stderr": log, "cwd": folder, "env": inherited | environment, "text": True}
-        done = subprocess.run(command, timeout=250, check=False, **how)
+        done = subprocess.run(command, timeout=600, check=False, **how)
     assert done.returncode == 0, (folder / "log").read_text()[-3000:]
     return done.stdout.splitlines()[-1]
 

@@ -32,7 +32,7 @@ def test_all_results_but_none_come_back(workers: int):
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_so_many_run_at_once_and_items_are_taken_when_there_is_room(workers: int):
-    meet, lock, running, most, taken = Barrier(workers, timeout=10), Lock(), 0, 0, 0
+    meet, lock, running, most, taken = Barrier(workers, timeout=120), Lock(), 0, 0, 0
 
     def items():
         nonlocal taken
@@ -92,7 +92,7 @@ def test_streams_give_all_their_items_in_an_order_of_their_own(lengths: list[int
 
 
 def test_streams_run_beside_each_other_and_no_further_ahead_than_a_step():
-    meet, begun, made = Barrier(2, timeout=10), [], []
+    meet, begun, made = Barrier(2, timeout=120), [], []
 
     def stream(number: int):
         begun.append(number)
@@ -140,7 +140,7 @@ def test_an_error_comes_after_what_came_before_it_and_all_streams_are_closed(wor
 
 
 def test_the_first_caller_creates_a_value_once():
-    made, asked = [], Barrier(4, timeout=10)
+    made, asked = [], Barrier(4, timeout=120)
     value = Once(lambda: made.append(1) or len(made))
     found = []
 
@@ -187,7 +187,7 @@ class Waiting(MemoryStorage):
 
     def __init__(self) -> None:
         super().__init__()
-        self.meet, self.threads = Barrier(self.writes_at_once, timeout=10), set()
+        self.meet, self.threads = Barrier(self.writes_at_once, timeout=120), set()
 
     @contextmanager
     def write(self, path: str):
