@@ -62,7 +62,7 @@ from bench.result import Measure, Report, markdown, text
 from bench.rows import SCHEMA, orders
 from bench.timing import Spent, take_turns
 
-pytestmark = pytest.mark.usefixtures("untimed")
+pytestmark = [pytest.mark.usefixtures("untimed"), pytest.mark.in_turn]
 
 
 def check(report: Report, rows: int) -> None:

@@ -42,13 +42,17 @@ def kinds_of_session(connect: pytest.Mark, test: str) -> list[str]:
 
 
 def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """The cases that a short run leaves out: all but every third one of a test that has several, unless it is marked
-    `every_case`."""
+    """What a short run leaves out: of a test with several cases all but every third one, unless it is marked `every_case`; and
+    two of three tests that are marked `in_turn`."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items if SCALE < 1 else ():
         if item.get_closest_marker("every_case") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return {item for cases in tests.values() for item in set(cases) - set(_of_this_turn(cases))}
+    left = {item for cases in tests.values() for item in set(cases) - set(_of_this_turn(cases))}
+    for name, cases in tests.items():
+        if cases[0].get_closest_marker("in_turn") and not in_turn(name, 0, _TURNS):
+            left.update(cases)
+    return left
 
 
 def _of_this_turn(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
