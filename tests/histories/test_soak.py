@@ -13,6 +13,7 @@ from soak.tables import TABLES, digest
 SECONDS, COMMITS = (8, 20) if SCALE <= 1 else (60, 200)
 
 
+@pytest.mark.in_turn
 def test_processes_that_are_killed_and_suspended_lose_no_row_and_double_none(tmp_path):
     settings = Settings(SECONDS, processes=3, commits=COMMITS, kill_every_s=1.5, pause_every_s=2, long_pause_s=2)
     report = soak(settings, tmp_path)

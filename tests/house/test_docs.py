@@ -437,6 +437,7 @@ def test_members_of_a_class_are_those_that_a_shell_completes():
             assert ", ".join(public_members(value)) in text
 
 
+@pytest.mark.in_turn
 def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path):
     site = tmp_path / "site"
     site.mkdir()

@@ -11,7 +11,7 @@ from cluster.machines import Cluster
 from cluster.run import drive
 from spark_support import python_without_lsmlake
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # one test waits for all jobs
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn, pytest.mark.timeout(900)]  # one test waits for all jobs
 DEATH = "task written"
 LEFT_OUT = ("killed_in_a_write", "killed_in_a_compaction")
 """The long form has them; in the short one the write of the micro-batch stands for them."""

@@ -13,7 +13,7 @@ from effort import SCALE
 
 import lsmlake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 SPEC = "name: shop\nstorage: {storage}\nlibraries:\n  - glob:\n      include: flows/**\n"
 FLOWS = """

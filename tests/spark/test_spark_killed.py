@@ -27,7 +27,7 @@ from lsmlake.spark.spark_runtime import SparkRuntime
 from lsmlake.storage.env import Env
 from lsmlake.storage.local import LocalStorage
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 PROGRAM = Path(__file__).parents[1] / "support" / "stream_program.py"
 BATCHES, STEP, WIDTH = 4, 50, 100

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from spark_support import python_without_lsmlake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 PROGRAM = Path(__file__).parents[1] / "support" / "shipped_program.py"
 

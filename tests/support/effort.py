@@ -48,16 +48,16 @@ def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     for item in items if SCALE < 1 else ():
         if item.get_closest_marker("every_case") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left = {item for cases in tests.values() for item in set(cases) - set(_of_this_turn(cases))}
-    for name, cases in tests.items():
-        if cases[0].get_closest_marker("in_turn") and not in_turn(name, 0, _TURNS):
-            left.update(cases)
-    return left
+    return {item for name, cases in tests.items() for item in set(cases) - set(_of_this_turn(name, cases))}
 
 
-def _of_this_turn(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
-    parts = min(_TURNS, len(cases))
-    return cases[TURN % parts :: parts]
+def _of_this_turn(name: str, cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    parts, turn = min(_TURNS, len(cases)), TURN
+    if cases[0].get_closest_marker("in_turn"):
+        if not in_turn(name, 0, _TURNS):
+            return ()
+        turn = TURN // _TURNS  # a test in turn meets the same remainder of turns each time
+    return cases[turn % parts :: parts]
 
 
 def examples(number: int, **more: object) -> settings:
