@@ -204,8 +204,7 @@ class Catalog:
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:
-            table = self.lake.table(name)
-            self._tables[name] = replace(table, meta=self.lake.kept.of(table.meta))
+            self._tables[name] = self.lake.table(name)
         return self._tables[name]
 
     def _given_rows(self, data: object) -> pa.Table:

@@ -85,3 +85,16 @@ def test_the_next_read_of_a_version_looks_no_key_up(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     table.upsert(pa.table({"id": [1, 2], "v": pa.array([1, 2], pa.int32()), "s": ["a", "b"]}), compact=False)
     assert rows_of(table.to_arrow()) == model | {1: (1, "a"), 2: (2, "b")}
+
+
+def test_tables_opened_by_one_lake_look_the_keys_of_a_version_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lake, _, model = table_with_level0(tmp_path, {}, seed=6)
+    assert rows_of(lake.table("s.t").to_arrow()) == model
+    monkeypatch.setattr(BucketFiles, "find", None)
+    assert rows_of(lake.table("s.t").to_arrow()) == model
+    assert rows_of(lake.table("s.t").scan().to_duckdb().to_arrow_table()) == model
+    assert rows_of(lake.sql("SELECT * FROM s.t").to_arrow()) == model
+    monkeypatch.undo()
+    new = pa.table({"id": [1, 2], "v": pa.array([1, 2], pa.int32()), "s": ["a", "b"]})
+    lsmlake.connect(tmp_path).table("s.t").upsert(new, compact=False)
+    assert rows_of(lake.table("s.t").to_arrow()) == model | {1: (1, "a"), 2: (2, "b")}

@@ -225,7 +225,7 @@ class CatalogVerbs:
         Raises:
             TableNotFound: the table, its database or the branch does not exist.
         """
-        return Table(name, metadata_of(self.env, name), self.runtime)
+        return Table(name, self.kept.of(metadata_of(self.env, name)), self.runtime)
 
     def drop_table(self, name: str) -> None:
         """Remove a table and all its files. A commit that is not yet published fails with TableNotFound.

@@ -15,7 +15,6 @@ from lsmlake.api.lake import Lake
 from lsmlake.errors import StorageFailed, Wording
 from lsmlake.iceberg import mirror, published, table_metadata
 from lsmlake.iceberg.mirror import Published
-from lsmlake.tables.databases import metadata_of
 from lsmlake.tables.version import Metadata, Version
 
 
@@ -35,7 +34,7 @@ class Publications:
             TableNotFound: the table does not exist.
             As `mirror.publish`.
         """
-        meta = self._lake.kept.of(metadata_of(self._lake.env, name))
+        meta = self._lake.table(name).meta
         with self._alone(meta.paths.root):
             return _published(meta)
 
