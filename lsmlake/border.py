@@ -13,7 +13,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, reduce, wraps
 from math import inf
 from operator import index
 from reprlib import Repr
@@ -98,7 +98,7 @@ def _of_class(thing: Thing, owner: str) -> Thing:
 
 
 def _guarded(function: Callable[..., object], where: str) -> Callable[..., object]:
-    signature = inspect.signature(function)
+    signature, ours = inspect.signature(function), _Ours(where)
     names, least = _positional(signature)
 
     @wraps(function)
@@ -110,7 +110,7 @@ def _guarded(function: Callable[..., object], where: str) -> Callable[..., objec
                 return function(*args, **kwargs)  # raises Python's own error about the missing or unknown argument
             _check(function, given)
             args, kwargs = given.args, given.kwargs
-        with _Ours(where):
+        with ours:
             if undo.current():
                 result = function(*args, **kwargs)
             else:
@@ -175,6 +175,10 @@ class _Ours(NamedTuple):
 
 def _same(value: object) -> object:
     return value
+
+
+def _anything(value: object) -> bool:
+    return True
 
 
 class Type(NamedTuple):
@@ -318,7 +322,12 @@ def _any_of(parts: list[Type | None]) -> Type | None:
 
     words = " or ".join(part.words for part in parts)
     converts = any(part.made is not _same for part in parts)
-    return Type(words, lambda value: any(part.fits(value) for part in parts), made if converts else _same)
+    fits = reduce(_either, [part.fits for part in parts])  # takes less time than a generator
+    return Type(words, fits, made if converts else _same)
+
+
+def _either(one: Callable[[object], bool], other: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: one(value) or other(value)
 
 
 def _list_of(item: Type | None) -> Type:
@@ -334,9 +343,13 @@ def _list_of(item: Type | None) -> Type:
 
 
 def _mapping_of(key: Type | None, value: Type | None) -> Type:
+    fits_key, fits_value = (_anything if part is None else part.fits for part in (key, value))
+
     def fits(given: object) -> bool:
-        return isinstance(given, Mapping) and all(
-            part is None or part.fits(one) for item in given.items() for part, one in zip((key, value), item, strict=True)
+        return (
+            (type(given) is dict or isinstance(given, Mapping))
+            and all(map(fits_key, given))
+            and all(map(fits_value, given.values()))
         )
 
     return Type("a mapping with text as keys" if key == _PLAIN[str] else "a mapping", fits)

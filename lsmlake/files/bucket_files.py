@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lsmlake.files.data_reader import DataReader, checked_kinds, reading
 from lsmlake.files.data_writer import DATA, Origin, RunWriter, write_run
-from lsmlake.files.page_reader import PageReader, RowOfGroup
+from lsmlake.files.page_reader import GroupBounds, PageReader, RowOfGroup
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
 from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
@@ -149,18 +149,18 @@ class BucketFiles:
         positions: list[int] = []
         with self._opened_if_needed(file) as opened:
             pages = self._pages(file, opened)
-            for group, start in pages.groups_of(key.values[0]):
+            for group, start in pages.bounds.groups_of(key.values[0]):
                 rows = self._keys_of_group(file, group, pages, opened).find(key.searched)
                 positions += [start + row for row in rows]
         return positions
 
-    def groups_of(self, key: Key, file: DataFile) -> list[tuple[int, int]]:
-        """The row groups of a file that can hold a key, with the positions of their first rows."""
+    def group_bounds(self, file: DataFile) -> GroupBounds:
+        """The row groups of a file, with the bounds of their keys."""
         pages: PageReader | None = self.meta.files.cache.known(self._pages_key(file))
         if pages is None:
             with self._opened_if_needed(file) as opened:
                 pages = self._pages(file, opened)
-        return pages.groups_of(key.values[0])
+        return pages.bounds
 
     def rows_at(self, file: DataFile, positions: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """The rows at `positions`, ascending. Reads one page of each column for a row, whole row groups of nested columns."""

@@ -65,14 +65,30 @@ class _PageColumn(NamedTuple):
     evolved: bool
 
 
+class GroupBounds(NamedTuple):
+    """The row groups of a file: the number and the first row of each, and the bounds of the first key column, None if unknown."""
+
+    groups: list[tuple[int, int, object, object]]
+
+    @staticmethod
+    def of(reader: DataReader) -> GroupBounds:
+        low, high, _ = reader.group_bounds(reader.schema.key[0])
+        return GroupBounds(list(zip(range(len(low)), reader.starts.tolist(), low.to_pylist(), high.to_pylist(), strict=False)))
+
+    def groups_of(self, value: object) -> list[tuple[int, int]]:
+        """The row groups that can hold a value, with the positions of their first rows."""
+        return [
+            (group, start)
+            for group, start, least, most in self.groups
+            if (least is None or least <= value) and (most is None or value <= most)
+        ]
+
+
 class PageReader:
-    """The pages of a data file, known from its footer; holds no open file. `key_bounds`: of the first key column in each row
-    group, None if unknown."""
+    """The pages of a data file, known from its footer; holds no open file."""
 
     def __init__(self, reader: DataReader) -> None:
-        self.path, self.starts = reader.path, reader.starts.tolist()
-        low, high, _ = reader.group_bounds(reader.schema.key[0])
-        self.key_bounds = list(zip(low.to_pylist(), high.to_pylist(), strict=True))
+        self.path, self.starts, self.bounds = reader.path, reader.starts.tolist(), GroupBounds.of(reader)
         self.chunks: dict[tuple[int, int], _PagedChunk | None] = {}
         names = [*reader.schema.columns.names, *([ROW_KIND] if reader.has_row_kind else [])]
         self.columns = {name: _wanted(reader, name) for name in names}
@@ -102,14 +118,6 @@ class PageReader:
             if column.leaf is not None
             for group in range(len(self.starts) - 1)
         )
-
-    def groups_of(self, value: object) -> list[tuple[int, int]]:
-        """The row groups that can hold a value of the first key column, with the positions of their first rows."""
-        return [
-            (group, self.starts[group])
-            for group, (low, high) in enumerate(self.key_bounds)
-            if (low is None or low <= value) and (high is None or value <= high)
-        ]
 
     def places(self, positions: Sequence[int]) -> list[RowOfGroup]:
         """The row groups of positions, and the rows in them."""

@@ -14,6 +14,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.page_reader import GroupBounds
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.row_blocks import DAMAGES, END_BYTES, VERSION, BlockPlaces, CopiedRow, RowForm, places_bytes, read_places
 from lsmlake.kernels.sorted_keys import Key
@@ -30,6 +31,8 @@ class RowCopies:
 
     def __init__(self, files: BucketFiles, disk: DiskCache, form: RowForm, *, making: bool) -> None:
         self.files, self.disk, self.form, self.making = files, disk, form, making
+        self.cache, self.key_places = files.meta.files.cache, files.schema.derived(_key_places)
+        self.bounds: dict[str, GroupBounds] = {}  # by the name of the file
 
     @staticmethod
     def of(files: BucketFiles, *, making: bool) -> RowCopies | None:
@@ -40,32 +43,32 @@ class RowCopies:
     def find(self, key: Key, hash_: int, file: DataFile) -> list[CopiedRow] | None:
         """The rows of a key in a file; None if a row group that can hold it has no copy. `hash_`: the unsigned `spark_hash`."""
         rows: list[CopiedRow] = []
-        for group, start in self.files.groups_of(key, file):
-            if (found := self._in_group(hash_, file, group)) is None:
+        for group, start in self._groups_of(key, file):
+            copy = self.cache.known(self._noted(file, group))
+            if not isinstance(copy, _Copy) and (copy := self._sought(file, group, copy)) is None:
                 return None
-            same = [row for row in found if self._key(row) == key.values]
-            rows += [row._replace(position=start + row.position) for row in same] if start else same
+            if not copy.places.may_hold(hash_):
+                continue
+            try:
+                found = copy.rows(hash_, self.form)
+            except DAMAGES:
+                copy.entry.delete()
+                self._note(file, group, 0)
+                return None
+            for row in found:
+                if all(row.values[place] == value for place, value in zip(self.key_places, key.values, strict=True)):
+                    rows.append(CopiedRow(start + row.position, row.values))
         return rows
 
-    def _key(self, row: CopiedRow) -> tuple:
-        return tuple(row.values[place] for place in self.files.schema.derived(_key_places))
+    def _groups_of(self, key: Key, file: DataFile) -> list[tuple[int, int]]:
+        """As `BucketFiles.groups_of`; keeps the bounds of the row groups of the files."""
+        bounds = self.bounds.get(file.name)
+        if bounds is None:
+            bounds = self.bounds[file.name] = self.files.group_bounds(file)
+        return bounds.groups_of(key.values[0])
 
-    def _in_group(self, hash_: int, file: DataFile, group: int) -> list[CopiedRow] | None:
-        """The rows with a hash in a row group; None if it has no copy."""
-        copy = self._copy(file, group)
-        if copy is None:
-            return None
-        try:
-            return copy.rows(hash_, self.form)
-        except DAMAGES:
-            copy.entry.delete()
-            self._note(file, group, 0)
-            return None
-
-    def _copy(self, file: DataFile, group: int) -> _Copy | None:
-        known = self.files.meta.files.cache.known(self._noted(file, group))
-        if isinstance(known, _Copy):
-            return known
+    def _sought(self, file: DataFile, group: int, known: float | None) -> _Copy | None:
+        """A copy that is not in memory; None if there is none. `known`: the lookups so far, if this was looked for before."""
         if known is None or known == 0:
             copy = _Copy.opened(self._entry(file, group))
             if copy is not None:
@@ -94,12 +97,12 @@ class RowCopies:
         return self._keep(file, group, copy)
 
     def _keep(self, file: DataFile, group: int, copy: _Copy) -> _Copy:
-        self.files.meta.files.cache.put(self._noted(file, group), copy, lambda copy: _COPY_BYTES + copy.places.bytes)
+        self.cache.put(self._noted(file, group), copy, lambda copy: _COPY_BYTES + copy.places.bytes)
         return copy
 
     def _note(self, file: DataFile, group: int, asked: float) -> None:
         """Notes how many lookups a row group without a copy has had."""
-        self.files.meta.files.cache.put(self._noted(file, group), asked, lambda _: _COUNT_BYTES)
+        self.cache.put(self._noted(file, group), asked, lambda _: _COUNT_BYTES)
 
     def _noted(self, file: DataFile, group: int) -> tuple:
         return file.name, self.files.schema.id, "copy", group
@@ -136,8 +139,6 @@ class _Copy:
 
     def rows(self, hash_: int, form: RowForm) -> list[CopiedRow]:
         """The rows with a hash. Raises one of DAMAGES if the copy is damaged or was deleted."""
-        if not self.places.may_hold(hash_):
-            return []
         begin, end = self.places.of(hash_)
         if begin == end:
             return []

@@ -10,6 +10,7 @@ import datetime
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery
@@ -230,7 +231,7 @@ class TablePaths:
     def schema(self, number: int) -> str:
         return f"{self.schemas}/schema-{number}" if number else first_schema(self.root)
 
-    @property
+    @cached_property
     def snapshots(self) -> str:
         return f"{self.home}/snapshot/{self.line}"
 

@@ -148,10 +148,10 @@ class RowForm:
         hashes = unpack_from(f"<{count}I", block, _HEAD.size)
         if hash_ not in hashes:
             return []
-        records = _HEAD.size + 4 * count
-        texts = records + self._record.size * count
-        same = (number for number, one in enumerate(hashes) if one == hash_)
-        return [self._row(block, records + self._record.size * number, texts) for number in same]
+        size, records = self._record.size, _HEAD.size + 4 * count
+        first = hashes.index(hash_)
+        same = range(first, first + hashes.count(hash_))  # they are in the order of the hash
+        return [self._row(block, records + size * number, records + size * count) for number in same]
 
     def _row(self, block: bytes, at: int, texts: int) -> CopiedRow:
         position, place, nulls, *values = self._record.unpack_from(block, at)
@@ -162,7 +162,7 @@ class RowForm:
             place = end
         missing = int.from_bytes(nulls, "little")
         for number, made in self._others:
-            if not missing >> number & 1:
+            if not missing or not missing >> number & 1:
                 values[number] = made(values[number])
         if missing:
             values = [None if missing >> number & 1 else value for number, value in enumerate(values)]

@@ -20,7 +20,7 @@ Source: Murmur3 by Austin Appleby (public domain), with its own tail and that of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import unpack
 
 import numpy as np
@@ -67,8 +67,8 @@ def hash_of_one(values: Sequence[int | str], types: Sequence[pa.DataType]) -> in
             words = [*unpack(f"<{whole // 4}I", data[:whole]), *unpack(f"<{len(data) - whole}b", data[whole:])]
             length = len(data)
         else:
-            words, length = ([value, value >> 32], 8) if type_.bit_width == 64 else ([value], 4)
-        hash_ = _finished_one(_in_turn(hash_, list(map(_mixed_one, words))) ^ length)
+            words, length = ((value, value >> 32), 8) if type_.bit_width == 64 else ((value,), 4)
+        hash_ = _finished_one(_in_turn(hash_, map(_mixed_one, words)) ^ length)
     return hash_
 
 
@@ -159,7 +159,7 @@ def hash_bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, seeds:
     return finished(tail(hashes, data, starts + 4 * words, lengths % 4), lengths.astype(np.uint32))
 
 
-def _in_turn(hash_: int, mixed: list[int]) -> int:
+def _in_turn(hash_: int, mixed: Iterable[int]) -> int:
     """The rounds of one row. Each round needs the result of the round before, so they are not one array operation."""
     for word in mixed:
         hash_ ^= word

@@ -92,14 +92,18 @@ def row_of_plain_key(version: Version, key: Mapping[str, object]) -> list[dict[s
     """The row of a key of integers and texts, one or none; None for a key that only `row_of_key` can look up. Takes a part of the
     time of that: no value passes through Arrow before there is a row."""
     schema, columns = version.schema, version.schema.derived(_plain_key_columns)
-    if not columns or len(key) != len(columns) or not all(column.takes(key.get(column.name)) for column in columns):
+    if not columns or len(key) != len(columns) or version.fallback is not None:
         return None
-    if version.fallback is not None:
-        return None
+    values = []
+    for column in columns:
+        value = key.get(column.name)
+        if not column.takes(value):
+            return None
+        values.append(value)
     if version.snapshot is None:
         return []
-    values, types = tuple(key[column.name] for column in columns), [column.type for column in columns]
-    hash_ = routing = hash_of_one(values, types)
+    values = tuple(values)
+    hash_ = routing = hash_of_one(values, [column.type for column in columns])
     if schema.bucket_key != schema.key:
         routing = hash_of_one(
             [key[name] for name in schema.bucket_key], [schema.columns.field(n).type for n in schema.bucket_key]
@@ -117,7 +121,10 @@ def _finder(version: Version, routing: int) -> _Finder | None:
     little else. Only for a table without partitions. `routing`: the unsigned hash of the bucket key."""
     meta, schema, cache = version.meta, version.schema, version.meta.files.cache
     known = meta.paths.snapshots, version.snapshot.delta_manifest_list.name, meta.paths.table_uuid, schema.id
-    cover = cache.get((known, "cover"), lambda: version.covers().of((schema.spec_id, ())))
+    cover = cache.known((known, "cover"))
+    if cover is None:
+        cover = version.covers().of((schema.spec_id, ()))
+        cache.put((known, "cover"), cover)
     number = cover.number_of_one(routing)
     finder = cache.known((known, number))
     if finder is None:
@@ -413,10 +420,11 @@ class _Finder:
             rows = self.copies.find(key, hash_, file)
             if rows is None:
                 return None
-            vector = vector_of(self.files, self.state.vectors, file) if rows else EMPTY
-            for row in rows:
-                if row.position not in vector:
-                    return [row.values]
+            if rows:
+                vector = vector_of(self.files, self.state.vectors, file)
+                for row in rows:
+                    if row.position not in vector:
+                        return [row.values]
         return []
 
     def _table(self, rows: Sequence[tuple]) -> pa.Table:
@@ -502,8 +510,12 @@ def vector_of(files: BucketFiles, vectors: Mapping[str, VectorRef], file: DataFi
     ref = vectors.get(file.name)
     if ref is None:
         return EMPTY
-    key = files.meta.paths.puffin(ref.puffin), ref.offset
-    return files.meta.files.cache.get(key, lambda: files.meta.vectors.get(ref, file), lambda vector: 512 + 4 * len(vector))
+    cache, key = files.meta.files.cache, (files.meta.paths.puffin(ref.puffin), ref.offset)
+    vector = cache.known(key)
+    if vector is None:
+        vector = files.meta.vectors.get(ref, file)
+        cache.put(key, vector, lambda vector: 512 + 4 * len(vector))
+    return vector
 
 
 _KEY_US = 15.0  # finds a key

@@ -22,7 +22,7 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -55,20 +55,25 @@ class DiskEntry(NamedTuple):
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes of the entry, unchecked. Fewer at its end; none if there is no entry, or if the disk fails."""
-        return self._read(lambda handle: os.pread(handle, length, _HEADER_BYTES + start))
+        return self._read(length, start)
 
     def ending(self, length: int) -> bytes:
         """As `read`, the last bytes of the entry."""
-        return self._read(lambda handle: os.pread(handle, length, max(_HEADER_BYTES, os.fstat(handle).st_size - length)))
+        return self._read(length, None)
 
-    def _read(self, read: Callable[[int], bytes]) -> bytes:
-        with suppress(OSError):
+    def _read(self, length: int, start: int | None) -> bytes:
+        """Bytes from `start` on; None: the last ones."""
+        try:
             handle = os.open(self.path, os.O_RDONLY)
-            try:
-                return read(handle)
-            finally:
-                os.close(handle)
-        return b""
+        except OSError:
+            return b""
+        try:
+            begin = max(0, os.fstat(handle).st_size - length - _HEADER_BYTES) if start is None else start
+            return os.pread(handle, length, _HEADER_BYTES + begin)
+        except OSError:
+            return b""
+        finally:
+            os.close(handle)
 
     def use(self) -> None:
         """Records a use of the entry, so that it is kept longer."""

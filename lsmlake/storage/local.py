@@ -5,7 +5,7 @@ Content is written to a temporary file beside its target, made durable, and only
 1. create missing directories and `fsync` the parent of each;
 2. write the temporary file and `fsync` it through a descriptor opened before the first byte, so no write error goes unseen;
 3. `write` renames it to the target; `put_if_absent` links it to the target, which fails if the name is taken;
-4. remove the temporary name if it still exists, and `fsync` the directory.
+4. remove the temporary name if it still exists, and `fsync` the directory (`write_all`: once for all files in it).
 
 If another process removes or renames the directory meanwhile, the writer raises StorageFailed and publishes nothing. A killed
 writer leaves at most a temporary file, which no listing shows. A writer holds a lock (`flock`) on its temporary file until its
@@ -23,10 +23,10 @@ import fcntl
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ from lsmlake import undo
 from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.storage.storage import TEMPORARY, Ending, Entry, Storage, checked, escaped, storage_errors
 
+Found = TypeVar("Found")
 _TRIES = 100
 _SMALL_BYTES = 1 << 16  # of a file that is read whole
 _NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS
@@ -52,6 +53,16 @@ def expanded(path: str) -> Path | None:
         return Path(path).expanduser() if path.strip() and "\0" not in path else None
     except RuntimeError:
         return None
+
+
+class FileState(NamedTuple):
+    """Identifies a file: another one under the same name has another inode, or was created later."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
 
 
 class LocalStorage(Storage):
@@ -95,15 +106,23 @@ class LocalStorage(Storage):
 
     def contents(self, paths: Sequence[str]) -> list[bytes | None]:
         """As in `Storage`; checks each directory once, and reads by the calls of the system."""
-        contents, folder = [], None
+        return self._of_each(paths, _content)
+
+    def states(self, paths: Sequence[str]) -> list[FileState | None]:
+        """As in `Storage`; checks each directory once."""
+        return self._of_each(paths, _state)
+
+    def _of_each(self, paths: Sequence[str], found: Callable[[str], Found]) -> list[Found]:
+        """What `found` returns for the absolute path of each file; checks each directory once."""
+        results, folder = [], None
         for path in paths:
             parent, _, name = path.rpartition("/")
             if parent != folder:
                 directory, folder = self._guarded(path).rpartition("/")[0], parent
             located = f"{directory}/{checked(name)}"
             with storage_errors("read", located):
-                contents.append(_content(located))
-        return contents
+                results.append(found(located))
+        return results
 
     @contextmanager
     def write(self, path: str) -> Iterator[pa.NativeFile]:
@@ -113,6 +132,28 @@ class LocalStorage(Storage):
                 yield sink
             with _directory_must_exist(target):
                 os.replace(temporary, target)
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """As in `Storage`. Writes all files before it makes the first one durable: a file system with a journal then writes it
+        once for all of them. The names in a directory are made durable together, too."""
+        with ExitStack() as temporaries:
+            written = []
+            for path, data in files.items():
+                target = self._guarded(path)
+                with storage_errors("write", target):
+                    temporary, handle = temporaries.enter_context(_temporary_beside(target, synced=False))
+                    handle.write(data)
+                    handle.flush()
+                written.append((target, temporary, handle))
+            for target, _, handle in written:
+                with storage_errors("write", target):
+                    os.fsync(handle.fileno())
+            for target, temporary, _ in written:
+                with storage_errors("write", target), _directory_must_exist(target):
+                    os.replace(temporary, target)
+        for directory in {os.path.dirname(target) for target, *_ in written}:
+            with storage_errors("write", directory):
+                _sync_if_there(directory)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         target = self._guarded(path)
@@ -272,6 +313,17 @@ def _size(located: str) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
+def _state(located: str) -> FileState | None:
+    """The state of a file; None if the file does not exist."""
+    try:
+        status = os.lstat(located)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
 def _content(located: str, most: int | None = None) -> bytes | None:
     """The content of a file; None if the file does not exist or has more than `most` bytes."""
     if (handle := _handle(located)) is None:
@@ -325,9 +377,9 @@ def _refuse_link(path: str) -> None:
 
 
 @contextmanager
-def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
+def _temporary_beside(target: str, *, synced: bool = True) -> Iterator[tuple[str, BinaryIO]]:
     """Creates a locked temporary file in the target's directory and removes it at the end; then `fsync`s the directory, unless
-    the body failed."""
+    the body failed or the caller does it (`synced` is False)."""
     directory = os.path.dirname(target)
     temporary = f"{directory}/{TEMPORARY}{uuid.uuid4().hex}"
     undo.made(_unlink, [temporary])
@@ -341,6 +393,11 @@ def _temporary_beside(target: str) -> Iterator[tuple[str, BinaryIO]]:
     finally:
         _unlink([temporary])
         undo.kept(_unlink, [temporary])
+    if synced:
+        _sync_if_there(directory)
+
+
+def _sync_if_there(directory: str) -> None:
     with suppress(FileNotFoundError):  # the directory was renamed after the file was named
         _sync(directory)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from typing import NamedTuple
@@ -100,11 +100,22 @@ class Storage(ABC):
         """The whole content of small files, in order; None: there is no such file."""
         return [_content(self, path) for path in paths]
 
+    def states(self, paths: Sequence[str]) -> list[Hashable | None] | None:
+        """A value for each file that changes when the file is replaced, and takes less time than its content; None for a missing
+        file. None instead of a list: the storage has no such values."""
+        return None
+
     @abstractmethod
     def write(self, path: str) -> AbstractContextManager[pa.NativeFile]:
         """A sink for a whole file; replaces an existing file. A normal exit of the context makes the file durable and visible; an
         exit by an exception makes nothing visible. An OSError in the body counts as an error of the sink. Creates parent
         directories."""
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Writes whole files, as `write` does. After an error, some of them may be visible."""
+        for path, data in files.items():
+            with self.write(path) as sink:
+                sink.write(data)
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:

@@ -179,7 +179,8 @@ def _bytes_of(value: object) -> int:
 class Cache:
     """Holds at most `limit_bytes` of decoded values and evicts the least recently used first.
 
-    `latest`: the newest snapshot seen, where the search for newer ones starts; before there is one, it starts at number `hint`.
+    `latest`: the newest snapshot seen, where the search for newer ones starts, and `latest_state`: the state of its file
+    (`Storage.states`), None if unknown; before there is one, it starts at number `hint`.
     `newest`: the live files of that snapshot, and `index`: the vectors of the snapshot last asked for; the limit does not count
     these two. `contention`: None if inline compactions are not lost to other writers. `parent`: a cache to look into first, in
     which nothing is stored.
@@ -188,6 +189,7 @@ class Cache:
     def __init__(self, limit_bytes: int, parent: Cache | None = None) -> None:
         self.limit_bytes, self.parent = limit_bytes, parent
         self.latest: StoredSnapshot | None = None
+        self.latest_state: Hashable | None = None
         self.hint: int | None = None
         self.newest: Live | None = None
         self.contention: Contention | None = None
@@ -207,9 +209,9 @@ class Cache:
     def known(self, key: Hashable) -> object | None:
         """The value of `key`; None if it is absent."""
         with self._lock:
-            if key in self._values:
+            if (found := self._values.get(key)) is not None:
                 self._values.move_to_end(key)
-                return self._values[key][0]
+                return found[0]
         return None if self.parent is None else self.parent.known(key)
 
     def put(self, key: Hashable, value: object, bytes_of: Callable[[object], int] = _bytes_of) -> None:

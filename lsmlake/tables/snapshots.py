@@ -6,7 +6,7 @@ publish.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -115,6 +115,10 @@ class Snapshots:
     def is_numbered(self, number: int) -> bool:
         """Whether a snapshot, or the mark of a removed snapshot, has the number."""
         return self.files.env.storage.size(self.files.paths.snapshot(number)) is not None
+
+    def is_seen(self, number: int) -> bool:
+        """As `is_numbered`, if the storage tells that without a request (`Storage.states`); False otherwise."""
+        return (self.files.env.storage.states([self.files.paths.snapshot(number)]) or (None,))[0] is not None
 
     def is_cut(self, number: int) -> bool:
         """Whether a rollback removed the snapshot."""
@@ -229,15 +233,27 @@ class Snapshots:
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot; None before the first. Costs two reads if this handle has seen it before, and one more read for
-        each snapshot since. Raises TableNotFound if the table does not exist."""
+        each snapshot since; in a storage with `states` no read after two calls that found the same snapshot. Raises TableNotFound
+        if the table does not exist."""
+        cache, known = self.files.cache, self.files.cache.latest
+        state, following = (None, None) if known is None else self._states(known.number)
+        if state is not None and state == cache.latest_state and following is None:
+            return self._decoded(known)
         failed, cure = "the latest snapshot expired before it could be read, on every attempt", "expire snapshots less often"
         for _ in attempts(_LOOKS, failed, self.files.paths.snapshots, cure, kind=StorageFailed):
             stored = self._forward() or self._listed()
             if stored is None:
                 return None
             if stored.data not in _MARKS:
-                self.files.cache.latest = stored
+                cache.latest = stored
+                # read before the content: a file that replaces this one in the meantime has another state
+                cache.latest_state = state if stored is known else None
                 return self._decoded(stored)
+
+    def _states(self, number: int) -> Sequence[Hashable | None]:
+        """The states of a snapshot file and of its successor; None for a missing one, and where the storage has no states."""
+        paths = self.files.paths
+        return self.files.env.storage.states([paths.snapshot(number), paths.snapshot(number + 1)]) or (None, None)
 
     def _forward(self) -> StoredSnapshot | None:
         """The newest snapshot, found by probing successors of the newest one seen, or of the hint. None if that snapshot has
@@ -253,6 +269,8 @@ class Snapshots:
             return None
         if before and not read.pop():
             return None  # the hint is so old that numbers before it were freed
+        if known is not None and read[0] is None:
+            return known
         newest = here
         for following in self._after(here, read, chain(widths[1:], repeat(widths[-1]))):
             newest = newest if following.data == _CUT else following
@@ -339,6 +357,7 @@ class Snapshots:
 
     def note_latest(self, snapshot: Snapshot) -> None:
         """Caches a snapshot just published; the next search for the newest one starts there."""
+        self.files.cache.latest_state = None
         self.files.cache.latest = stored = StoredSnapshot(snapshot.id, snapshot.encode())
         self.files.cache.put((self.files.paths.snapshot(snapshot.id), stored.data), snapshot)
 

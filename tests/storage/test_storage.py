@@ -71,6 +71,28 @@ class TestLocal(MovingContract):
     def test_uri_of_a_common_name_has_nothing_escaped(self):
         assert LocalStorage("/w h").uri("db/t/dt=1/ä%20.parquet") == "file:///w h/db/t/dt=1/ä%20.parquet"
 
+    def test_a_file_that_is_replaced_has_another_state(self, storage):
+        put(storage, "d/f", b"x")
+        before, missing = storage.states(["d/f", "d/g"])
+        assert missing is None and before is not None
+        assert storage.states(["d/f"]) == [before]
+        put(storage, "d/f", b"y")
+        assert storage.states(["d/f"]) != [before]
+
+    def test_files_written_together_are_complete_and_durable(self, storage, monkeypatch):
+        synced, sync = [], os.fsync
+
+        def noted(descriptor: int) -> None:
+            synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+            sync(descriptor)
+
+        put(storage, "d/before", b"")  # creates the directory
+        monkeypatch.setattr(os, "fsync", noted)
+        storage.write_all({"d/f": b"1", "d/g": b"22"})
+        assert storage.contents(["d/f", "d/g"]) == [b"1", b"22"]
+        assert [name.startswith(".tmp-") for name in synced] == [True, True, False], "both files, then their directory"
+        assert synced[-1] == "d"
+
     def test_pickles_and_does_not_depend_on_the_working_directory(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         storage = pickle.loads(pickle.dumps(LocalStorage("here")))

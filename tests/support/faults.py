@@ -1,7 +1,7 @@
 """Storages with injected faults, and all interleavings of two programs on one storage.
 
-A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size, delete, leftovers,
-  delete_leftover, move, prune.
+A *call* is one effect on the storage: read, write-begin, write-publish, put_if_absent, list, folders, size, states, delete,
+  leftovers, delete_leftover, move, prune.
 
 - `FaultStorage` fails one chosen call, or runs full; `every_fault` tries each call of a program in turn.
 - `interleavings` runs two programs in every order of their calls. Each order is replayed from a fresh world: the programs are
@@ -14,7 +14,7 @@ Programs must be deterministic and touch the storage from their own thread only.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice, pairwise
 from threading import Semaphore, Thread, current_thread
@@ -74,6 +74,12 @@ class HookedStorage(Storage):
     def size(self, path: str) -> int | None:
         with self.around("size", path):
             return self.inner.size(path)
+
+    def states(self, paths: Sequence[str]) -> list[Hashable | None] | None:
+        if self.inner.states(()) is None:  # it has none, whatever the paths: no call
+            return None
+        with self.around("states", paths[0]):
+            return self.inner.states(paths)
 
     def delete(self, path: str) -> None:
         with self.around("delete", path):

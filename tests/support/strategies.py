@@ -76,16 +76,23 @@ def new_lake(storage: Storage | None = None) -> Lake:
 
 
 def copied(storage: MemoryStorage) -> MemoryStorage:
-    """A storage with the same files; what is done to one is not seen by the other."""
-    return holding(contents(storage))
+    """A storage of the same class with the same files; what is done to one is not seen by the other."""
+    return holding(contents(storage), type(storage))
 
 
-def holding(files: Mapping[str, bytes]) -> MemoryStorage:
+def holding(files: Mapping[str, bytes], kind: type[MemoryStorage] = MemoryStorage) -> MemoryStorage:
     """A storage with these files: path -> content."""
-    storage = MemoryStorage()
+    storage = kind()
     for path, data in files.items():
         storage.put_if_absent(path, data)
     return storage
+
+
+class WithStates(MemoryStorage):
+    """A storage in memory that tells the states of files, as one on a disk does. The state of a file is its content."""
+
+    def states(self, paths: Sequence[str]) -> list[bytes | None]:
+        return self.contents(paths)
 
 
 def contents(storage: Storage, prefix: str = "") -> dict[str, bytes]:
