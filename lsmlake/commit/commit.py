@@ -1,14 +1,14 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits. It reads rows only
 if a bucket was split or merged since they were written (`commit.fitter`).
 
-1. Start from the version that the caller has read; if it is out of date, from the newest one at once. If it already holds this
-   commit, return that snapshot (`commit.request`).
+1. Start from the version that the caller has read; if it is out of date, from the newest one at once, before anything is written
+   where a look costs no request. If it already holds this commit, return that snapshot (`commit.request`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
    back to a plain append, or is dropped; files for a bucket that was split are divided. An overwrite restates its messages: it
    replaces what its buckets hold at this version.
 3. Check the invariants of the edited buckets (also there).
 4. Write the manifest of the edits (reused by later attempts with the same edits), the manifest lists and, if vectors changed, the
-   index manifest (`commit.snapshot_builder`).
+   index manifest (`commit.snapshot_builder`); nothing if the number is seen to be taken (`Snapshots.is_seen`).
 5. Create the snapshot file if it is absent. If it exists, wait and retry (`storage.concurrency`). The lists of this attempt are
    deleted at the end, so that the retry does not wait for it.
 6. Check that the preceding snapshot, or its expiry mark, and schema 0 still exist; of snapshot 1, that no later snapshot has
@@ -76,7 +76,8 @@ def commit(version: Version, request: Request) -> Committed:
     with span("commit", meta.paths.root) as note:
         try:
             for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
-                outcome = tried.on(Version.latest(meta) if number else version)
+                old = number > 0 or meta.snapshots.is_seen(version.number + 1)
+                outcome = tried.on(Version.latest(meta) if old else version)
                 if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of other writers now, so no wait
                     tried.builder.withdraw()
                     outcome = tried.on(Version.latest(meta))
@@ -170,7 +171,11 @@ class Attempts:
         else:
             snapshot = self.builder.build(latest, schema, rebased.edits, states)
         number = snapshot.id
-        self.base, self.tried, self.publishing = latest, (snapshot, rebased), True
+        self.base, self.tried = latest, (snapshot, rebased)
+        if meta.snapshots.is_seen(number):  # found in less time than it takes to write metadata for nothing
+            return self._refused(number)
+        self.builder.write()
+        self.publishing = True
         try:
             if not meta.snapshots.put(snapshot):
                 outcome = self._refused(number)

@@ -46,13 +46,14 @@ class SnapshotBuilder:
         self.edits: list[tuple[BucketEdit, ...]] = []  # of `manifests`: kept alive, so that their `id` stays unique
         self.written: list[str] = []  # metadata of the current attempt
         self.withdrawn: list[str] = []  # metadata of the attempts before, to be deleted at the end
+        self.unwritten: dict[str, bytes] = {}  # those of `manifests` that the attempts before have not written
         self.taken = 0  # the last number that is known to be taken without a snapshot
 
     def build(
         self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...], states: Mapping[Bucket, BucketState]
     ) -> Snapshot:
-        """Writes all metadata that the snapshot after `latest` references; returns the snapshot, not yet published. `schema`: the
-        schema in effect from this snapshot on, which can be newer than that of the messages."""
+        """Returns the snapshot after `latest`, and holds all metadata that it references ready for `write`. `schema`: the schema
+        in effect from this snapshot on, which can be newer than that of the messages."""
         number = self._number(latest)
         delta = [self._manifest(edits)._replace(sequence=number)] if any(c.added or c.removed for c in edits) else []
         base = self.stored.metas(latest) if latest else ()
@@ -68,7 +69,6 @@ class SnapshotBuilder:
             writers[identity.writer_id] = identity.commit_id
             if identity.query or (identity.query == "" and identity.writer_id not in queries):
                 queries[identity.writer_id] = identity.query
-        self.files.write_gathered()
         return Snapshot(
             id=number,
             table_uuid=self.schema.table_uuid,
@@ -94,11 +94,10 @@ class SnapshotBuilder:
         )
 
     def restore(self, latest: Snapshot, schema_id: int, target: Snapshot) -> Snapshot:
-        """The snapshot after `latest` with the files and vectors of `target`, not yet published. Writes two manifest lists. The
-        new snapshot still knows the last commit of each writer, so that no batch is applied again."""
+        """The snapshot after `latest` with the files and vectors of `target`; its two manifest lists are held ready for `write`.
+        The new snapshot still knows the last commit of each writer, so that no batch is applied again."""
         base_list = self._tracked(self.stored.put_list(self.stored.metas(target)))
         delta_list = self._tracked(self.stored.put_list(()))
-        self.files.write_gathered()
         return Snapshot(
             id=self._number(latest),
             table_uuid=self.schema.table_uuid,
@@ -121,6 +120,10 @@ class SnapshotBuilder:
             last_rollback=latest.newest_rollback,
             position=target.position,
         )
+
+    def write(self) -> None:
+        """Writes the metadata of the current attempt, after which its snapshot can be published."""
+        self.files.write_gathered()
 
     def _watermark(self, latest: Snapshot | None, schema: Schema, edits: tuple[BucketEdit, ...]) -> int | None:
         before, column = latest.watermark if latest else None, schema.parsed_options.tags.watermark_column
@@ -156,7 +159,11 @@ class SnapshotBuilder:
         if key not in self.manifests:
             self.edits.append(edits)
             self.manifests[key] = self.stored.put(manifest.to_table(entries, self.schema), self.schema, 0)
-        return self.manifests[key]
+        meta = self.manifests[key]
+        path = self.meta.paths.manifest(meta.name)
+        if path in self.unwritten:
+            self.files.gathered[path] = self.unwritten.pop(path)
+        return meta
 
     def _merged(self, metas: Sequence[ManifestMeta], schema: Schema, number: int) -> Sequence[ManifestMeta]:
         """Merges manifests at the end of the list if they fill a tier; all if most of their entries are of files that left, or if
@@ -209,16 +216,16 @@ class SnapshotBuilder:
 
     def withdraw(self) -> None:
         """Gives up the metadata of the current attempt, except the manifests of edits, which the next attempt can reuse."""
-        unwritten, path = set(self.files.gathered), self.meta.paths.manifest
+        gathered, manifests = dict(self.files.gathered), {self.meta.paths.manifest(meta.name) for meta in self.manifests.values()}
         self.files.gathered.clear()
-        self.manifests = {key: meta for key, meta in self.manifests.items() if path(meta.name) not in unwritten}
-        self.withdrawn += [name for name in self.written if name not in unwritten]
+        self.unwritten |= {path: data for path, data in gathered.items() if path in manifests}
+        self.withdrawn += [path for path in self.written if path not in gathered]
         self.written = []
 
     def unused(self, used: Sequence[BucketEdit]) -> list[str]:
         """The files of attempts that were given up, and the manifests that a snapshot of the edits `used` does not reference."""
-        other = (meta for key, meta in self.manifests.items() if key[:-1] != _identities(used))
-        return [*self.withdrawn, *(self.meta.paths.manifest(meta.name) for meta in other)]
+        other = (self.meta.paths.manifest(meta.name) for key, meta in self.manifests.items() if key[:-1] != _identities(used))
+        return [*self.withdrawn, *(path for path in other if path not in self.unwritten)]
 
 
 def _identities(edits: Sequence[BucketEdit]) -> tuple[int, ...]:

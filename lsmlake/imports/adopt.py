@@ -347,7 +347,9 @@ class _Adoption:
         check_edits([(edit, None) for edit in edits], self.meta.paths.root)
         builder = SnapshotBuilder(self.meta, self.schema, Request(Identity(self.env.ids()), messages))
         try:
-            return builder.build(None, self.schema, edits, {})
+            snapshot = builder.build(None, self.schema, edits, {})
+            builder.write()
+            return snapshot
         finally:
             self.written += builder.written
             self.written += [self.meta.paths.manifest(meta.name) for meta in builder.manifests.values()]

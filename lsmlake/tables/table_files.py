@@ -121,7 +121,14 @@ class TableFiles:
         gathered = dict(self.gathered)
         self.gathered.clear()
         undo.made(self.env.storage.delete_all, gathered)
-        side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
+        if self.env.storage.at_once > 1:
+            side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
+            return
+        try:
+            self.env.storage.write_all(gathered)
+        except BaseException:  # some files may exist
+            self.delete_quietly(gathered)
+            raise
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a file. After an error the file does not exist."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from faults import HookedStorage
 from naive import unreferenced
-from strategies import fake_env, new_lake
+from strategies import WithStates, fake_env, new_lake
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
@@ -103,4 +103,41 @@ def test_a_lost_race_rewrites_two_lists_and_no_data(name):
     for calls in overtaken.looked[1:]:
         assert calls.count("read snapshot") == 4, "the faster one, the one before, and the newest"
         assert not any(call.startswith("delete") for call in calls), "what was written in vain is deleted in the end"
+    assert table.verify() == [] and unreferenced(table) == []
+
+
+class EarlyOvertaken(HookedStorage):
+    """Another program commits right before one of the looks of a writer at the number that it would take. `written`: the kinds
+    of the files that the writer writes."""
+
+    def __init__(self, inner: Storage, look: int, other: Callable[[Table], object]) -> None:
+        super().__init__(inner)
+        self.look, self.other, self.looks, self.written = look, other, 0, []
+
+    @contextmanager
+    def around(self, verb: str, path: str) -> Iterator[None]:
+        if verb == "states" and self.inner.size(path) is None:
+            self.looks += 1
+            if self.looks == self.look:
+                self.other(opened(self.inner, "other"))
+        if verb in ("write-publish", "put_if_absent"):
+            self.written.append(path.rpartition("/")[2].rpartition("-")[0])
+        yield
+
+
+@pytest.mark.parametrize("look", [1, 2], ids=["at the begin of the commit", "before its lists"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_race_that_is_seen_to_be_lost_writes_no_list(name, look):
+    """Where a look costs no request, a commit that came before the lists were written costs no file."""
+    case, storage = CASES[name], WithStates()
+    table = new_lake(storage).create_table("d.t", **case.kind)
+    for _ in range(2):
+        case.run(table)
+        case.other(table)
+    overtaken = EarlyOvertaken(storage, look, case.other)
+    case.run(opened(overtaken, "own"))
+    assert overtaken.looks > look
+    assert sorted(kind for kind in overtaken.written if "manifest" in kind or kind == "snapshot") == sorted(
+        ["manifest", *(kind for kind in case.later if kind != "manifest")]
+    )
     assert table.verify() == [] and unreferenced(table) == []

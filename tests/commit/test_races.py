@@ -16,7 +16,19 @@ import pytest
 from effort import one_in, sampled
 from faults import Interleaving, interleavings
 from naive import naive, unreferenced
-from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of, tiny_units
+from strategies import (
+    Shape,
+    WithStates,
+    contents,
+    copied,
+    fake_env,
+    holding,
+    lake_on,
+    multiset,
+    new_lake,
+    rows_of,
+    tiny_units,
+)
 
 from lsmlake import add_column, change_type
 from lsmlake.api.runtime import Runtime
@@ -181,8 +193,16 @@ RACES = {
 
 @pytest.mark.parametrize("name", list(RACES))
 def test_two_at_a_time_are_one_after_the_other(name):
+    are_one_after_the_other(name, history(*RACES[name].world))
+
+
+@pytest.mark.parametrize("name", ["append, append", "first commits", "upserts that both merge", "rollback, upsert"])
+def test_so_are_those_that_see_early_that_a_number_is_taken(name):
+    are_one_after_the_other(name, holding(contents(history(*RACES[name].world)), WithStates))
+
+
+def are_one_after_the_other(name: str, world: MemoryStorage) -> None:
     race = RACES[name]
-    world = history(*race.world)
     serial = {}
     for order in ((race.a, race.b), (race.b, race.a)):
         one = copied(world)
