@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
@@ -11,6 +12,9 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.storage.storage import Entry, Storage, checked, storage_errors
+
+_AFTER_SLASH = chr(ord("/") + 1)
+"""The character after the slash: no path of a folder sorts after the folder's name with it."""
 
 
 def _now_ms() -> int:
@@ -24,6 +28,7 @@ class MemoryStorage(Storage):
         self.root = f"memory://{name}"
         self._clock = clock
         self._files: dict[str, tuple[pa.Buffer, int]] = {}
+        self._paths: list[str] = []  # of `_files`, sorted: a folder is a slice
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -49,28 +54,32 @@ class MemoryStorage(Storage):
             sink = pa.BufferOutputStream()
             yield sink
             with self._lock:
-                self._files[path] = sink.getvalue(), self._clock()
+                self._put(path, (sink.getvalue(), self._clock()))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         with self._lock:
             created = checked(path) not in self._files
             if created:
-                self._files[path] = pa.py_buffer(bytes(data)), self._clock()
+                self._put(path, (pa.py_buffer(bytes(data)), self._clock()))
             return created
 
     def list(self, prefix: str) -> Iterator[Entry]:
-        start = f"{checked(prefix)}/" if prefix else ""
-        with self._lock:
-            entries = sorted(
-                (path, content.size, date) for path, (content, date) in self._files.items() if path.startswith(start)
-            )
-        yield from map(Entry._make, entries)
-
-    def folders(self, prefix: str) -> Iterator[str]:
         head = f"{checked(prefix)}/" if prefix else ""
         with self._lock:
-            below = [path[len(head) :] for path in self._files if path.startswith(head)]
-        yield from sorted({path.split("/", 1)[0] for path in below if "/" in path})
+            files = [(path, *self._files[path]) for path in self._below(head)]
+        for path, content, date in files:
+            yield Entry(path, content.size, date)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        head, found = f"{checked(prefix)}/" if prefix else "", []
+        with self._lock:
+            paths, place = self._paths, bisect_left(self._paths, head)
+            while place < len(paths) and paths[place].startswith(head):
+                name, slash, _ = paths[place][len(head) :].partition("/")
+                if slash:
+                    found.append(name)
+                place = bisect_left(paths, f"{head}{name}{_AFTER_SLASH}", place) if slash else place + 1
+        yield from sorted(found)
 
     def size(self, path: str) -> int | None:
         with self._lock:
@@ -78,17 +87,36 @@ class MemoryStorage(Storage):
 
     def delete(self, path: str) -> None:
         with self._lock:
-            self._files.pop(checked(path), None)
+            self._take(checked(path))
 
     def move(self, source: str, target: str) -> bool:
         old, new = f"{checked(source)}/", f"{checked(target)}/"
         with self._lock:
-            moving = [path for path in self._files if path.startswith(old)]
-            if not moving or any(path.startswith(new) for path in self._files):
+            moving = self._below(old)
+            if not moving or self._below(new):
                 return False
             for path in moving:
-                self._files[new + path[len(old) :]] = self._files.pop(path)
+                self._put(new + path[len(old) :], self._take(path))
             return True
+
+    # -- under the lock ------------------------------------------------------------------------------------------------
+
+    def _put(self, path: str, file: tuple[pa.Buffer, int]) -> None:
+        if path not in self._files:
+            insort(self._paths, path)
+        self._files[path] = file
+
+    def _take(self, path: str) -> tuple[pa.Buffer, int] | None:
+        if path in self._files:
+            del self._paths[bisect_left(self._paths, path)]
+        return self._files.pop(path, None)
+
+    def _below(self, head: str) -> Sequence[str]:
+        """The paths that begin with `head`, a folder with its slash, or "" for all."""
+        paths = self._paths
+        return paths[bisect_left(paths, head) : bisect_left(paths, f"{head[:-1]}{_AFTER_SLASH}")] if head else paths[:]
+
+    # -- what no other process can do ----------------------------------------------------------------------------------
 
     def prune(self, prefix: str) -> None:
         checked(prefix)

@@ -10,7 +10,7 @@ import pytest
 from direct_writes import upsert_rows
 from faults import FaultStorage
 from naive import unreferenced
-from strategies import Shape, contents, copied, fake_env, lake_on, multiset, new_lake, rows_of
+from strategies import Shape, contents, copied, fake_env, filled, lake_on, multiset, new_lake, rows_of
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
@@ -262,8 +262,7 @@ def test_when_the_store_does_not_say_nothing_is_removed():
     more = rows(table, 5, 12, 1)
     with pytest.raises(CommitUnknown, match=r"snapshot-2: .*timed out.*same writer_id and commit_id"):
         table.upsert(more, writer_id="w", commit_id=1)
-    healed = MemoryStorage()
-    healed._files = storage._files
+    healed = copied(storage)
     assert lake_on(healed).table("d.t").verify() == []
     assert lake_on(healed, "x-").table("d.t").upsert(more, writer_id="w", commit_id=1).id == 2
 
@@ -324,7 +323,7 @@ def test_the_commit_of_another_with_my_name_is_not_mine():
     storage = Answering(answer)
     table = created(storage)
     table.upsert(rows(table, 0, 9))
-    plain._files = dict(storage._files)
+    filled(plain, contents(storage))
     mine = table.upsert(rows(table, 5, 12, 1), writer_id="job")
     assert mine.id == 3
     expected = {

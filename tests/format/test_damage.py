@@ -15,7 +15,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pytest
 from effort import scaled
-from strategies import Shape, contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units
+from strategies import Shape, contents, copied, filled, lake_on, multiset, new_lake, rows_of, tiny_units
 
 from lsmlake.api.table import Table
 from lsmlake.errors import Corrupt, LakeError, StorageFailed, UnsupportedFormat
@@ -217,8 +217,7 @@ def test_a_storage_failure_is_not_reported_as_damage():
                 raise StorageFailed("cannot read", where=path, found="timed out")
             return super().read(path)
 
-    storage = Refusing()
-    storage._files = dict(world()._files)
+    storage = filled(Refusing(), contents(world()))
     with pytest.raises(StorageFailed, match="timed out"):
         table_on(storage).scan().to_arrow()
 

@@ -17,7 +17,7 @@ from golden.make import answer
 from naive import naive
 from object_servers import Server
 from storage_contract import put
-from strategies import contents, copied, lake_on, multiset, new_lake, rows_of, tiny_units
+from strategies import contents, copied, filled, lake_on, multiset, new_lake, rows_of, tiny_units
 
 import lsmlake
 from lsmlake.api.table import Table
@@ -273,15 +273,16 @@ def test_a_source_that_cannot_be_written_is_copied_without_a_pin(tmp_path):
         def write(self, path: str) -> object:
             raise StorageFailed("cannot write", where=path, cure="get the permission")
 
-    source, target = ReadOnly(), MemoryStorage()
-    source._files = dict(world()._files)
+    source, target = filled(ReadOnly(), contents(world())), MemoryStorage()
     copy_to(target, source)
     assert everything(table(target)) == everything(table())
     gone = next(path for path in contents(target) if path.endswith(".parquet"))
-    del source._files[gone]
+    source.delete(gone)
     with pytest.raises(Corrupt, match="missing"):
         copy_to(MemoryStorage(), source)
-    source._files[table().meta.paths.snapshot(6)] = source._files[table().meta.paths.snapshot(1)]  # a mark
+    expired = table().meta.paths.snapshot(6)
+    source.delete(expired)
+    filled(source, {expired: contents(world())[table().meta.paths.snapshot(1)]})  # a mark
     with pytest.raises(SnapshotNotFound):
         copy_to(MemoryStorage(), source, snapshot=6)
 

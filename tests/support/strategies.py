@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -34,6 +34,8 @@ UTC = dt.timezone.utc
 START_MS = 1_767_225_600_000  # 2026-01-01
 
 # --- worlds ---
+
+Stored = TypeVar("Stored", bound=MemoryStorage)
 
 
 class Ticks:
@@ -82,9 +84,13 @@ def copied(storage: MemoryStorage) -> MemoryStorage:
 
 def holding(files: Mapping[str, bytes], kind: type[MemoryStorage] = MemoryStorage) -> MemoryStorage:
     """A storage with these files: path -> content."""
-    storage = kind()
+    return filled(kind(), files)
+
+
+def filled(storage: Stored, files: Mapping[str, bytes]) -> Stored:
+    """Puts files into a storage, also into one that refuses writes."""
     for path, data in files.items():
-        storage.put_if_absent(path, data)
+        assert MemoryStorage.put_if_absent(storage, path, data)
     return storage
 
 
