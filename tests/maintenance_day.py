@@ -3,6 +3,7 @@ of its work, and a second one. Rows are compared with a dict per table.
 
     python -m tests.maintenance_day --tables 50 --minutes 1440 --seed 1
 
+The first table has a commit every other minute, each further one a tenth fewer, so of 50 the last ones have some commits a day.
 Both maintainers work in rounds of five minutes. The first one stops for good at a random call of the storage, so its leases stay;
 the second one was there all the time.
 """
@@ -13,7 +14,9 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,10 +40,12 @@ from faults import Crash, FaultStorage
 from naive import unreferenced
 from strategies import Names
 
-MINUTE_MS = 60_000
+MINUTE_MS, HOUR = 60_000, 60
 ROUND = 5
 """Minutes between two rounds of a maintainer."""
 KEYS, ROWS = 300, 20
+BUSIEST, FEWER = 0.5, 0.9
+"""The chance of a commit in a minute in the first table, and how much smaller it is from one table to the next."""
 OPTIONS = {
     "write-only": True,
     "snapshot.time-retained": "30 min",
@@ -51,17 +56,29 @@ OPTIONS = {
 
 
 class Outcome(NamedTuple):
-    """What a day showed. `most_runs`: the most runs at level 0 of a table, ever; `left_runs`: right after a round of a maintainer
-    that lives. `unreferenced`, `snapshots`: files that nothing names, and the retained snapshots, at the end of the day after."""
+    """What a day showed.
+
+    Attributes:
+        commits: the commits of writers.
+        backlog: in each hour, the most runs at level 0 of a table right before a round of the second maintainer.
+        left_runs: the most right after one.
+        died: whether the first maintainer did.
+        works: what both did.
+        unreferenced: the files that nothing names, at the end of the day after.
+        snapshots: the retained snapshots of each table, at the end of the day after.
+        leases: the files of leases, at the end of the day after.
+        bytes: the size of all files, at the end of the day after.
+    """
 
     commits: int
-    most_runs: int
+    backlog: list[int]
     left_runs: int
     died: bool
     works: int
     unreferenced: list[str]
     snapshots: list[int]
     leases: list[str]
+    bytes: int
 
 
 @dataclass
@@ -109,25 +126,25 @@ class Day:
         model |= dict.fromkeys(keys, value)
 
 
-def day(tables: int, minutes: int, seed: int) -> Outcome:
-    """Simulates so many minutes. Raises AssertionError if rows are lost."""
+def day(tables: int, minutes: int, seed: int, progress: Callable[[str], object] = lambda line: None) -> Outcome:
+    """Simulates so many minutes. Calls `progress` with a line per hour. Raises AssertionError if rows are lost."""
     world = Day(tables, seed)
     writers = world.lake("x")
     opened = [writers.table(f"d.t{number}") for number in range(tables)]
     failing = FaultStorage(world.storage)
     first, second = world.maintainer("a", failing), world.maintainer("b")
-    commits = most = left = works = 0
-    dead = False
+    commits = left = works = 0
+    backlog = [0] * -(-minutes // HOUR)
+    dead, counted = False, Runs()
     for minute in range(minutes):
-        for table, model in zip(opened, world.models, strict=True):
-            if world.chance.random() < 0.3:
+        for number, (table, model) in enumerate(zip(opened, world.models, strict=True)):
+            if world.chance.random() < BUSIEST * FEWER**number:
                 world.write(table, model)
                 commits += 1
         if world.chance.random() < 0.1:
             world.chance.choice(opened).reset_consumer("stream", None)
             reader = world.chance.choice(opened)
             reader.reset_consumer("stream", reader.meta.snapshots.latest_id())
-        most = max(most, *map(runs, opened))
         if minute == minutes // 2:
             failing.fail_at(len(failing.calls) + 40 + world.chance.randrange(200))
         if minute % ROUND == 0 and not dead:
@@ -136,9 +153,14 @@ def day(tables: int, minutes: int, seed: int) -> Outcome:
             except Crash:
                 dead = True
         if minute % ROUND == ROUND // 2:
+            backlog[minute // HOUR] = max(backlog[minute // HOUR], *map(counted.most, opened))
             works += sum(len(session.records) for session in second.once())
-            left = max(left, *map(runs, opened)) if not dead else left
+            left = max(left, *map(counted.most, opened))
         world.now_ms += MINUTE_MS
+        if minute % HOUR == HOUR - 1:
+            stored = sum(entry.size for entry in world.storage.list(""))
+            done = f"{commits:,} commits, {works:,} works, {backlog[minute // HOUR]} runs at most at level 0"
+            progress(f"hour {minute // HOUR}: {done}, {stored:,} bytes, {time.process_time():.0f} s of CPU")
     for table, model in zip(opened, world.models, strict=True):
         assert dict(zip(*table.to_arrow().to_pydict().values(), strict=True)) == model, table.name
     for _ in range(3):  # the day after: nobody writes
@@ -149,19 +171,34 @@ def day(tables: int, minutes: int, seed: int) -> Outcome:
         assert table.verify() == []
     return Outcome(
         commits,
-        most,
+        backlog,
         left,
         dead,
         works,
         [path for table in opened for path in unreferenced(table)],
         [table.snapshots().num_rows for table in opened],
         [entry.path for entry in world.storage.list(FOLDER)],
+        sum(entry.size for entry in world.storage.list("")),
     )
 
 
 def runs(table: Table) -> int:
     """The most runs at level 0 of a bucket."""
     return max((sum(file.level == 0 for file in state.files) for state in table.states().values()), default=0)
+
+
+@dataclass
+class Runs:
+    """Counts runs, again only in tables with a new snapshot."""
+
+    known: dict[str, tuple[int | None, int]] = field(default_factory=dict)
+
+    def most(self, table: Table) -> int:
+        """The most runs at level 0 of a bucket."""
+        latest = table.meta.snapshots.latest_id()
+        if self.known.get(table.name, (-1, 0))[0] != latest:
+            self.known[table.name] = latest, runs(table)
+        return self.known[table.name][1]
 
 
 def main() -> None:
@@ -171,7 +208,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     start = time.process_time()
-    outcome = day(given.tables, given.minutes, given.seed)
+    outcome = day(given.tables, given.minutes, given.seed, partial(print, flush=True))
     print(*(f"{name}: {value}" for name, value in outcome._asdict().items()), sep="\n")
     print(f"{time.process_time() - start:.0f} s of CPU")
 

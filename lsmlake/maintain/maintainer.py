@@ -27,7 +27,7 @@ from lsmlake.errors import CommitConflict, LakeError, SnapshotNotFound, StorageF
 from lsmlake.maintain.due import CHUNK_BYTES, HEAVY, REMOVE_ORPHANS, Due, due
 from lsmlake.maintain.leases import TIME_MS, Leases
 from lsmlake.maintain.table_facts import Looks, TableFacts
-from lsmlake.maintain.work_history import WorkHistory, WorkRecord, last_ms
+from lsmlake.maintain.work_history import WorkHistory, WorkRecord, WorkSummary
 from lsmlake.storage.env import Env
 from lsmlake.undo import pass_interruption
 
@@ -37,7 +37,6 @@ _STEP_S = 0.2  # between two looks at `stop`
 _GRACE_STEPS = 50  # for running sessions after a stop
 _FIRST_WAIT_MS, _LONGEST_WAIT_MS = 60_000, 3_600_000
 _SESSIONS_MAX = 20  # of one table in a run that works once
-_DAY_MS = 86_400_000
 
 
 class WorkLimits(NamedTuple):
@@ -150,16 +149,16 @@ class Maintainer:
 
     def _looked(self, broken: dict[str, LakeError]) -> Iterator[tuple[str, list[Due]]]:
         """Each table with what is due; puts those that cannot be read into `broken`."""
-        names, done = self.looks.names(self.tables), self.history.all()
+        names, done = self.looks.names(self.tables), self.history.summaries()
         self.looks.forget(names)
         for name in names:
             if self.stop.given:
                 return
             try:
                 facts = self.looks.look(name)
-                records = done.get(facts.version.meta.paths.line, [])
-                self._budgets[name] = _Budget.of(facts, records)
-                works = due(facts, last_ms(records))
+                summary = done.get(facts.version.meta.paths.line, WorkSummary())
+                self._budgets[name] = _Budget.of(facts, summary)
+                works = due(facts, summary.last_ms)
             except (TableNotFound, SnapshotNotFound):  # dropped or renamed meanwhile; or many commits came during the look
                 continue
             except LakeError as error:
@@ -322,7 +321,8 @@ class Maintainer:
 
     def _worked(self, name: str, session: MaintenanceSession, records: list[WorkRecord]) -> MaintenanceSession:
         facts = self.looks.look(name)
-        works = [work for work in due(facts, last_ms(self.history.of(facts.version.meta.paths.line))) if not self._waits(work)]
+        summary = self.history.summary(facts.version.meta.paths.line)
+        works = [work for work in due(facts, summary.last_ms) if not self._waits(work)]
         moved = 0
         for work in works:
             if self.stop.given or (moved and moved + work.cost > CHUNK_BYTES):
@@ -353,10 +353,8 @@ class _Budget(NamedTuple):
     spent: int
 
     @staticmethod
-    def of(facts: TableFacts, records: Sequence[WorkRecord]) -> _Budget:
-        since_ms = facts.now_ms - _DAY_MS
-        spent = sum((one.bytes_in or 0) + (one.bytes_out or 0) for one in records if one.kind in HEAVY and one.end_ms >= since_ms)
-        return _Budget(facts.maintain.window, facts.maintain.day_bytes, spent)
+    def of(facts: TableFacts, summary: WorkSummary) -> _Budget:
+        return _Budget(facts.maintain.window, facts.maintain.day_bytes, summary.spent(HEAVY, facts.now_ms))
 
     def refuses(self, work: Due, now_ms: int) -> str | None:
         if self.window is not None:

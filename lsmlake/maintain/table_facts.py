@@ -164,7 +164,7 @@ class Looks:
             trees,
             self._policy(name, version),
             now_ms,
-            due_expiry(meta.with_cache_aside(), retention),
+            due_expiry(meta, retention),
             meta.tags.readable(),
             consumers(meta),
             _published(meta) if main and version.options.iceberg.enabled and version.snapshot else None,

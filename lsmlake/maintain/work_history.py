@@ -12,13 +12,13 @@ It has two sources, and costs writers nothing:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lsmlake.errors import Corrupt, SnapshotNotFound, UnsupportedFormat
 from lsmlake.format.manifest import ADD, DELETE
@@ -34,6 +34,7 @@ RECORDS_MAX = 200
 """Records of a table or branch that are kept."""
 _SNAPSHOTS_MAX = 1_000  # retained snapshots that are looked at, the newest
 _ATTEMPTS = 5
+_DAY_MS = 86_400_000
 _FILE = re.compile(rf"{FOLDER}/(.+)-(\d{{1,18}})")
 _TIME = pa.timestamp("ms", "UTC")
 
@@ -83,9 +84,28 @@ class WorkRecord:
 _NAMES = tuple(field.name for field in fields(WorkRecord))
 
 
-def last_ms(records: Iterable[WorkRecord]) -> Mapping[str, int]:
-    """Kind of work -> when it last succeeded. `records`: oldest first."""
-    return {one.kind: one.end_ms for one in records if one.error is None}
+class WorkSummary(NamedTuple):
+    """What the next decisions need of the records of a table or branch.
+
+    Attributes:
+        last_ms: kind of work -> when it last succeeded.
+        moved: (when it ended, kind, bytes in and out) of each work of the last day that moved bytes.
+    """
+
+    last_ms: Mapping[str, int] = MappingProxyType({})
+    moved: tuple[tuple[int, str, int], ...] = ()
+
+    @staticmethod
+    def of(records: Sequence[WorkRecord]) -> WorkSummary:
+        """`records`: oldest first."""
+        since_ms = records[-1].end_ms - _DAY_MS if records else 0
+        sizes = ((one.end_ms, one.kind, (one.bytes_in or 0) + (one.bytes_out or 0)) for one in records)
+        moved = tuple(one for one in sizes if one[0] >= since_ms and one[2])
+        return WorkSummary({one.kind: one.end_ms for one in records if one.error is None}, moved)
+
+    def spent(self, kinds: Collection[str], now_ms: int) -> int:
+        """The bytes that works of some kinds moved in the last 24 hours."""
+        return sum(size for end_ms, kind, size in self.moved if kind in kinds and end_ms >= now_ms - _DAY_MS)
 
 
 def listing(records: Iterable[WorkRecord]) -> pa.Table:
@@ -120,20 +140,23 @@ class _Content(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkHistory:
-    """The records of the maintainers of a warehouse."""
+    """The records of the maintainers of a warehouse. Keeps a summary of each file that it read: no file changes."""
 
     env: Env
+    _known: dict[str, tuple[int, WorkSummary]] = field(default_factory=dict, repr=False)
 
     def add(self, line: str, records: Sequence[WorkRecord], marks: Mapping[str, int] = MappingProxyType({})) -> None:
         """Adds records of a table or branch, and drops the oldest ones. `marks`: partitions that were marked as done, each with
         the snapshot that brought its newest rows. Raises StorageFailed, CommitConflict."""
         failed = "other maintainers added records first on every attempt"
         for _ in attempts(_ATTEMPTS, failed, FOLDER, "run one maintainer at a time"):
-            number = max(self._numbers().get(line, ()), default=0)
+            number = self._newest(line)
             before = self._content(line, number) if number else _Content()
             kept, marked = [*before.records, *records][-RECORDS_MAX:], {**before.marked, **marks}
-            content = {"line": line, "records": [asdict(one) for one in kept], "marked": marked}
-            if self.env.storage.put_if_absent(_path(line, number + 1), envelope.wrap_json("maintenance", content)):
+            rows = [{name: getattr(one, name) for name in _NAMES} for one in kept]
+            data = envelope.wrap_json("maintenance", {"line": line, "records": rows, "marked": marked}, indent=None)
+            if self.env.storage.put_if_absent(_path(line, number + 1), data):
+                self._known[line] = number + 1, WorkSummary.of(kept)
                 if number:
                     self.env.storage.delete(_path(line, number))
                 return
@@ -151,9 +174,27 @@ class WorkHistory:
             if wanted is None or line in wanted
         }
 
+    def summaries(self) -> dict[str, WorkSummary]:
+        """Table or branch -> a summary of its records. Reads the files that are new since the last call, and one listing."""
+        newest = {line: max(numbers) for line, numbers in self._numbers().items()}
+        for line in self._known.keys() - newest.keys():
+            self._known.pop(line, None)
+        return {line: self._summary(line, number) for line, number in newest.items()}
+
+    def summary(self, line: str) -> WorkSummary:
+        """A summary of the records of a table or branch."""
+        number = self._newest(line)
+        return self._summary(line, number) if number else WorkSummary()
+
+    def _summary(self, line: str, number: int) -> WorkSummary:
+        known = self._known.get(line)
+        if known is None or known[0] != number:
+            self._known[line] = known = number, WorkSummary.of(self._content(line, number).records)
+        return known[1]
+
     def marked(self, line: str) -> Mapping[str, int]:
         """Partition -> the snapshot that had brought its newest rows when it was marked as done."""
-        number = max(self._numbers().get(line, ()), default=0)
+        number = self._newest(line)
         return self._content(line, number).marked if number else {}
 
     def forget(self, lines: Iterable[str]) -> None:
@@ -161,6 +202,14 @@ class WorkHistory:
         known = set(lines)
         gone = [_path(line, n) for line, numbers in self._numbers().items() if line not in known for n in numbers]
         self.env.storage.delete_all(gone)
+
+    def _newest(self, line: str) -> int:
+        """The number of the newest file of a table or branch; 0: there is none. Lists all only if the file known is not the
+        newest any more."""
+        known, size = self._known.get(line, (0, None))[0], self.env.storage.size
+        if known and size(_path(line, known)) is not None and size(_path(line, known + 1)) is None:
+            return known
+        return max(self._numbers().get(line, ()), default=0)
 
     def _numbers(self) -> dict[str, list[int]]:
         numbers: dict[str, list[int]] = {}
@@ -209,13 +258,12 @@ def of_commit(meta: Metadata, name: str, snapshot: Snapshot) -> WorkRecord | Non
     if snapshot.restores is not None or snapshot.kind == ANALYZE:
         return None
     entries = meta.manifests.delta(snapshot, meta.schemas.of(snapshot))
-    removed, added = (entries.filter(pc.equal(entries["kind"], kind)) for kind in (DELETE, ADD))
-    moved = added.filter(pc.is_in(added["name"], value_set=removed["name"].combine_chunks()))
-    if not removed.num_rows:
+    kinds, names = entries["kind"].to_numpy(), entries["name"].to_numpy()
+    removed, added = kinds == DELETE, kinds == ADD
+    if not removed.any():
         return None
-    written = added.filter(pc.invert(pc.is_in(added["name"], value_set=moved["name"].combine_chunks())))
-    rewritten = removed.filter(pc.invert(pc.is_in(removed["name"], value_set=moved["name"].combine_chunks())))
-    total, level0 = _sums(written), removed.filter(pc.equal(removed["level"], 0))
+    moved = np.isin(names, np.intersect1d(names[removed], names[added]))
+    rows, size, level0 = entries["rows"].to_numpy(), entries["bytes"].to_numpy(), entries["level"].to_numpy() == 0
     return WorkRecord(
         name,
         "compact with a write" if snapshot.kind == APPEND else snapshot.kind.lower(),
@@ -223,15 +271,11 @@ def of_commit(meta: Metadata, name: str, snapshot: Snapshot) -> WorkRecord | Non
         None,
         snapshot.time_ms,
         snapshot.id,
-        total["rows"],
-        _sums(rewritten)["bytes"],
-        _sums(level0)["bytes"],
-        total["bytes"],
-        removed.num_rows,
-        added.num_rows,
+        int(rows[added & ~moved].sum()),
+        int(size[removed & ~moved].sum()),
+        int(size[removed & level0].sum()),
+        int(size[added & ~moved].sum()),
+        int(removed.sum()),
+        int(added.sum()),
         snapshot.writer_id,
     )
-
-
-def _sums(entries: pa.Table) -> Mapping[str, int]:
-    return {name: pc.sum(entries[name]).as_py() or 0 for name in ("rows", "bytes")}

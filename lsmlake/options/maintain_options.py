@@ -79,8 +79,10 @@ class MaintainOptions:
 
     def within(self, properties: Mapping[str, str], given: Mapping[str, str], where: str) -> MaintainOptions:
         """These options of a table that sets `given`, completed by the properties of its database. Raises InvalidOption."""
-        known = {each.option.name: each for each in options_of(MaintainOptions)}
         inherited = {name: value for name, value in properties.items() if name.startswith(PREFIX) and name not in given}
+        if not inherited:
+            return self
+        known = {each.option.name: each for each in options_of(MaintainOptions)}
         for name in inherited:
             if name not in known:
                 raise _unknown(name, where)

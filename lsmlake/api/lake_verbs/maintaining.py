@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from lsmlake.maintain import work_history
 from lsmlake.maintain.due import due
 from lsmlake.maintain.health import Thresholds
 from lsmlake.maintain.table_facts import Looks, TableFacts
-from lsmlake.maintain.work_history import WorkHistory, WorkRecord, of_commits
+from lsmlake.maintain.work_history import WorkHistory, WorkRecord, WorkSummary, of_commits
 from lsmlake.options.option_types import duration, fraction
 
 _RECORDS_MAX = 10_000
@@ -144,14 +144,14 @@ class Maintaining(CatalogVerbs):
                   for name, given in (("unmerged_time", unmerged_time), ("commit_time", commit_time))}  # fmt: skip
         share = None if dead_share is None else fraction.parse("dead_share", dead_share, "health", _CORRECT)
         thresholds = Thresholds(level0_runs, parsed["unmerged_time"], share, consumer_lag, publication_lag, parsed["commit_time"])
-        looks, history = Looks(self.env), WorkHistory(self.env).all()
-        rows = table_health.health(looks, looks.names(tables), thresholds, _kinds_due(history))
+        looks, done = Looks(self.env), WorkHistory(self.env).summaries()
+        rows = table_health.health(looks, looks.names(tables), thresholds, _kinds_due(done))
         return table_health.listing(rows)
 
 
-def _kinds_due(history: dict[str, list[WorkRecord]]) -> Callable[[TableFacts], Iterable[str]]:
+def _kinds_due(done: Mapping[str, WorkSummary]) -> Callable[[TableFacts], Iterable[str]]:
     def kinds(facts: TableFacts) -> Iterable[str]:
-        records = history.get(facts.version.meta.paths.line, [])
-        return (work.kind for work in due(facts, work_history.last_ms(records)))
+        summary = done.get(facts.version.meta.paths.line, WorkSummary())
+        return (work.kind for work in due(facts, summary.last_ms))
 
     return kinds
