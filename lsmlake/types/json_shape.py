@@ -100,7 +100,9 @@ def check(
         raise Corrupt(
             f"{what} is not an object", where=where, expected=f"an object of {list(kinds)}", found=shown(content), cure=cure
         )
-    missing, unknown = set(kinds) - set(content) - set(may_lack), set(content) - set(kinds)
+    missing, unknown = (), ()
+    if content.keys() != kinds.keys():
+        missing, unknown = kinds.keys() - content.keys() - set(may_lack), content.keys() - kinds.keys()
     if missing or unknown:
         faults = [f"{word} {shown(sorted(map(str, names)))}" for word, names in (("no", missing), ("unknown", unknown)) if names]
         raise Corrupt(

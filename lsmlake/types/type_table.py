@@ -179,6 +179,8 @@ def of_value(value: object) -> ColumnType | None:
 
 def named(name: str, known: Mapping[str, ColumnType] = BY_NAME) -> ColumnType | None:
     """The row of this name, such as DECIMAL(10,2); None: there is none. `known`: the names of a system."""
+    if (row := known.get(name)) is not None:
+        return row
     if (match := _DECIMAL.fullmatch(name)) is None:
         return known.get(_FIXED.sub("fixed", name))
     precision, scale = int(match[1]), int(match[2])
