@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from inspect import signature
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
+from dlt.dataset import lineage
 from dlt.destinations.sql_client import DBApiCursorImpl, SqlClientBase, raise_database_error
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Result
 from lsmlake.dlt.dlt_errors import as_query_error
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, LakeError
 from lsmlake.types.type_text import backticked
 
 _MARK = "%s"
+
+
+def as_installed(qualify: Callable[..., Any]) -> Callable[..., Any]:
+    """sqlglot's `qualify` without the argument `infer_schema`, if the installed version does not take it. dlt 1.31 passes it with
+    every query of a dataset; sqlglot 30.24 and later always act as its value None did."""
+    if "infer_schema" in signature(qualify).parameters:
+        return qualify
+
+    @wraps(qualify)
+    def call(*args: Any, infer_schema: bool | None = None, **words: Any) -> Any:
+        return qualify(*args, **words)
+
+    return call
+
+
+lineage.qualify = as_installed(lineage.qualify)
 
 
 class ResultCursor:
@@ -64,6 +84,8 @@ class ArrowCursor(DBApiCursorImpl):
 class SqlClient(SqlClientBase[Lake]):
     """Queries a dataset."""
 
+    dbapi: ClassVar[Any] = SimpleNamespace(apilevel="2.0", threadsafety=1, paramstyle="qmark")
+
     def __init__(self, lake: Lake, dataset_name: str, capabilities: DestinationCapabilitiesContext) -> None:
         super().__init__(None, dataset_name, dataset_name, capabilities)
         self._lake = lake
@@ -79,6 +101,10 @@ class SqlClient(SqlClientBase[Lake]):
     def native_connection(self) -> Lake:
         """The lake."""
         return self._lake
+
+    def has_dataset(self) -> bool:
+        """Whether the dataset exists."""
+        return self.dataset_name in self._lake.databases()
 
     def begin_transaction(self) -> Any:
         """Refused: each statement is a commit of its own."""
@@ -100,6 +126,11 @@ class SqlClient(SqlClientBase[Lake]):
         values = list(args) or kwargs or None
         self._lake.sql(f"USE {backticked(self.dataset_name)}")
         yield ArrowCursor(ResultCursor(self._lake.sql(query.replace(_MARK, "?") if args else query, args=values)))
+
+    @staticmethod
+    def is_dbapi_exception(ex: Exception) -> bool:
+        """Whether an error is one of this library."""
+        return isinstance(ex, LakeError)
 
     @staticmethod
     def _make_database_exception(ex: Exception) -> Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -12,7 +12,8 @@ from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.common.destination.client import FollowupJobRequest, JobClientBase, LoadJob, StateInfo, StorageSchemaInfo, WithStateSync
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.destination.utils import resolve_merge_strategy
-from dlt.common.schema import Schema, TSchemaTables
+from dlt.common.libs.pyarrow import py_arrow_to_table_schema_columns
+from dlt.common.schema import Schema, TSchemaTables, TTableSchemaColumns
 from dlt.common.schema.utils import get_nested_tables, get_root_table
 from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
 from dlt.destinations.job_impl import FinalizedLoadJobWithFollowupJobs, ReferenceFollowupJobRequest
@@ -43,6 +44,7 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
         self.dataset_name = config.normalize_dataset_name(schema)
         with as_load_errors():
             self.lake = connect(config.warehouse, storage_options=config.storage_options)
+            self._sql_client = SqlClient(self.lake, self.dataset_name, capabilities)
         self._with_jobs: frozenset[str] = frozenset()
 
     def __enter__(self) -> LoadClient:
@@ -59,7 +61,7 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
     @property
     def sql_client(self) -> SqlClient:
         """The client that datasets of dlt query."""
-        return SqlClient(self.lake, self.dataset_name, self.capabilities)
+        return self._sql_client
 
     @property
     def sql_client_class(self) -> type[SqlClient]:
@@ -181,6 +183,20 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
         if alterations := list(design.alterations(stored)):
             stored.alter(*alterations)
         return [name for name in design.columns.names if name.lower() not in have]
+
+    def get_storage_tables(self, table_names: Iterable[str]) -> Iterator[tuple[str, TTableSchemaColumns]]:
+        """Yields the columns that tables have in the dataset; none for a table that does not exist."""
+        for name in table_names:
+            with as_load_errors():
+                try:
+                    yield name, py_arrow_to_table_schema_columns(self.records.table(name).schema)
+                except TableNotFound:
+                    yield name, {}
+
+    def get_storage_table(self, table_name: str) -> tuple[bool, TTableSchemaColumns]:
+        """Whether a table exists in the dataset, and its columns."""
+        [(_, columns)] = self.get_storage_tables([table_name])
+        return bool(columns), columns
 
     # -- jobs --
 

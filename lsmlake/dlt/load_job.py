@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from dlt.common.destination.client import RunnableLoadJob
-from dlt.common.schema.utils import get_first_column_name_with_prop, get_root_table
+from dlt.common.schema.utils import get_columns_names_with_prop, get_first_column_name_with_prop, get_root_table
 from dlt.common.storages.load_package import ParsedLoadJobFileName
 from dlt.destinations.job_impl import ReferenceFollowupJobRequest
 
@@ -24,7 +25,7 @@ from lsmlake.dialect.sql_types import quoted
 from lsmlake.dlt.dlt_errors import as_load_errors
 from lsmlake.dlt.dlt_records import identity_of
 from lsmlake.dlt.job_files import batches_of, check_columns
-from lsmlake.dlt.nested_rows import Staged, stale_rows
+from lsmlake.dlt.nested_rows import MergeRules, Staged, stale_rows, unknown_rows
 from lsmlake.dlt.table_design import required_of
 from lsmlake.errors import InvalidData, InvalidSchema
 
@@ -72,11 +73,27 @@ class TableLoad:
 
     @property
     def staged(self) -> Staged:
-        """The files and the ids of their rows. Raises InvalidSchema if the rows have none."""
-        if (row_key := self.hinted("row_key")) is None:
+        """The files, and the column with the ids of their rows."""
+        return Staged(self.table, self.paths, self.hinted("row_key"))
+
+    @property
+    def identified(self) -> Staged:
+        """As `staged`. Raises InvalidSchema if the rows have no ids."""
+        if self.hinted("row_key") is None:
             cure = "give the rows an id (add_dlt_id), or do not nest: max_table_nesting=0"
             raise InvalidSchema("a nested table or its root has no row key", where=self.table.name, cure=cure)
-        return Staged(self.table, self.paths, row_key)
+        return self.staged
+
+    @property
+    def rules(self) -> MergeRules:
+        """How its rows are merged, as a root table."""
+        sort = self.hinted("dedup_sort")
+        return MergeRules(
+            self.hinted("hard_delete"),
+            tuple(get_columns_names_with_prop(self.hints, "merge_key")),
+            None if sort is None else (sort, self.hints["columns"][sort]["dedup_sort"]),
+            repeats=self.hints.get("x-merge-strategy") == "delete-insert",
+        )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, with the columns of the table."""
@@ -123,22 +140,65 @@ def _check_unique(load: TableLoad) -> None:
 
 
 def _merge(root: TableLoad, nested: Sequence[TableLoad]) -> None:
-    """Upserts the root rows by key, and their nested rows with them."""
-    hard_delete = root.hinted("hard_delete")
-    if nested:
-        with stale_rows(root.staged, hard_delete, root.memory_bytes) as stale:
-            for load in reversed(nested):
-                if (root_key := load.hinted("root_key")) is None:
-                    cure = "set root_key=True on the source, then load the table anew: refresh='drop_resources'"
-                    raise InvalidSchema("a nested table has no root key", where=load.table.name, cure=cure)
-                deletes = stale.of(load.staged, root_key)
-                rows = chain(_kinds(load.batches(), None), _as_deletes(deletes, load.table.schema))
-                load.table.upsert(rows, row_kind=_KIND, **load.identity)
-    rows, order = _kinds(root.batches(), hard_delete), None
-    if (sort := root.hinted("dedup_sort")) is not None:
-        rows, order = _ordered(rows, sort, root.hints["columns"][sort]["dedup_sort"], root.table.name), _ORDER
+    """Merges the rows of a load by the strategy of its table."""
+    if root.hints["x-merge-strategy"] == "insert-only":
+        _insert(root, nested)
+    elif root.table.primary_key:
+        _upsert(root, nested)
+    else:
+        _append(root, nested)
+
+
+def _upsert(root: TableLoad, nested: Sequence[TableLoad]) -> None:
+    """Upserts the root rows by key, and their nested rows with them; deletes stored rows with the merge keys of the load."""
+    rules = root.rules
+    if not (nested or rules.merge_key):
+        _upsert_root(root, rules, root.batches(), iter(()))
+        return
+    staged = root.identified if nested else root.staged
+    with stale_rows(staged, rules, root.memory_bytes, nested=bool(nested)) as stale:
+        for load in reversed(nested):
+            if (root_key := load.hinted("root_key")) is None:
+                cure = "set root_key=True on the source, then load the table anew: refresh='drop_resources'"
+                raise InvalidSchema("a nested table has no root key", where=load.table.name, cure=cure)
+            deletes = stale.of(load.identified, root_key)
+            rows = chain(_kinds(load.batches(), None), _as_deletes(deletes, load.table.schema))
+            load.table.upsert(rows, row_kind=_KIND, **load.identity)
+        _upsert_root(root, rules, _without(root.batches(), stale.losers()), stale.replaced())
+
+
+def _upsert_root(
+    root: TableLoad, rules: MergeRules, batches: Iterator[pa.RecordBatch], deletes: Iterator[pa.RecordBatch]
+) -> None:
+    """`deletes`: the keys of stored rows that go."""
+    rows, order = chain(_kinds(batches, rules.hard_delete), _as_deletes(deletes, root.table.schema)), None
+    if rules.sort is not None:
+        rows, order = _ordered(rows, *rules.sort, root.table.name), _ORDER
     if root.paths:
         root.table.upsert(rows, row_kind=_KIND, order_by=order, **root.identity)
+
+
+def _insert(root: TableLoad, nested: Sequence[TableLoad]) -> None:
+    """Adds the rows of new keys, in nested tables those of new row keys."""
+    hard_delete = root.hinted("hard_delete")
+    if nested and hard_delete is not None:
+        cure = "use the strategy 'delete-insert' or 'upsert', or do not nest: max_table_nesting=0"
+        raise InvalidSchema("insert-only has no hard deletes of rows with nested rows", where=root.table.name, cure=cure)
+    for load in (*reversed(nested), root):
+        if load.paths:
+            left_out = unknown_rows(load.staged, load.rules, load.memory_bytes, nested=bool(nested) and load is root)
+            load.table.upsert(_kinds(_without(load.batches(), left_out), None), row_kind=_KIND, **load.identity)
+
+
+def _append(root: TableLoad, nested: Sequence[TableLoad]) -> None:
+    """Adds the rows of a table without keys, except those that are marked as deleted."""
+    hard_delete = root.hinted("hard_delete")
+    if nested and hard_delete is not None:
+        cure = "give a primary_key, or do not nest: max_table_nesting=0"
+        raise InvalidSchema("a merge without keys has no hard deletes of nested rows", where=root.table.name, cure=cure)
+    for load in (*reversed(nested), root):
+        if load.paths:
+            load.table.append(_unmarked(load.batches(), hard_delete), **load.identity)
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
@@ -155,11 +215,26 @@ def _kinds(batches: Iterator[pa.RecordBatch], hard_delete: str | None) -> Iterat
         yield batch.append_column(_KIND, kinds)
 
 
-def _as_deletes(ids: Iterator[pa.RecordBatch], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Deletes of the rows with these ids: all other columns are null."""
-    for batch in ids:
-        (name,) = batch.schema.names
-        arrays = [batch.column(0) if one.name == name else pa.nulls(batch.num_rows, one.type) for one in columns]
+def _unmarked(batches: Iterator[pa.RecordBatch], hard_delete: str | None) -> Iterator[pa.RecordBatch]:
+    """Leaves out rows that are marked as deleted."""
+    for batch in _kinds(batches, hard_delete):
+        yield batch.filter(pc.equal(batch.column(_KIND), _INSERT)).drop_columns([_KIND])
+
+
+def _without(batches: Iterator[pa.RecordBatch], positions: pa.Array) -> Iterator[pa.RecordBatch]:
+    """Leaves out the rows at positions of the load."""
+    start = 0
+    for batch in batches:
+        places = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
+        start += batch.num_rows
+        yield batch.filter(pc.invert(pc.is_in(places, value_set=positions))) if len(positions) else batch
+
+
+def _as_deletes(keys: Iterator[pa.RecordBatch], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Deletes of the rows with these keys: all other columns are null."""
+    for batch in keys:
+        names = set(batch.schema.names)
+        arrays = [batch.column(one.name) if one.name in names else pa.nulls(batch.num_rows, one.type) for one in columns]
         rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in columns]))
         yield rows.append_column(_KIND, pa.repeat(pa.scalar(_DELETE), batch.num_rows))
 

@@ -1,4 +1,5 @@
-"""Merges of tables with nested tables: finds the nested rows that the new rows of their root rows replace.
+"""Merges that must know the rows of a load before they write: finds the stored rows that the load replaces, and the rows of the
+load that are not written.
 
 A root row that is merged takes its nested rows with it: those that the load does not hold any more are deleted, and all of them
 if the root row is deleted. The ids of root rows can differ between loads, so the ids of the stored rows of the same keys count,
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake.api.table import Table
@@ -19,16 +21,17 @@ from lsmlake.dialect.sql_types import quoted
 from lsmlake.dlt.job_files import batches_of
 from lsmlake.errors import InvalidData, InvalidSchema
 
-_WHAT = "a merge of nested tables"
+_WHAT = "a merge by the rows of a load"
+_POSITION = "_dlt_lsmlake_position"
 
 
 @dataclass(frozen=True)
 class Staged:
-    """The files of a load for one table. `row_key`: the column with the ids of its rows."""
+    """The files of a load for one table. `row_key`: the column with the ids of its rows, if it has one."""
 
     table: Table
     paths: Sequence[str]
-    row_key: str
+    row_key: str | None
 
     def columns(self, *names: str) -> pa.Schema:
         """Columns of the table."""
@@ -36,10 +39,27 @@ class Staged:
 
 
 @dataclass(frozen=True)
+class MergeRules:
+    """How the rows of a root table are merged.
+
+    `hard_delete`: the column that marks deletes. `merge_key`: stored rows with a value of the load are replaced. `sort`: the
+    column, and "asc" or "desc": the first row of a key stays. `repeats`: a load may have several rows of a key.
+    """
+
+    hard_delete: str | None = None
+    merge_key: tuple[str, ...] = ()
+    sort: tuple[str, str] | None = None
+    repeats: bool = True
+
+
+@dataclass(frozen=True)
 class StaleRows:
-    """`connection`: has the table `roots` with the ids of all root rows that the load writes; `deleted`: it deletes the row."""
+    """`connection`: has the tables `staged`, the keys of the load; `losers`, the positions of rows that another row of their key
+    replaces; `roots`, the ids of all root rows that the load writes, and whether it deletes the row."""
 
     connection: PatientConnection
+    root: Staged
+    merge_key: tuple[str, ...]
 
     def of(self, nested: Staged, root_key: str) -> Iterator[pa.RecordBatch]:
         """Yields the ids of the stored or new rows of a nested table that are to be deleted, as a column with the name of its row
@@ -48,10 +68,10 @@ class StaleRows:
         Raises InvalidData if stored rows lack the ids of their root rows."""
         ids = f"SELECT {quoted(nested.row_key)} AS id, {quoted(root_key)} AS root FROM batches"
         wanted = nested.columns(nested.row_key, root_key)
-        self.fill("fresh", ids, wanted, batches_of(nested.paths, wanted))
+        fill(self.connection, "fresh", ids, wanted, batches_of(nested.paths, wanted))
         stored = nested.table.scan(columns=[nested.row_key, root_key])
         of_roots = f"{ids} WHERE root IS NULL OR root IN (SELECT id FROM roots)"
-        self.fill("stored", of_roots, stored.schema, stored.to_batches())
+        fill(self.connection, "stored", of_roots, stored.schema, stored.to_batches())
         [(unknown,)] = self.connection.execute("SELECT count(*) FROM stored WHERE root IS NULL").fetchall()
         if unknown:
             raise InvalidData(
@@ -67,47 +87,73 @@ class StaleRows:
         for batch in found.to_arrow_reader(1 << 16):
             yield pa.RecordBatch.from_arrays([batch.column(0).cast(pa.string())], [nested.row_key])
 
-    def fill(self, name: str, query: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-        """Makes a table from a query on `batches`."""
-        with registered(self.connection, "batches", schema, batches):
-            self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+    def losers(self) -> pa.Array:
+        """The positions of rows of the load that another row of their key replaces."""
+        return _positions(self.connection, "losers")
+
+    def replaced(self) -> Iterator[pa.RecordBatch]:
+        """Yields the keys of stored rows of the root table that have a merge key of the load, and no primary key of it."""
+        if not self.merge_key:
+            return
+        key = self.root.columns(*self.root.table.primary_key)
+        found = self.connection.sql(f"SELECT {_ks(len(key))} FROM replaced ANTI JOIN staged USING ({_ks(len(key))})")
+        for batch in found.to_arrow_reader(1 << 16):
+            yield pa.RecordBatch.from_arrays([one.cast(at.type) for one, at in zip(batch.columns, key, strict=True)], key.names)
 
 
 @contextmanager
-def stale_rows(root: Staged, hard_delete: str | None, memory_bytes: int) -> Iterator[StaleRows]:
+def stale_rows(root: Staged, rules: MergeRules, memory_bytes: int, *, nested: bool) -> Iterator[StaleRows]:
     """A context in which the root rows of a load are known, with the ids that the stored rows of their keys have.
 
     Args:
         root: the root table and its files.
-        hard_delete: the column that marks deletes.
+        rules: how its rows are merged.
         memory_bytes: what DuckDB may use; it spills to disk beyond.
+        nested: the table has nested tables.
 
     Raises:
-        InvalidData: the load has two rows of a key: which of them the nested rows belong to is not known.
+        InvalidData: the load has two rows of a key, and which of them the nested rows belong to is not known.
     """
     key = root.table.primary_key
-    if root.row_key not in root.table.schema.names:
+    if nested and root.row_key not in root.table.schema.names:
         cure = "leave add_dlt_id on, or do not nest: max_table_nesting=0"
         raise InvalidSchema("a table with nested tables has no row key", where=root.table.name, found=None, cure=cure)
-    with connected("UTC", _WHAT) as connection:
+    with connected("UTC", _WHAT) as connection, translated_errors():
         connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'")
-        wanted = root.columns(*key, root.row_key, *([] if hard_delete is None else [hard_delete]))
-        names = ", ".join(f"{quoted(name)} AS k{number}" for number, name in enumerate(key))
-        rows = StaleRows(connection)
-        deleted = "false" if hard_delete is None else deletes_in_sql(hard_delete, wanted)
-        with translated_errors():
-            query = f"SELECT {names}, {quoted(root.row_key)} AS id, {deleted} AS deleted FROM batches"
-            rows.fill("staged", query, wanted, batches_of(root.paths, wanted))
-            _check_keys(connection, root.table, len(key))
-            stored = root.table.scan(columns=list(dict.fromkeys([*key, root.row_key])))
-            equal = " AND ".join(f"batches.{quoted(name)} = staged.k{number}" for number, name in enumerate(key))
-            old = f"SELECT batches.{quoted(root.row_key)} AS id, deleted FROM batches JOIN staged ON {equal}"
-            rows.fill("olds", old, stored.schema, stored.to_batches())
-            connection.execute(
-                "CREATE OR REPLACE TEMP TABLE roots AS "
-                "SELECT id, deleted FROM staged UNION SELECT id, deleted FROM olds WHERE id IS NOT NULL"
-            )
-            yield rows
+        _stage(connection, root, rules)
+        if nested:
+            _check_repeats(connection, root.table, rules)
+        if rules.merge_key:
+            have = root.table.scan(columns=list(dict.fromkeys([*key, *rules.merge_key, *_optional(root.row_key)])))
+            names = f"{_as('batches', 'k', key)}, {_id('batches', root.row_key)} AS id"
+            query = f"SELECT {names} FROM batches SEMI JOIN staged ON {_equal('m', rules.merge_key)}"
+            fill(connection, "replaced", query, have.schema, have.to_batches())
+        if nested:
+            _find_roots(connection, root, bool(rules.merge_key))
+        yield StaleRows(connection, root, rules.merge_key)
+
+
+def unknown_rows(staged: Staged, rules: MergeRules, memory_bytes: int, *, nested: bool) -> pa.Array:
+    """The positions of the rows of a load that an insert of new keys leaves out: those of keys that the table has, those that are
+    marked as deleted, and of several rows of a key all but the first one.
+
+    Raises InvalidData for several rows of a key, if the table has nested tables."""
+    with connected("UTC", _WHAT) as connection, translated_errors():
+        connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'")
+        _stage(connection, staged, rules, first="ASC")
+        if nested:
+            _check_repeats(connection, staged.table, rules)
+        stored = staged.table.scan(columns=list(staged.table.primary_key))
+        query = f"SELECT staged.pos FROM batches JOIN staged ON {_equal('k', staged.table.primary_key)}"
+        fill(connection, "known", query, stored.schema, stored.to_batches())
+        left_out = "SELECT pos FROM known UNION SELECT pos FROM losers UNION SELECT pos FROM staged WHERE deleted"
+        return _positions(connection, f"({left_out})")
+
+
+def fill(connection: PatientConnection, name: str, query: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    """Makes a table from a query on `batches`."""
+    with registered(connection, "batches", schema, batches):
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
 
 
 def deletes_in_sql(column: str, columns: pa.Schema) -> str:
@@ -116,13 +162,79 @@ def deletes_in_sql(column: str, columns: pa.Schema) -> str:
     return f"coalesce({name}, false)" if pa.types.is_boolean(columns.field(column).type) else f"{name} IS NOT NULL"
 
 
-def _check_keys(connection: PatientConnection, table: Table, width: int) -> None:
-    names = ", ".join(f"k{number}" for number in range(width))
-    repeated = connection.execute(f"SELECT {names} FROM staged GROUP BY {names} HAVING count(*) > 1 LIMIT 1").fetchall()
-    if repeated:
+def _stage(connection: PatientConnection, root: Staged, rules: MergeRules, first: str = "DESC") -> None:
+    """Makes the tables `staged` and `losers`. `first`: the order of the positions in which the first row of a key stays."""
+    key, sort = root.table.primary_key, _optional(rules.sort and rules.sort[0])
+    marks = _optional(rules.hard_delete)
+    wanted = root.columns(*key, *_optional(root.row_key), *rules.merge_key, *sort, *marks)
+    deleted = "false" if rules.hard_delete is None else deletes_in_sql(rules.hard_delete, wanted)
+    names = [_as("batches", "k", key), f"{_id('batches', root.row_key)} AS id", f"{deleted} AS deleted", f"{_POSITION} AS pos"]
+    names += [_as("batches", "m", rules.merge_key)] if rules.merge_key else []
+    names += [f"{quoted(sort[0])} AS sort"] if sort else []
+    placed = wanted.append(pa.field(_POSITION, pa.int64()))
+    fill(connection, "staged", f"SELECT {', '.join(names)} FROM batches", placed, _placed(batches_of(root.paths, wanted)))
+    order = f"sort {rules.sort[1]} NULLS LAST, pos {first}" if rules.sort else f"pos {first}"
+    ranked = f"SELECT pos, row_number() OVER (PARTITION BY {_ks(len(key))} ORDER BY {order}) AS place FROM staged"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE losers AS SELECT pos FROM ({ranked}) WHERE place > 1")
+
+
+def _find_roots(connection: PatientConnection, root: Staged, by_merge_key: bool) -> None:
+    """Makes the table `roots`. A row is deleted if no row of the load with its id or its key stays."""
+    key = root.table.primary_key
+    stored = root.table.scan(columns=list(dict.fromkeys([*key, root.row_key])))
+    old = f"SELECT {_id('batches', root.row_key)} AS id, deleted FROM batches JOIN staged ON {_equal('k', key)}"
+    fill(connection, "olds", old, stored.schema, stored.to_batches())
+    parts = [
+        "SELECT id, deleted OR pos IN (SELECT pos FROM losers) AS deleted FROM staged",
+        "SELECT id, deleted FROM olds",
+        *(["SELECT id, true FROM replaced"] if by_merge_key else []),
+    ]
+    union = " UNION ALL ".join(parts)
+    query = f"SELECT id, bool_and(deleted) AS deleted FROM ({union}) WHERE id IS NOT NULL GROUP BY id"
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE roots AS {query}")
+
+
+def _check_repeats(connection: PatientConnection, table: Table, rules: MergeRules) -> None:
+    """Raises InvalidData for several rows of a key, unless the rules allow them and their ids tell them apart."""
+    keys = _ks(len(table.primary_key))
+    repeated = "count(*) > 1" + (" AND count(*) > count(DISTINCT id)" if rules.repeats else "")
+    query = f"SELECT {keys} FROM staged GROUP BY {keys} HAVING {repeated} LIMIT 1"
+    if found := connection.execute(query).fetchall():
         raise InvalidData(
             "a load has several rows of one key, and the table has nested tables",
             where=table.name,
-            found=dict(zip(table.primary_key, repeated[0], strict=True)),
-            cure="give each key once, or do not nest: max_table_nesting=0",
+            found=dict(zip(table.primary_key, found[0], strict=True)),
+            cure="give each key once, use the merge strategy 'delete-insert', or do not nest: max_table_nesting=0",
         )
+
+
+def _placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Adds the positions of the rows in the load."""
+    start = 0
+    for batch in batches:
+        yield batch.append_column(_POSITION, pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64)))
+        start += batch.num_rows
+
+
+def _positions(connection: PatientConnection, source: str) -> pa.Array:
+    return connection.sql(f"SELECT pos FROM {source}").to_arrow_table().column(0).combine_chunks()
+
+
+def _optional(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _ks(count: int) -> str:
+    return ", ".join(f"k{number}" for number in range(count))
+
+
+def _as(source: str, short: str, names: Sequence[str]) -> str:
+    return ", ".join(f"{source}.{quoted(name)} AS {short}{number}" for number, name in enumerate(names))
+
+
+def _id(source: str, row_key: str | None) -> str:
+    return "NULL::VARCHAR" if row_key is None else f"{source}.{quoted(row_key)}"
+
+
+def _equal(short: str, names: Sequence[str]) -> str:
+    return " AND ".join(f"batches.{quoted(name)} = staged.{short}{number}" for number, name in enumerate(names))

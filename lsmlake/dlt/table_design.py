@@ -1,8 +1,8 @@
 """What a table of dlt's schema is as a table of a warehouse: its columns, its key, its partitions, its options; and the
 alterations that bring an existing table there.
 
-A table has a primary key if rows of it can be merged: the primary key of a table that is merged or replaced, and the row key of
-its nested tables. Every other table is append-only.
+A table has a primary key if rows of it can be merged: the primary key of a table that is merged or replaced, its row key if it
+has only a merge key, and the row key of its nested tables. Every other table is append-only.
 """
 
 from __future__ import annotations
@@ -49,6 +49,9 @@ class Design:
             pa.field(name, arrow_type(column, capabilities), nullable=name not in key, metadata=_comment(column))
             for name, column in columns.items()
         ]
+        if table["write_disposition"] == "merge" and not key and get_columns_names_with_prop(table, "merge_key"):
+            cure = "give a primary_key, or the rows an id (add_dlt_id)"
+            raise InvalidSchema("a merge by merge_key needs a key or a row key", where=table["name"], cure=cure)
         partition_by = tuple(get_columns_names_with_prop(table, "partition"))
         options = table.get(OPTIONS_HINT) or {}
         return Design(table["name"], pa.schema(fields), key, partition_by, options, table.get("description"))
@@ -85,6 +88,8 @@ def key_of(table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) ->
     """The primary key of a table; empty: the table is append-only."""
     root = table if not is_nested_table(table) else get_root_table(tables, table["name"])
     keyed = tuple(get_columns_names_with_prop(root, "primary_key"))
+    if not keyed and get_columns_names_with_prop(root, "merge_key"):
+        keyed = tuple(get_columns_names_with_prop(root, "row_key"))
     if table["write_disposition"] not in ("merge", "replace") or not keyed:
         return ()
     return tuple(get_columns_names_with_prop(table, "row_key")) if is_nested_table(table) else keyed
@@ -97,7 +102,9 @@ def required_of(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 def check_hints(table: Mapping[str, Any]) -> None:
     """Raises InvalidSchema for a hint that nothing obeys."""
-    refused = (*_REFUSED, "merge_key") if table["write_disposition"] == "merge" else _REFUSED
+    merged = table["write_disposition"] == "merge"
+    by_merge_key = table.get("x-merge-strategy") == "delete-insert" and not is_nested_table(table)
+    refused = (*_REFUSED, "merge_key") if merged and not by_merge_key else _REFUSED
     found = [f"{hint} of {name}" for hint in refused for name in get_columns_names_with_prop(table, hint)]
     unique = get_columns_names_with_prop(table, "unique")
     keys = {*get_columns_names_with_prop(table, "row_key"), *get_columns_names_with_prop(table, "primary_key")}

@@ -64,21 +64,87 @@ def nested(folder: Path) -> dict[int, tuple]:
     return found
 
 
+STRATEGIES = "delete-insert", "upsert"
+
+
 @pytest.mark.parametrize("seed", range(scaled(4)))
 def test_merges_equal_a_model_that_replaces_one_row_after_the_other(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Under delete-insert, a load has several rows of a key. The strategies follow each other."""
     monkeypatch.setenv("NORMALIZE__DATA_WRITER__FILE_MAX_ITEMS", "5")  # several files for each table
     chance = random.Random(seed)
     model: dict[int, tuple] = {}
     for number in range(4):
-        load = {row["k"]: row for row in (drawn(chance) for _ in range(8))}
-        columns = {"gone": {"hard_delete": True, "data_type": "bool"}}
-        pipeline(tmp_path).run([dict(row) for row in load.values()], columns=columns, **MERGE)
-        for k, row in load.items():
+        strategy, load = STRATEGIES[(number + seed) % 2], [{**drawn(chance), "turn": turn} for turn in range(8)]
+        last = {row["k"]: row for row in load}
+        columns = {"gone": {"hard_delete": True, "data_type": "bool"}, "turn": {"dedup_sort": "desc"}}
+        words = {**MERGE, "write_disposition": {"disposition": "merge", "strategy": strategy}}
+        given = load if strategy == "delete-insert" else last.values()
+        pipeline(tmp_path).run([dict(row) for row in given], columns=columns, **words)
+        for k, row in last.items():
             model.pop(k, None)
             if not row["gone"]:
                 model[k] = row["v"], tuple((item["n"], tuple(part["p"] for part in item["parts"])) for item in row["items"])
         assert nested(tmp_path) == model, number
     assert not lake_of(tmp_path).table("sales.orders").verify()
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_merge_key_replaces_all_stored_rows_with_its_values(keyed: bool, tmp_path: Path):
+    """With nested rows, of which the ones of replaced rows go."""
+    words = {**MERGE, "primary_key": "k" if keyed else None, "columns": {"day": {"merge_key": True}}}
+    row = lambda k, day, *items: {"k": k, "day": day, "items": [{"n": n} for n in items]}  # noqa: E731
+    pipeline(tmp_path).run([row(1, "a", 1), row(2, "a", 2, 3), row(3, "b", 4), row(4, None, 5)], **words)
+    pipeline(tmp_path).run([row(2, "a", 6), row(5, "a"), row(6, None, 7)], **words)
+    assert rows(tmp_path, "orders", "k", "day") == [(2, "a"), (3, "b"), (4, None), (5, "a"), (6, None)]
+    assert rows(tmp_path, "orders__items", "n") == [(4,), (5,), (6,), (7,)]
+    pipeline(tmp_path).run([row(3, "c", 8)], **words)
+    assert rows(tmp_path, "orders", "k", "day")[1:3] == ([(3, "c"), (4, None)] if keyed else [(3, "b"), (3, "c")])
+    assert rows(tmp_path, "orders__items", "n") == [(n,) for n in range(5 if keyed else 4, 9)]
+    for table in ("orders", "orders__items"):
+        assert len(commits(tmp_path, table)) == 3 and not lake_of(tmp_path).table(f"sales.{table}").verify()
+
+
+def test_a_merge_without_keys_appends_all_but_marked_rows(tmp_path: Path):
+    words = {**MERGE, "primary_key": None, "columns": {"gone": {"hard_delete": True, "data_type": "bool"}}}
+    for found in ([{"k": 1, "gone": False}, {"k": 2, "gone": True}], [{"k": 1, "gone": None}]):
+        pipeline(tmp_path).run(found, **words)
+    assert rows(tmp_path, "orders", "k") == [(1,), (1,)]
+
+
+def test_insert_only_adds_rows_of_new_keys(tmp_path: Path):
+    words = {**MERGE, "write_disposition": {"disposition": "merge", "strategy": "insert-only"}}
+    columns = {"gone": {"hard_delete": True, "data_type": "bool"}}
+    pipeline(tmp_path).run([{"k": 1, "v": 1, "items": [{"n": 1}]}, {"k": 2, "v": 2}], **words)
+    pipeline(tmp_path).run([{"k": 1, "v": 9, "items": [{"n": 9}, {"n": 8}]}, {"k": 3, "v": 3, "items": [{"n": 3}]}], **words)
+    assert rows(tmp_path, "orders", "k", "v") == [(1, 1), (2, 2), (3, 3)]
+    assert rows(tmp_path, "orders__items", "n") == [(1,), (3,), (8,)]
+    flat = {**words, "table_name": "flat", "columns": columns}
+    pipeline(tmp_path).run([{"k": 1, "v": 1, "gone": None}, {"k": 1, "v": 2}, {"k": 2, "v": 2, "gone": True}], **flat)
+    assert rows(tmp_path, "flat", "k", "v") == [(1, 1)]
+
+
+def test_a_dataset_is_queried_by_its_tables(tmp_path: Path):
+    made = pipeline(tmp_path)
+    made.run([{"k": 1, "v": 1, "items": [{"n": 1}]}, {"k": 2, "v": 5}], **MERGE)
+    orders = made.dataset().orders
+    assert orders.select("k", "v").order_by("k").fetchall() == [(1, 1), (2, 5)]
+    assert orders.where("v", "gt", 1).select("k").arrow().to_pylist() == [{"k": 2}]
+    assert made.dataset()("SELECT count(*) AS n FROM orders__items").df()["n"].tolist() == [1]
+    with made.destination_client() as client:
+        there, columns = client.get_storage_table("orders")
+        assert there and columns["v"]["data_type"] == "bigint" and client.get_storage_table("missing") == (False, {})
+        assert client.sql_client.has_dataset()
+        with client.sql_client.with_alternative_dataset_name("other"):
+            assert not client.sql_client.has_dataset()
+        client.drop_storage()
+        assert not client.sql_client.has_dataset()
+
+
+@pytest.mark.parametrize(("sort", "kept"), [("desc", 9), ("asc", 1)])
+def test_of_the_rows_of_a_key_the_first_of_the_sort_keeps_its_nested_rows(sort: str, kept: int, tmp_path: Path):
+    found = [{"k": 1, "at": dt.date(2026, 1, n), "v": n, "items": [{"n": n}]} for n in (3, 9, 1, 4)]
+    pipeline(tmp_path).run(found, columns={"at": {"dedup_sort": sort}}, **MERGE)
+    assert rows(tmp_path, "orders", "k", "v") == [(1, kept)] and rows(tmp_path, "orders__items", "n") == [(kept,)]
 
 
 @pytest.mark.parametrize(("sort", "kept"), [("desc", 9), ("asc", 1)])
@@ -134,10 +200,33 @@ def test_a_replace_is_one_commit(tmp_path: Path):
 
 REFUSED = {
     "an append to a table with a key": ([{"k": 1}], {**MERGE, "write_disposition": "append"}, "cannot be appended"),
-    "a merge without a key": ([{"k": 1}], {**MERGE, "primary_key": None}, "No primary key"),
+    "a merge without a key": ([{"k": 1}], {**MERGE, "primary_key": None}, "with the primary key of the resource"),
+    "an upsert without a key": (
+        [{"k": 1}],
+        {**MERGE, "primary_key": None, "write_disposition": {"disposition": "merge", "strategy": "upsert"}},
+        "No primary key",
+    ),
     "a merge by another key": ([{"k": 1, "j": 1}], {**MERGE, "primary_key": "j"}, "with the primary key of the resource"),
     "another strategy": ([{"k": 1}], {**MERGE, "write_disposition": {"disposition": "merge", "strategy": "scd2"}}, "scd2"),
-    "a merge key": ([{"k": 1}], {**MERGE, "columns": {"k": {"merge_key": True}}}, "merge_key of k"),
+    "a merge key of an upsert": (
+        [{"k": 1}],
+        {**MERGE, "columns": {"k": {"merge_key": True}}, "write_disposition": {"disposition": "merge", "strategy": "upsert"}},
+        "merge_key of k",
+    ),
+    "a merge key of rows without ids": (
+        pa.table({"k": [1]}),
+        {**MERGE, "table_name": "plain", "primary_key": None, "columns": {"k": {"merge_key": True}}},
+        "needs a key or a row key",
+    ),
+    "hard deletes above nested rows that are only inserted": (
+        [{"k": 1, "gone": True, "items": [{"n": 1}]}],
+        {
+            **MERGE,
+            "columns": {"gone": {"hard_delete": True}},
+            "write_disposition": {"disposition": "merge", "strategy": "insert-only"},
+        },
+        "no hard deletes of rows with nested rows",
+    ),
     "a sort key": ([{"k": 1}], {**MERGE, "columns": {"v": {"sort": True, "data_type": "bigint"}}}, "sort of v"),
     "a table format": ([{"k": 1}], {**MERGE, "table_format": "delta"}, "delta"),
     "a source filter": (
@@ -146,7 +235,11 @@ REFUSED = {
         "source_filter",
     ),
     "keys that repeat in a replace": ([{"k": 1}, {"k": 1}], {**MERGE, "write_disposition": "replace"}, "same primary key"),
-    "keys that repeat above nested rows": ([{"k": 1, "items": [{"n": 1}]}] * 2, MERGE, "several rows of one key"),
+    "keys that repeat above nested rows of an upsert": (
+        [{"k": 1, "items": [{"n": 1}]}] * 2,
+        {**MERGE, "write_disposition": {"disposition": "merge", "strategy": "upsert"}},
+        "several rows of one key",
+    ),
     "a decimal of 40 digits": (
         [{"k": 1, "d": 1}],
         {**MERGE, "columns": {"d": {"data_type": "decimal", "precision": 40}}},
