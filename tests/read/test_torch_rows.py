@@ -93,6 +93,19 @@ def test_another_process_can_read_the_batches(torch, scan):
     assert ids(pickle.loads(pickle.dumps(batches))) == ids(batches)
 
 
+@pytest.mark.parametrize("workers", [0, 2, 5])
+def test_the_workers_of_a_data_loader_give_each_row_once_in_every_epoch(scan, tmp_path, workers):
+    data = pytest.importorskip("torch.utils.data")
+    lsmlake.connect(tmp_path).table("d.t").upsert(
+        [{"id": 99, "n": 9, "x": 1, "f": 1, "b": True, "e": [1, 2], "s": ""}], cast=True
+    )
+    loader = data.DataLoader(scan.to_torch(batch_size=4), batch_size=None, num_workers=workers)
+    for _ in range(2):
+        assert sorted(ids(loader)) == [*range(25), 99]
+    nothing = lsmlake.connect(tmp_path).table("d.t").scan(columns=["id"], where="id < 0")
+    assert list(data.DataLoader(nothing.to_torch(), batch_size=None, num_workers=workers)) == []
+
+
 @pytest.mark.parametrize(
     ("columns", "where", "error", "words"),
     [
