@@ -15,7 +15,7 @@ Before anything else INTERVAL is a name, as in `interval - 1`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import takewhile
 from types import FunctionType
@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from lsmlake.dialect.strict import Strict
@@ -45,6 +46,17 @@ _AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
 _CLAUSES = ("WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT", "OFFSET")
 _PLACES = {TokenType[word]: place for place, word in enumerate(_CLAUSES)}
 _BINDS = (TokenType.DCOLON, TokenType.DOT, TokenType.L_BRACKET)
+_AGAIN_MAX, _AGAIN_PER_TOKEN = 200_000, 50
+"""How many words of a text may be read again, after a reading that failed: a second or two of work."""
+
+
+class Entangled(SqlglotError):
+    """A text has so many readings that it is not tried which of them is right."""
+
+
+def _is_written(node: exp.Expression | None) -> bool:
+    """Whether a node stands in the text; sqlglot adds ON TRUE to a join without ON."""
+    return node is not None and SPAN in node.meta
 
 
 def _placed(read: Callable[[Any], exp.Expression | None]) -> Callable[[Any], exp.Expression | None]:
@@ -236,12 +248,32 @@ class PlainSpark(SparkTypes):
 
             return super()._parse_csv(item, sep)
 
+        def reset(self) -> None:
+            super().reset()
+            self._again = 0
+            self._lone: set[int] = set()
+
+        def _retreat(self, index: int) -> None:
+            """As sqlglot's, but with a limit: where each reading of a part tries two readings of the part inside, they double
+            from level to level."""
+            self._again += max(0, self._index - index)
+            if self._again > _AGAIN_MAX + _AGAIN_PER_TOKEN * self._tokens_size:
+                raise Entangled(f"{self._again} words were read again")
+            super()._retreat(index)
+
         def _parse_join(self, *given: Any, **named: Any) -> exp.Join | None:
             start = self._curr
             join = super()._parse_join(*given, **named)
             if join is None:
                 self._refuse_comma(start)
+            elif not (_is_written(join.args.get("on")) or join.args.get("using") or join.this.args.get("joins")):
+                self._lone.add(self._index)
             return join
+
+        def _parse_joins(self, *given: Any, **named: Any) -> Iterator[exp.Join]:
+            """As sqlglot's. Behind a join without ON it looks for joins that belong to the table of this join, and would look
+            again for each join before."""
+            return iter(()) if self._index in self._lone else super()._parse_joins(*given, **named)
 
         def _parse_types(self, check_func: bool = False, **named: Any) -> exp.Expression | None:
             """As sqlglot's, but where a type is only tried, an error means no type: `array(NULL, 1)` is a call."""

@@ -22,7 +22,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokens import TokenType
 
-from lsmlake.dialect.grammar import PLACE, SPAN, PlainSpark
+from lsmlake.dialect.grammar import PLACE, SPAN, Entangled, PlainSpark
 from lsmlake.dialect.strict import misplaced
 from lsmlake.errors import InvalidQuery
 from lsmlake.types.ddl import requoted
@@ -30,6 +30,9 @@ from lsmlake.types.spelling import spelled
 
 _TEXT_SHOWN_MAX = 200
 _EXPECTED_MAX = 300
+_LEVELS_MAX = 400
+"""More levels than the rest of this room can go down; it would take long to find out."""
+_TOO_DEEP, _NEST_LESS = "the text is nested too deeply", "nest it less; give each join its ON, or write CROSS JOIN"
 _CURES = {
     "cluster": "write ORDER BY",
     "distribute": "leave it out: this process sorts and groups all rows",
@@ -136,12 +139,17 @@ class Text:
             ours = why[:1].islower() or why[:1] == "|"  # sqlglot's begin with a capital
             what = f"the text is not SQL: {why}" if ours else "the text is not SQL"
             raise InvalidQuery(what, where=place, found=repr(word or why), cure="correct the text") from error
-        except (SqlglotError, RecursionError) as error:
+        except (Entangled, RecursionError) as error:
+            raise InvalidQuery(_TOO_DEEP, where=where, cure=_NEST_LESS) from error
+        except SqlglotError as error:
             raise InvalidQuery("the text is not SQL", where=where, cure="correct the text") from error
         if not statements:
             raise InvalidQuery("the text is empty", where=where, cure="write SQL into it, or leave it out")
         if len(statements) != 1 or isinstance(statements[0], exp.Block):
             raise InvalidQuery("expected exactly one statement", where=where, found=len(statements), cure="pass them one by one")
+        if _is_deep(statements[0]):
+            expected = f"at most {_LEVELS_MAX} levels"
+            raise InvalidQuery(_TOO_DEEP, where=where, expected=expected, cure=_NEST_LESS)
         return statements[0]
 
     def span(self, node: exp.Expression) -> tuple[int, int] | None:
@@ -178,6 +186,19 @@ class Text:
             "found": spelled(node) if found is None else found,
             "cure": cure,
         }
+
+
+def _is_deep(tree: exp.Expression) -> bool:
+    """Whether a tree has more levels than are read. Conditions joined by AND, or by OR, are one level."""
+    level, depth = [tree], 0
+    while level and depth <= _LEVELS_MAX:
+        below, alike = [], level
+        while alike:  # the parts of an AND are of the level of the AND
+            parts = [(node, child) for node in alike for child in node.iter_expressions()]
+            below += [child for node, child in parts if not (isinstance(node, exp.Connector) and type(child) is type(node))]
+            alike = [child for node, child in parts if isinstance(node, exp.Connector) and type(child) is type(node)]
+        level, depth = below, depth + 1
+    return bool(level)
 
 
 def _start_of(text: str, error: dict[str, Any], length: int) -> int:

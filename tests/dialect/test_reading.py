@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from sqlglot import exp
 
@@ -169,3 +171,42 @@ def test_a_clause_that_is_not_obeyed_is_refused(text: str, lake: lsmlake.Lake):
     with pytest.raises(InvalidQuery):
         lake.sql(text)
     assert _state(lake) == before
+
+
+# -- texts that take long to read -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + "+".join(["1"] * 20_000),
+        " UNION ALL ".join(["SELECT 1"] * 3_000),
+        "SELECT " + "struct(" * 40 + "1" + ")" * 40,
+        "SELECT " + "INTERVAL (" * 40 + "1" + ") DAY" * 40,
+        "SELECT " + "(" * 300 + "1" + ")" * 300,
+    ],
+    ids=["operators", "queries", "readings of a call", "readings of an interval", "parentheses"],
+)
+def test_a_text_that_is_nested_too_deeply_is_refused_in_seconds(text: str, lake: lsmlake.Lake):
+    begin = time.process_time()
+    with pytest.raises(InvalidQuery, match="nested too deeply"):
+        lake.sql(text)
+    assert time.process_time() - begin < 30
+
+
+@pytest.mark.parametrize("text", ["FROM t {} SELECT 1", "SELECT (SELECT count(*) FROM t {})", "SELECT * FROM (FROM t {})"])
+def test_joins_without_on_are_read_once(text: str):
+    joins = " ".join(f"JOIN (SELECT {number}) t{number}" for number in range(40))
+    tree = Text(text.format(joins)).parsed()
+    assert len([*tree.find_all(exp.Join)]) == 40 and not any(one.this.args.get("joins") for one in tree.find_all(exp.Join))
+
+
+def test_conditions_may_be_many():
+    tree = Text(" OR ".join(f"a = {number} AND b = 1" for number in range(5_000))).expression()
+    assert len([*tree.find_all(exp.EQ)]) == 10_000
+
+
+def test_joins_inside_of_joins_stay_where_they_belong():
+    (outer,) = Text("SELECT 1 FROM a JOIN b JOIN c ON b.x = c.x ON a.x = b.x").parsed().args["joins"]
+    assert (outer.args["on"].sql(), outer.this.name) == ("a.x = b.x", "b")
+    assert [(one.this.name, one.args["on"].sql()) for one in outer.this.args["joins"]] == [("c", "b.x = c.x")]
