@@ -262,7 +262,8 @@ def test_when_the_store_does_not_say_nothing_is_removed():
     more = rows(table, 5, 12, 1)
     with pytest.raises(CommitUnknown, match=r"snapshot-2: .*timed out.*same writer_id and commit_id"):
         table.upsert(more, writer_id="w", commit_id=1)
-    healed = copied(storage)
+    storage.deaf = False
+    healed = filled(MemoryStorage(), contents(storage))
     assert lake_on(healed).table("d.t").verify() == []
     assert lake_on(healed, "x-").table("d.t").upsert(more, writer_id="w", commit_id=1).id == 2
 
