@@ -228,9 +228,13 @@ def test_level_0_stays_newer_than_what_it_is_merged_with(strategy):
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_a_split_joins_deeper_levels_if_no_key_is_in_two(vectors):
     """They are one run at the deepest level; without vectors each stays, since a key may be in several."""
-    table = table_of(bucket=1, deletion_vectors__enabled=vectors, num_sorted_run__compaction_trigger=3)
-    for size, turn in ((KEYS, 0), (KEYS // 8, 1), (KEYS // 64, 2)):
-        table.upsert(rows(0, size, turn))
+    table, noise = (
+        table_of(bucket=1, deletion_vectors__enabled=vectors, num_sorted_run__compaction_trigger=3),
+        np.random.default_rng(1),
+    )
+    for size, runs in ((20_000, 3), (2_000, 2), (100, 1)):
+        for _ in range(runs):  # whose bytes are as their rows, so a compaction joins runs of one size
+            table.upsert(pa.table({"k": np.arange(size), "v": noise.integers(0, 1 << 60, size)}))
     table.upsert(rows(0, 20, 3), compact=False)
     (before,) = table.states().values()
     levels = {file.level for file in before.files}
