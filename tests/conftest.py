@@ -4,7 +4,7 @@ Tests that need the JVM carry the marker `spark`: without Java they are skipped,
 that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py. A short run
 (`effort`) has each of them on one kind of session: on that of `connect(short="classic")` or `connect(short="connect")`, because
 others reach every line of the library that it reaches on the other kind, or else on both in turn. Of a test with several cases it
-runs every third one, the others in the next turns, and a test with the marker `in_turn` in every third turn only.
+runs every sixth one, the others in the next turns, and a test with the marker `in_turn` in every third turn only.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from spark_expressions import by_spark, queries, query_by_spark, table, view, zoned
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 
 def test_the_table_holds_what_spark_does(spark):

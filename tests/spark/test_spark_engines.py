@@ -17,7 +17,7 @@ from spark_support import same
 
 import lsmlake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 COLUMNS = ("k", "a", "b", "c", "d")
 

@@ -16,7 +16,7 @@ import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 STRATEGIES = ("native", "arrow")
 IN_TURN = STRATEGIES if SCALE >= 1 else ("native",)

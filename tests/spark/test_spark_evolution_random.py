@@ -17,7 +17,7 @@ from lsmlake.spark.frame_types import to_spark
 from lsmlake.types.ddl import parse_columns
 from lsmlake.types.type_text import format_type
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 ENGINES = {
     "deduplicate": {},

@@ -16,7 +16,7 @@ from lsmlake.api.table import Table
 from lsmlake.errors import CommitConflict, InvalidQuery
 from lsmlake.spark import frame_writer
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 DDL = "id BIGINT, a INT, b INT"
 AVAILABLE = {"availableNow": True}

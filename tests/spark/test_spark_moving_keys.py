@@ -12,7 +12,7 @@ from naive import unreferenced
 import lsmlake
 from lsmlake.errors import InvalidData
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 DDL = "id BIGINT, dt STRING, ts TIMESTAMP, v INT, tags ARRAY<STRING>, s STRUCT<a: INT, b: STRING>"
 TASKS = {"write.collect-rows": "0", "bucket": "2", "changelog-producer": "lookup"}

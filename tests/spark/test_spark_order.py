@@ -17,7 +17,7 @@ from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.spark import order_by
 from lsmlake.spark.order_by import shuffled
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 AVAILABLE = {"availableNow": True}
 
 

@@ -10,7 +10,7 @@ from sized_text_cases import CONDITIONS, KEPT, QUERIES, ROWS, STORED, TABLES, TO
 from lsmlake import change_type
 from lsmlake.errors import InvalidData
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 OWN = "sized_text"
 """The database of Spark's own tables."""

@@ -16,7 +16,7 @@ from lsmlake.cdc import ChangeFormat
 from lsmlake.cdc.inferred_types import of_spark
 from lsmlake.errors import InvalidOption, InvalidQuery
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 
 def event(op: str, table: str, after: dict | None, lsn: int, before: dict | None = None) -> str:

@@ -13,7 +13,7 @@ from strategies import ColumnKind, Shape, multiset, rows_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.warehouse import connect
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
 
 SOME = ("boolean", "decimal_38_10", "float", "string", "binary", "date", "timestamp", "timestamp_ntz")

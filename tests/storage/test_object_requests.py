@@ -6,6 +6,7 @@ In the steady state, as in `test_storage_calls`, and of a reader that has to cat
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 from fault_proxy import FaultProxy, Request, fault_proxy
 from object_servers import Server
-from rounds import THREADS
+from rounds import THREADS, Rounds
 from storage_calls import kind_of, plus
 
 import lsmlake
@@ -277,3 +278,16 @@ def test_a_condition_on_a_view_fetches_the_files_that_it_fetches_inside_of_the_v
         counted[query] = sum(kind(request) == "GET data" for request in found)
     *chosen, whole = counted.values()
     assert chosen == [1, 1, 1, 1] and whole == 6
+
+
+def test_a_thread_that_runs_now_and_then_holds_no_round():
+    ended = threading.Event()
+    threading.Thread(target=lambda: any(iter(lambda: ended.wait(0.0005), True))).start()
+    try:
+        rounds = Rounds()
+        for number in (1, 2):
+            assert rounds.enter() == number
+            rounds.leave(number)
+        rounds.close()
+    finally:
+        ended.set()

@@ -12,7 +12,8 @@ from hypothesis import settings
 SCALE = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
 TURN = int(os.environ.get("LSMLAKE_TURN", "0"))
 """A run with less than all examples tries a part of the cases: the next turns try the others."""
-_TURNS = 3
+_TURNS, _SLOW_TURNS = 6, 3
+"""In how many short runs all cases of a test are tried, and all slow tests."""
 
 
 def scaled(number: int) -> int:
@@ -42,7 +43,7 @@ def kinds_of_session(connect: pytest.Mark, test: str) -> list[str]:
 
 
 def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """What a short run leaves out: of a test with several cases all but every third one, unless it is marked `every_case`; and
+    """What a short run leaves out: of a test with several cases all but every sixth one, unless it is marked `every_case`; and
     two of three tests that are marked `in_turn`."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items if SCALE < 1 else ():
@@ -54,9 +55,9 @@ def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
 def _of_this_turn(name: str, cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
     parts, turn = min(_TURNS, len(cases)), TURN
     if cases[0].get_closest_marker("in_turn"):
-        if not in_turn(name, 0, _TURNS):
+        if not in_turn(name, 0, _SLOW_TURNS):
             return ()
-        turn = TURN // _TURNS  # a test in turn meets the same remainder of turns each time
+        turn = TURN // _SLOW_TURNS  # a test in turn meets the same remainder of turns each time
     return cases[turn % parts :: parts]
 
 

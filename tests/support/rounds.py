@@ -27,6 +27,7 @@ class Rounds:
         self._open, self._held, self._unanswered, self._over = 0, 0, 0, False
         command = [sys.executable, "-S", "-I", watch_threads.__file__, str(os.getpid())]
         self._watcher = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        assert self._watcher.stdout.readline().strip() == watch_threads.READY
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
