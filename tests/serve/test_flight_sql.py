@@ -407,11 +407,22 @@ def test_a_statement_gets_no_more_memory_than_the_server_allows(lake):
 
 
 def test_a_client_that_cancels_ends_its_statement(lake, server):
+    ended = threading.Event()
     with connected(server) as cursor:
-        threading.Timer(0.3, cursor.adbc_cancel).start()
-        with pytest.raises(OperationalError, match=r"CANCELLED|cancel"):
-            rows(cursor, HEAVY)
-    ends = time.monotonic() + 300
+
+        def press() -> None:
+            while not ended.wait(0.3):  # a press before the statement runs is lost
+                cursor.adbc_cancel()
+
+        thread = threading.Thread(target=press)
+        thread.start()
+        try:
+            with pytest.raises(OperationalError, match=r"CANCELLED|cancel"):
+                rows(cursor, HEAVY)
+        finally:
+            ended.set()
+            thread.join()
+    ends = time.monotonic() + 120
     while server._statements.fetched and time.monotonic() < ends:
         time.sleep(0.05)
     assert not server._statements.fetched, "the statement goes on although its client is gone"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from effort import kinds_of_session
+from effort import is_slow_now, kinds_of_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800), pytest.mark.every_case]
 
@@ -25,8 +25,14 @@ def marked() -> Iterator[str]:
         if path != Path(__file__):
             module = importlib.import_module(path.stem)
             for name, value in vars(module).items():
-                found = [mark for mark in (*marks(value), *marks(module)) if mark.name == "connect"]
-                if name.startswith("test_") and found and "connect" in kinds_of_session(found[0], name):
+                found = {mark.name: mark for mark in (*marks(module), *marks(value))}
+                if (
+                    not name.startswith("test_")
+                    or "connect" not in found
+                    or ("in_turn" in found and not is_slow_now(path.name, name))
+                ):
+                    continue
+                if "connect" in kinds_of_session(found["connect"], name):
                     yield f"{path.name}::{name}"
 
 

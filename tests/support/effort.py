@@ -49,13 +49,18 @@ def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
     for item in items if SCALE < 1 else ():
         if item.get_closest_marker("every_case") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return {item for name, cases in tests.items() for item in set(cases) - set(_of_this_turn(name, cases))}
+    return {item for cases in tests.values() for item in set(cases) - set(_of_this_turn(cases))}
 
 
-def _of_this_turn(name: str, cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
-    parts, turn = min(_TURNS, len(cases)), TURN
-    if cases[0].get_closest_marker("in_turn"):
-        if not in_turn(name, 0, _SLOW_TURNS):
+def is_slow_now(file: str, test: str) -> bool:
+    """Whether it is the turn of a test that is marked `in_turn`. `file`: the name of its file."""
+    return in_turn(f"{file}::{test}", 0, _SLOW_TURNS)
+
+
+def _of_this_turn(cases: Sequence[pytest.Item]) -> Sequence[pytest.Item]:
+    parts, turn, one = min(_TURNS, len(cases)), TURN, cases[0]
+    if one.get_closest_marker("in_turn"):
+        if not is_slow_now(one.path.name, one.originalname):
             return ()
         turn = TURN // _SLOW_TURNS  # a test in turn meets the same remainder of turns each time
     return cases[turn % parts :: parts]
