@@ -91,6 +91,9 @@ class ChangeInput:
         for wrong, name, needed, cure in both:
             if wrong:
                 raise InvalidQuery(f"{name} needs {needed}", found=f"{name} alone", cure=cure)
+        for name, text in (("apply_as_deletes", apply_as_deletes), ("apply_as_truncates", apply_as_truncates)):
+            if text is not None and not text.strip():
+                raise InvalidQuery(f"{name} is empty", expected="a condition", found=repr(text), cure=f"leave {name} out")
         if on_error not in (RAISE, REJECT):
             raise InvalidQuery("unknown on_error", expected=f"{RAISE!r} or {REJECT!r}", found=repr(on_error), cure="correct it")
         contradictions = (

@@ -519,6 +519,8 @@ def test_conditions_read_the_rows_of_events():
         ({"evolve": True, "apply_as_deletes": "true"}, "contradict"),
         ({"except_columns": ["nope"]}, "unknown columns"),
         ({"format": "debezium-json", "columns": ["n"]}, "lack a part of the key"),
+        ({"apply_as_deletes": " "}, "apply_as_deletes is empty"),
+        ({"apply_as_truncates": ""}, "apply_as_truncates is empty"),
         ({"apply_as_deletes": "name"}, "not a condition"),
         ({"apply_as_deletes": "nope = 1"}, "nope"),
         ({"except_columns": ["n"], "order_by": "n"}, "leaves out"),
