@@ -322,7 +322,7 @@ class Scan(Readable):
 
         Args:
             verify: check the checksums of the files now: Polars does not, so a damaged page can give wrong values. It reads each
-                file once per table handle, a gigabyte in about a second. Footers, and what Arrow reads, are always checked.
+                file once per lake, a gigabyte in about a second. Footers, and what Arrow reads, are always checked.
 
         Raises:
             MissingDependency: Polars is not installed.

@@ -18,6 +18,7 @@ from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import ROW_KIND, TRUNCATED, EventReader
 from lsmlake.errors import InvalidQuery, InvalidSchema, Wording
+from lsmlake.format.paths import split_name
 from lsmlake.options.merge_options import AGGREGATION, DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
 from lsmlake.types import column_types
@@ -75,7 +76,7 @@ class ChangeInput:
         """What the arguments of a verb say; None if all have their defaults. `row_kind`, `evolve`: the verb has this one, too.
 
         Raises:
-            InvalidQuery: arguments contradict each other or the table.
+            InvalidQuery: arguments contradict each other or the table, or `rejected` is not the name of a table.
         """
         if words == ChangeArguments():
             return None
@@ -91,6 +92,11 @@ class ChangeInput:
         for wrong, name, needed, cure in both:
             if wrong:
                 raise InvalidQuery(f"{name} needs {needed}", found=f"{name} alone", cure=cure)
+        if rejected is not None:
+            split_name(rejected)
+        for name, listed in (("columns", columns), ("except_columns", left_out)):
+            if twice := sorted({one for one in listed or () if listed.count(one) > 1}):
+                raise InvalidQuery(f"{name} names a column twice", found=twice, cure="name it once")
         for name, text in (("apply_as_deletes", apply_as_deletes), ("apply_as_truncates", apply_as_truncates)):
             if text is not None and not text.strip():
                 raise InvalidQuery(f"{name} is empty", expected="a condition", found=repr(text), cure=f"leave {name} out")

@@ -53,7 +53,7 @@ def keep(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapshot | 
 
 def name_for(table: str, given: str | None = None) -> str:
     """The name of the table for rejected events of a table. `given`: the name that the user says."""
-    return given or f"{table}_rejected"
+    return f"{table}_rejected" if given is None else given
 
 
 def opened(env: Env, name: str) -> Version:

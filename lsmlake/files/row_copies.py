@@ -61,7 +61,7 @@ class RowCopies:
         return rows
 
     def _groups_of(self, key: Key, file: DataFile) -> list[tuple[int, int]]:
-        """As `BucketFiles.groups_of`; keeps the bounds of the row groups of the files."""
+        """The row groups of a file that can hold a key, with the positions of their first rows."""
         bounds = self.bounds.get(file.name)
         if bounds is None:
             bounds = self.bounds[file.name] = self.files.group_bounds(file)

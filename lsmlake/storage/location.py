@@ -48,7 +48,10 @@ def cache_at(folder: str, limit_bytes: int) -> DiskCache:
             found=repr(limit_bytes),
             cure="raise it, or leave the cache out",
         )
-    return DiskCache(str(directory_at(folder).absolute()), limit_bytes)
+    directory = directory_at(folder).absolute()
+    if directory.exists() and not directory.is_dir():
+        raise InvalidQuery("the cache is no directory", where="cache", found=str(directory), cure="name a directory")
+    return DiskCache(str(directory), limit_bytes)
 
 
 # -- files outside of a warehouse -------------------------------------------------------------------------------------

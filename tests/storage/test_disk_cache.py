@@ -24,7 +24,7 @@ from test_object_tables import ObjectPlayer
 
 import lsmlake
 from lsmlake.api.lake import Lake
-from lsmlake.errors import Corrupt, InvalidOption
+from lsmlake.errors import Corrupt, InvalidOption, InvalidQuery
 from lsmlake.format.paths import is_unique
 from lsmlake.storage.address import address_of
 from lsmlake.storage.disk_cache import DiskCache, through
@@ -295,3 +295,6 @@ def test_a_cache_is_not_for_memory_and_has_a_least_size(tmp_path: Path):
             lsmlake.connect("s3://bucket", cache=tmp_path, cache_bytes=limit)
     with pytest.raises(InvalidOption, match="cache_bytes"):
         lsmlake.connect(tmp_path, cache_bytes=1 << 30)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidQuery, match=r"the cache is no directory.*file; name a directory"):
+        lsmlake.connect(tmp_path, cache=tmp_path / "file")
