@@ -4,7 +4,6 @@ append-only tables that dlt's schema describes."""
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from dlt.common.destination.client import StateInfo, StorageSchemaInfo
 from dlt.common.destination.exceptions import DestinationUndefinedEntity
+from dlt.common.json import json
 from dlt.common.schema import Schema
 from dlt.common.schema.typing import C_DLT_LOAD_ID, C_DLT_LOADS_TABLE_LOAD_ID
 

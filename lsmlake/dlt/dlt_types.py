@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.common.exceptions import TerminalValueError
+from dlt.common.libs.pyarrow import py_arrow_to_table_schema_columns
+from dlt.common.schema import TTableSchemaColumns
 from dlt.destinations.type_mapping import TypeMapperImpl
 
 from lsmlake.types.type_text import format_type
@@ -35,6 +37,15 @@ class TableTypes(TypeMapperImpl):
     def ensure_supported_type(self, column: Mapping[str, Any], table: object, loader_file_format: str) -> None:
         """Raises TerminalValueError for a type that no column can have."""
         arrow_type(column, self.capabilities)
+
+
+def dlt_columns(schema: pa.Schema, capabilities: DestinationCapabilitiesContext) -> TTableSchemaColumns:
+    """The columns of a table as columns of dlt. A STRING is a text, also if dlt wrote JSON to it."""
+    columns = py_arrow_to_table_schema_columns(schema)
+    for column in columns.values():
+        if (column.get("precision"), column.get("scale")) == capabilities.wei_precision:
+            column["data_type"] = "wei"
+    return columns
 
 
 def arrow_type(column: Mapping[str, Any], capabilities: DestinationCapabilitiesContext) -> pa.DataType:

@@ -12,7 +12,6 @@ from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.common.destination.client import FollowupJobRequest, JobClientBase, LoadJob, StateInfo, StorageSchemaInfo, WithStateSync
 from dlt.common.destination.typing import PreparedTableSchema
 from dlt.common.destination.utils import resolve_merge_strategy
-from dlt.common.libs.pyarrow import py_arrow_to_table_schema_columns
 from dlt.common.schema import Schema, TSchemaTables, TTableSchemaColumns
 from dlt.common.schema.utils import get_nested_tables, get_root_table
 from dlt.common.storages.load_package import LoadJobInfo, ParsedLoadJobFileName
@@ -28,6 +27,7 @@ from lsmlake.dlt.dlt_configuration import LsmlakeConfiguration
 from lsmlake.dlt.dlt_errors import as_load_errors
 from lsmlake.dlt.dlt_records import Records
 from lsmlake.dlt.dlt_sql import SqlClient
+from lsmlake.dlt.dlt_types import dlt_columns
 from lsmlake.dlt.load_job import LoadChain
 from lsmlake.dlt.table_design import Design, check_kind, key_of
 from lsmlake.errors import TableNotFound
@@ -189,7 +189,7 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
         for name in table_names:
             with as_load_errors():
                 try:
-                    yield name, py_arrow_to_table_schema_columns(self.records.table(name).schema)
+                    yield name, dlt_columns(self.records.table(name).schema, self.capabilities)
                 except TableNotFound:
                     yield name, {}
 

@@ -28,6 +28,7 @@ from lsmlake.dlt.job_files import batches_of, check_columns
 from lsmlake.dlt.nested_rows import MergeRules, Staged, stale_rows, unknown_rows
 from lsmlake.dlt.table_design import required_of
 from lsmlake.errors import InvalidData, InvalidSchema
+from lsmlake.options.merge_options import DEDUPLICATE
 
 _KIND, _ORDER = "_dlt_lsmlake_kind", "_dlt_lsmlake_order"
 _INSERT, _DELETE = "+I", "-D"
@@ -50,7 +51,7 @@ class LoadChain(RunnableLoadJob):
                 TableLoad(client.records.table(hints["name"]), hints, tuple(paths.get(hints["name"], ())), identity)
                 for hints in client.stored_chain(root)
             ]
-            load_chain(loads[0], loads[1:])
+            load_chain(loads[0], [load for load in loads[1:] if load.has_rows])
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class TableLoad:
     def hinted(self, hint: str) -> str | None:
         """The column with a hint."""
         return get_first_column_name_with_prop(self.hints, hint)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the load or the table can have rows."""
+        return bool(self.paths) or self.table.version.snapshot is not None
 
     @property
     def memory_bytes(self) -> int:
@@ -156,6 +162,8 @@ def _upsert(root: TableLoad, nested: Sequence[TableLoad]) -> None:
         _upsert_root(root, rules, root.batches(), iter(()))
         return
     staged = root.identified if nested else root.staged
+    if nested:
+        _check_replaces(root.table)
     with stale_rows(staged, rules, root.memory_bytes, nested=bool(nested)) as stale:
         for load in reversed(nested):
             if (root_key := load.hinted("root_key")) is None:
@@ -165,6 +173,18 @@ def _upsert(root: TableLoad, nested: Sequence[TableLoad]) -> None:
             rows = chain(_kinds(load.batches(), None), _as_deletes(deletes, load.table.schema))
             load.table.upsert(rows, row_kind=_KIND, **load.identity)
         _upsert_root(root, rules, _without(root.batches(), stale.losers()), stale.replaced())
+
+
+def _check_replaces(table: Table) -> None:
+    """Raises InvalidSchema if a new row does not always replace the stored row of its key, and so its nested rows."""
+    merge = table.version.options.merge
+    if merge.engine != DEDUPLICATE or merge.sequence_field:
+        raise InvalidSchema(
+            "a table with nested tables is merged by other rules than the last row of a key",
+            where=table.name,
+            found=f"merge-engine {merge.engine}, sequence.field {','.join(merge.sequence_field) or 'none'}",
+            cure="do not nest: max_table_nesting=0, or load the table anew without these options: refresh='drop_resources'",
+        )
 
 
 def _upsert_root(

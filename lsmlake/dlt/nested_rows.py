@@ -20,6 +20,8 @@ from lsmlake.dialect.connection import PatientConnection, connected, memory_limi
 from lsmlake.dialect.sql_types import quoted
 from lsmlake.dlt.job_files import batches_of
 from lsmlake.errors import InvalidData, InvalidSchema
+from lsmlake.write.prepare import delete_columns
+from lsmlake.write.write_request import WriteRequest
 
 _WHAT = "a merge by the rows of a load"
 _POSITION = "_dlt_lsmlake_position"
@@ -32,6 +34,11 @@ class Staged:
     table: Table
     paths: Sequence[str]
     row_key: str | None
+
+    @property
+    def delete_columns(self) -> tuple[str, ...]:
+        """The columns that a delete of a stored row needs: the key, and those of `sequence.field`."""
+        return delete_columns(self.table.version.schema, WriteRequest(deletes=True))
 
     def columns(self, *names: str) -> pa.Schema:
         """Columns of the table."""
@@ -92,13 +99,17 @@ class StaleRows:
         return _positions(self.connection, "losers")
 
     def replaced(self) -> Iterator[pa.RecordBatch]:
-        """Yields the keys of stored rows of the root table that have a merge key of the load, and no primary key of it."""
+        """Yields the stored rows of the root table that have a merge key of the load, and no primary key of it: the columns that a
+        delete needs."""
         if not self.merge_key:
             return
-        key = self.root.columns(*self.root.table.primary_key)
-        found = self.connection.sql(f"SELECT {_ks(len(key))} FROM replaced ANTI JOIN staged USING ({_ks(len(key))})")
+        wanted = self.root.columns(*self.root.delete_columns)
+        found = self.connection.sql(
+            f"SELECT {_names('d', len(wanted))} FROM replaced ANTI JOIN staged USING ({_ks(len(self.root.table.primary_key))})"
+        )
         for batch in found.to_arrow_reader(1 << 16):
-            yield pa.RecordBatch.from_arrays([one.cast(at.type) for one, at in zip(batch.columns, key, strict=True)], key.names)
+            arrays = [one.cast(at.type) for one, at in zip(batch.columns, wanted, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, wanted.names)
 
 
 @contextmanager
@@ -124,8 +135,9 @@ def stale_rows(root: Staged, rules: MergeRules, memory_bytes: int, *, nested: bo
         if nested:
             _check_repeats(connection, root.table, rules)
         if rules.merge_key:
-            have = root.table.scan(columns=list(dict.fromkeys([*key, *rules.merge_key, *_optional(root.row_key)])))
-            names = f"{_as('batches', 'k', key)}, {_id('batches', root.row_key)} AS id"
+            gone = root.delete_columns
+            have = root.table.scan(columns=list(dict.fromkeys([*gone, *rules.merge_key, *_optional(root.row_key)])))
+            names = f"{_as('batches', 'k', key)}, {_as('batches', 'd', gone)}, {_id('batches', root.row_key)} AS id"
             query = f"SELECT {names} FROM batches SEMI JOIN staged ON {_equal('m', rules.merge_key)}"
             fill(connection, "replaced", query, have.schema, have.to_batches())
         if nested:
@@ -225,7 +237,11 @@ def _optional(name: str | None) -> list[str]:
 
 
 def _ks(count: int) -> str:
-    return ", ".join(f"k{number}" for number in range(count))
+    return _names("k", count)
+
+
+def _names(short: str, count: int) -> str:
+    return ", ".join(f"{short}{number}" for number in range(count))
 
 
 def _as(source: str, short: str, names: Sequence[str]) -> str:
