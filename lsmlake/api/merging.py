@@ -14,6 +14,7 @@ from lsmlake.api.public_types import MergeSource
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.scan import Scan
 from lsmlake.commit.commit import again
+from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.inputs.data import Input, as_input, typed
 from lsmlake.maintain.alter import becoming, evolve
@@ -49,12 +50,14 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class Merging:
-    """A MERGE. `name`: the table, for errors. `evolves`: whether to add new columns of the source to the table first."""
+    """A MERGE. `name`: the table, for errors. `evolves`: whether to add new columns of the source to the table first. `identity`:
+    of the commit in this process, which is applied once; None: a repetition is not recognised."""
 
     statement: Statement
     runtime: Runtime
     name: str
     evolves: bool = False
+    identity: Identity | None = None
 
     def read(self, version: Version, source: object) -> Callable[[], DmlReport]:
         """Reads the statement for a version, and returns a function that executes it. `source`: data, a scan, `SourceRows` or
@@ -158,7 +161,7 @@ class Merging:
                     current = first if version is read_on else made(version)
                     with current.reader.loading() as load:
                         join.state(current, load)
-                        return merge(version, join, statement.level(version), own)
+                        return merge(version, join, statement.level(version), own, self.identity)
 
                 yield evaluate
 

@@ -40,7 +40,7 @@ class lsmlake(Destination[LsmlakeConfiguration, Any]):
 
     def _raw_capabilities(self) -> DestinationCapabilitiesContext:
         able = DestinationCapabilitiesContext.generic_capabilities(
-            preferred_loader_file_format="parquet", supported_merge_strategies=["delete-insert", "upsert", "insert-only"]
+            preferred_loader_file_format="parquet", supported_merge_strategies=["delete-insert", "upsert", "insert-only", "scd2"]
         )
         able.supported_loader_file_formats = ["parquet", "reference"]
         able.supported_replace_strategies = ["insert-from-staging"]

@@ -33,7 +33,7 @@ from lsmlake.dlt.table_design import Design, check_kind, key_of
 from lsmlake.errors import TableNotFound
 from lsmlake.warehouse import connect
 
-_UNSUPPORTED = "source_filter", "destination_scope", "skip_unchanged_rows", "row_version_column_name"
+_UNSUPPORTED = "source_filter", "destination_scope", "skip_unchanged_rows"
 
 
 class LoadClient(WithSqlClient, JobClientBase, WithStateSync):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from dlt.common.destination.client import RunnableLoadJob
@@ -20,13 +19,15 @@ from dlt.common.storages.load_package import ParsedLoadJobFileName
 from dlt.destinations.job_impl import ReferenceFollowupJobRequest
 
 from lsmlake.api.table import Table
-from lsmlake.dialect.connection import connected, memory_limit, registered, translated_errors
+from lsmlake.dialect.connection import registered
 from lsmlake.dialect.sql_types import quoted
+from lsmlake.dlt.append_merges import Versions, merge_by_key, merge_versions
 from lsmlake.dlt.dlt_errors import as_load_errors
 from lsmlake.dlt.dlt_records import identity_of
 from lsmlake.dlt.job_files import batches_of, check_columns
-from lsmlake.dlt.nested_rows import MergeRules, Staged, stale_rows, unknown_rows
-from lsmlake.dlt.table_design import required_of
+from lsmlake.dlt.nested_rows import MergeRules, stale_rows, unknown_rows
+from lsmlake.dlt.staged_rows import Staged, staging, without
+from lsmlake.dlt.table_design import SCD2, required_of
 from lsmlake.errors import InvalidData, InvalidSchema
 from lsmlake.options.merge_options import DEDUPLICATE
 
@@ -131,11 +132,9 @@ def _check_unique(load: TableLoad) -> None:
     key = load.table.primary_key
     wanted = pa.schema([load.table.schema.field(name) for name in key])
     names = ", ".join(map(quoted, key))
-    with connected("UTC", "a replace by key") as connection, translated_errors():
-        connection.execute(f"SET memory_limit = '{memory_limit(load.memory_bytes)}'")
-        with registered(connection, "batches", wanted, batches_of(load.paths, wanted)):
-            query = f"SELECT {names} FROM batches GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
-            repeated = connection.execute(query).fetchall()
+    with staging(load.memory_bytes) as connection, registered(connection, "batches", wanted, batches_of(load.paths, wanted)):
+        query = f"SELECT {names} FROM batches GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
+        repeated = connection.execute(query).fetchall()
     if repeated:
         raise InvalidData(
             "several rows have the same primary key, and the table keeps one row of each",
@@ -147,8 +146,11 @@ def _check_unique(load: TableLoad) -> None:
 
 def _merge(root: TableLoad, nested: Sequence[TableLoad]) -> None:
     """Merges the rows of a load by the strategy of its table."""
-    if root.hints["x-merge-strategy"] == "insert-only":
+    strategy = root.hints["x-merge-strategy"]
+    if strategy == "insert-only":
         _insert(root, nested)
+    elif strategy == SCD2:
+        _add_versions(root, nested)
     elif root.table.primary_key:
         _upsert(root, nested)
     else:
@@ -172,7 +174,7 @@ def _upsert(root: TableLoad, nested: Sequence[TableLoad]) -> None:
             deletes = stale.of(load.identified, root_key)
             rows = chain(_kinds(load.batches(), None), _as_deletes(deletes, load.table.schema))
             load.table.upsert(rows, row_kind=_KIND, **load.identity)
-        _upsert_root(root, rules, _without(root.batches(), stale.losers()), stale.replaced())
+        _upsert_root(root, rules, without(root.batches(), stale.losers()), stale.replaced())
 
 
 def _check_replaces(table: Table) -> None:
@@ -207,12 +209,31 @@ def _insert(root: TableLoad, nested: Sequence[TableLoad]) -> None:
     for load in (*reversed(nested), root):
         if load.paths:
             left_out = unknown_rows(load.staged, load.rules, load.memory_bytes, nested=bool(nested) and load is root)
-            load.table.upsert(_kinds(_without(load.batches(), left_out), None), row_kind=_KIND, **load.identity)
+            load.table.upsert(_kinds(without(load.batches(), left_out), None), row_kind=_KIND, **load.identity)
+
+
+def _add_versions(root: TableLoad, nested: Sequence[TableLoad]) -> None:
+    """Retires root rows that the load lacks, and adds its new rows, in nested tables those of new row keys."""
+    versions = Versions.of(root.hints)
+    if nested and root.hinted("row_key") is not None:
+        cure = "leave out row_version_column_name, or do not nest: max_table_nesting=0"
+        what = "scd2 by a row version of the user has no nested tables, as nested rows do not tell whether their root row is new"
+        raise InvalidSchema(what, where=root.table.name, found=versions.row_version, cure=cure)
+    for load in reversed(nested):
+        known = unknown_rows(load.identified, MergeRules(), load.memory_bytes, nested=False)
+        load.table.append(without(load.batches(), known), **load.identity)
+    if root.paths:
+        merge_versions(root.staged, versions, root.batches(), root.memory_bytes, root.identity)
 
 
 def _append(root: TableLoad, nested: Sequence[TableLoad]) -> None:
-    """Adds the rows of a table without keys, except those that are marked as deleted."""
-    hard_delete = root.hinted("hard_delete")
+    """Adds the rows of a table without keys, except those that are marked as deleted. With a merge key, rows that have no ids
+    replace all stored rows with their values of it."""
+    hard_delete, merge_key = root.hinted("hard_delete"), root.rules.merge_key
+    if merge_key and root.paths:
+        rows = _unmarked(root.batches(), hard_delete)
+        merge_by_key(root.staged, merge_key, rows, root.memory_bytes, root.identity)
+        return
     if nested and hard_delete is not None:
         cure = "give a primary_key, or do not nest: max_table_nesting=0"
         raise InvalidSchema("a merge without keys has no hard deletes of nested rows", where=root.table.name, cure=cure)
@@ -239,15 +260,6 @@ def _unmarked(batches: Iterator[pa.RecordBatch], hard_delete: str | None) -> Ite
     """Leaves out rows that are marked as deleted."""
     for batch in _kinds(batches, hard_delete):
         yield batch.filter(pc.equal(batch.column(_KIND), _INSERT)).drop_columns([_KIND])
-
-
-def _without(batches: Iterator[pa.RecordBatch], positions: pa.Array) -> Iterator[pa.RecordBatch]:
-    """Leaves out the rows at positions of the load."""
-    start = 0
-    for batch in batches:
-        places = pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64))
-        start += batch.num_rows
-        yield batch.filter(pc.invert(pc.is_in(places, value_set=positions))) if len(positions) else batch
 
 
 def _as_deletes(keys: Iterator[pa.RecordBatch], columns: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -12,37 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from lsmlake.api.table import Table
-from lsmlake.dialect.connection import PatientConnection, connected, memory_limit, registered, translated_errors
+from lsmlake.dialect.connection import PatientConnection
 from lsmlake.dialect.sql_types import quoted
 from lsmlake.dlt.job_files import batches_of
+from lsmlake.dlt.staged_rows import BATCH_ROWS, POSITION, Staged, fill, named, positions, short_names, staging
 from lsmlake.errors import InvalidData, InvalidSchema
-from lsmlake.write.prepare import delete_columns
-from lsmlake.write.write_request import WriteRequest
-
-_WHAT = "a merge by the rows of a load"
-_POSITION = "_dlt_lsmlake_position"
-
-
-@dataclass(frozen=True)
-class Staged:
-    """The files of a load for one table. `row_key`: the column with the ids of its rows, if it has one."""
-
-    table: Table
-    paths: Sequence[str]
-    row_key: str | None
-
-    @property
-    def delete_columns(self) -> tuple[str, ...]:
-        """The columns that a delete of a stored row needs: the key, and those of `sequence.field`."""
-        return delete_columns(self.table.version.schema, WriteRequest(deletes=True))
-
-    def columns(self, *names: str) -> pa.Schema:
-        """Columns of the table."""
-        return pa.schema([self.table.schema.field(name) for name in dict.fromkeys(names)])
 
 
 @dataclass(frozen=True)
@@ -91,23 +68,21 @@ class StaleRows:
             "SELECT id FROM stored WHERE id NOT IN (SELECT id FROM fresh) "
             "UNION ALL SELECT id FROM fresh WHERE root IN (SELECT id FROM roots WHERE deleted)"
         )
-        for batch in found.to_arrow_reader(1 << 16):
+        for batch in found.to_arrow_reader(BATCH_ROWS):
             yield pa.RecordBatch.from_arrays([batch.column(0).cast(pa.string())], [nested.row_key])
 
     def losers(self) -> pa.Array:
         """The positions of rows of the load that another row of their key replaces."""
-        return _positions(self.connection, "losers")
+        return positions(self.connection, "losers")
 
     def replaced(self) -> Iterator[pa.RecordBatch]:
-        """Yields the stored rows of the root table that have a merge key of the load, and no primary key of it: the columns that a
-        delete needs."""
+        """Yields the stored rows of the root table that have a merge key of the load, and no primary key of it, with the columns
+        that a delete needs."""
         if not self.merge_key:
             return
-        wanted = self.root.columns(*self.root.delete_columns)
-        found = self.connection.sql(
-            f"SELECT {_names('d', len(wanted))} FROM replaced ANTI JOIN staged USING ({_ks(len(self.root.table.primary_key))})"
-        )
-        for batch in found.to_arrow_reader(1 << 16):
+        wanted, keys = self.root.columns(*self.root.delete_columns), _ks(len(self.root.key))
+        found = self.connection.sql(f"SELECT {short_names('d', len(wanted))} FROM replaced ANTI JOIN staged USING ({keys})")
+        for batch in found.to_arrow_reader(BATCH_ROWS):
             arrays = [one.cast(at.type) for one, at in zip(batch.columns, wanted, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, wanted.names)
 
@@ -129,15 +104,14 @@ def stale_rows(root: Staged, rules: MergeRules, memory_bytes: int, *, nested: bo
     if nested and root.row_key not in root.table.schema.names:
         cure = "leave add_dlt_id on, or do not nest: max_table_nesting=0"
         raise InvalidSchema("a table with nested tables has no row key", where=root.table.name, found=None, cure=cure)
-    with connected("UTC", _WHAT) as connection, translated_errors():
-        connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'")
+    with staging(memory_bytes) as connection:
         _stage(connection, root, rules)
         if nested:
             _check_repeats(connection, root.table, rules)
         if rules.merge_key:
             gone = root.delete_columns
             have = root.table.scan(columns=list(dict.fromkeys([*gone, *rules.merge_key, *_optional(root.row_key)])))
-            names = f"{_as('batches', 'k', key)}, {_as('batches', 'd', gone)}, {_id('batches', root.row_key)} AS id"
+            names = f"{named('batches', 'k', key)}, {named('batches', 'd', gone)}, {_id('batches', root.row_key)} AS id"
             query = f"SELECT {names} FROM batches SEMI JOIN staged ON {_equal('m', rules.merge_key)}"
             fill(connection, "replaced", query, have.schema, have.to_batches())
         if nested:
@@ -150,22 +124,15 @@ def unknown_rows(staged: Staged, rules: MergeRules, memory_bytes: int, *, nested
     marked as deleted, and of several rows of a key all but the first one.
 
     Raises InvalidData for several rows of a key, if the table has nested tables."""
-    with connected("UTC", _WHAT) as connection, translated_errors():
-        connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'")
+    with staging(memory_bytes) as connection:
         _stage(connection, staged, rules, first="ASC")
         if nested:
             _check_repeats(connection, staged.table, rules)
-        stored = staged.table.scan(columns=list(staged.table.primary_key))
-        query = f"SELECT staged.pos FROM batches JOIN staged ON {_equal('k', staged.table.primary_key)}"
+        stored = staged.table.scan(columns=list(staged.key))
+        query = f"SELECT staged.pos FROM batches JOIN staged ON {_equal('k', staged.key)}"
         fill(connection, "known", query, stored.schema, stored.to_batches())
         left_out = "SELECT pos FROM known UNION SELECT pos FROM losers UNION SELECT pos FROM staged WHERE deleted"
-        return _positions(connection, f"({left_out})")
-
-
-def fill(connection: PatientConnection, name: str, query: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    """Makes a table from a query on `batches`."""
-    with registered(connection, "batches", schema, batches):
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+        return positions(connection, f"({left_out})")
 
 
 def deletes_in_sql(column: str, columns: pa.Schema) -> str:
@@ -176,15 +143,14 @@ def deletes_in_sql(column: str, columns: pa.Schema) -> str:
 
 def _stage(connection: PatientConnection, root: Staged, rules: MergeRules, first: str = "DESC") -> None:
     """Makes the tables `staged` and `losers`. `first`: the order of the positions in which the first row of a key stays."""
-    key, sort = root.table.primary_key, _optional(rules.sort and rules.sort[0])
+    key, sort = root.key, _optional(rules.sort and rules.sort[0])
     marks = _optional(rules.hard_delete)
     wanted = root.columns(*key, *_optional(root.row_key), *rules.merge_key, *sort, *marks)
     deleted = "false" if rules.hard_delete is None else deletes_in_sql(rules.hard_delete, wanted)
-    names = [_as("batches", "k", key), f"{_id('batches', root.row_key)} AS id", f"{deleted} AS deleted", f"{_POSITION} AS pos"]
-    names += [_as("batches", "m", rules.merge_key)] if rules.merge_key else []
+    names = [named("batches", "k", key), f"{_id('batches', root.row_key)} AS id", f"{deleted} AS deleted", f"{POSITION} AS pos"]
+    names += [named("batches", "m", rules.merge_key)] if rules.merge_key else []
     names += [f"{quoted(sort[0])} AS sort"] if sort else []
-    placed = wanted.append(pa.field(_POSITION, pa.int64()))
-    fill(connection, "staged", f"SELECT {', '.join(names)} FROM batches", placed, _placed(batches_of(root.paths, wanted)))
+    root.stage(connection, "staged", f"SELECT {', '.join(names)} FROM batches", *wanted.names)
     order = f"sort {rules.sort[1]} NULLS LAST, pos {first}" if rules.sort else f"pos {first}"
     ranked = f"SELECT pos, row_number() OVER (PARTITION BY {_ks(len(key))} ORDER BY {order}) AS place FROM staged"
     connection.execute(f"CREATE OR REPLACE TEMP TABLE losers AS SELECT pos FROM ({ranked}) WHERE place > 1")
@@ -220,32 +186,12 @@ def _check_repeats(connection: PatientConnection, table: Table, rules: MergeRule
         )
 
 
-def _placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Adds the positions of the rows in the load."""
-    start = 0
-    for batch in batches:
-        yield batch.append_column(_POSITION, pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64)))
-        start += batch.num_rows
-
-
-def _positions(connection: PatientConnection, source: str) -> pa.Array:
-    return connection.sql(f"SELECT pos FROM {source}").to_arrow_table().column(0).combine_chunks()
-
-
 def _optional(name: str | None) -> list[str]:
     return [] if name is None else [name]
 
 
 def _ks(count: int) -> str:
-    return _names("k", count)
-
-
-def _names(short: str, count: int) -> str:
-    return ", ".join(f"{short}{number}" for number in range(count))
-
-
-def _as(source: str, short: str, names: Sequence[str]) -> str:
-    return ", ".join(f"{source}.{quoted(name)} AS {short}{number}" for number, name in enumerate(names))
+    return short_names("k", count)
 
 
 def _id(source: str, row_key: str | None) -> str:

@@ -23,7 +23,9 @@ from lsmlake.schema.alterations.draft import Alteration
 
 OPTIONS_HINT = "x-lsmlake-options"
 """The hint of a table of dlt with options of `create_table`: see `lsmlake.dlt.adapter`."""
+SCD2 = "scd2"
 _REFUSED = "sort", "cluster"
+_REFUSED_OF_VERSIONS = "primary_key", "hard_delete", "dedup_sort"
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,6 @@ class Design:
             pa.field(name, arrow_type(column, capabilities), nullable=name not in key, metadata=_comment(column))
             for name, column in columns.items()
         ]
-        if table["write_disposition"] == "merge" and not key and get_columns_names_with_prop(table, "merge_key"):
-            cure = "give a primary_key, or the rows an id (add_dlt_id)"
-            raise InvalidSchema("a merge by merge_key needs a key or a row key", where=table["name"], cure=cure)
         partition_by = tuple(get_columns_names_with_prop(table, "partition"))
         options = table.get(OPTIONS_HINT) or {}
         return Design(table["name"], pa.schema(fields), key, partition_by, options, table.get("description"))
@@ -88,6 +87,8 @@ def key_of(table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) ->
     """The primary key of a table; empty: the table is append-only."""
     root = table if not is_nested_table(table) else get_root_table(tables, table["name"])
     keyed = tuple(get_columns_names_with_prop(root, "primary_key"))
+    if root.get("x-merge-strategy") == SCD2:
+        return ()
     if not keyed and get_columns_names_with_prop(root, "merge_key"):
         keyed = tuple(get_columns_names_with_prop(root, "row_key"))
     if table["write_disposition"] not in ("merge", "replace") or not keyed:
@@ -103,8 +104,10 @@ def required_of(table: Mapping[str, Any]) -> tuple[str, ...]:
 def check_hints(table: Mapping[str, Any]) -> None:
     """Raises InvalidSchema for a hint that nothing obeys."""
     merged = table["write_disposition"] == "merge"
-    by_merge_key = table.get("x-merge-strategy") == "delete-insert" and not is_nested_table(table)
-    refused = (*_REFUSED, "merge_key") if merged and not by_merge_key else _REFUSED
+    strategy = table.get("x-merge-strategy")
+    refused = (*_REFUSED, *(_REFUSED_OF_VERSIONS if strategy == SCD2 else ()))
+    if merged and (is_nested_table(table) or strategy not in ("delete-insert", SCD2)):
+        refused = (*refused, "merge_key")
     found = [f"{hint} of {name}" for hint in refused for name in get_columns_names_with_prop(table, hint)]
     unique = get_columns_names_with_prop(table, "unique")
     keys = {*get_columns_names_with_prop(table, "row_key"), *get_columns_names_with_prop(table, "primary_key")}

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.commit.request import Identity
+from lsmlake.commit.request import Identity, replayed
 from lsmlake.options.merge_options import PARTIAL_UPDATE
 from lsmlake.options.write_options import SERIALIZABLE
 from lsmlake.predicate import Predicate, and_
@@ -41,8 +41,11 @@ from lsmlake.write.write import Part, picker, write_parts
 from lsmlake.write.write_request import WriteRequest
 
 
-def merge(version: Version, join: Join, isolation: str, own: bool = False) -> DmlReport:
-    """Evaluates a MERGE on a version and commits it. `own`: the source is read from rows of this version. Raises Overtaken."""
+def merge(version: Version, join: Join, isolation: str, own: bool = False, identity: Identity | None = None) -> DmlReport:
+    """Evaluates a MERGE on a version and commits it. `own`: the source is read from rows of this version. `identity`: of the
+    commit, which is applied once; None: a repetition is not recognised. Raises Overtaken."""
+    if identity is not None and (done := replayed(version, identity)):
+        return DmlReport(done)
     statement, own = join.statement, own or join.statement.reader.own
     for clause in statement.clauses:
         if clause.action == UPDATE:
@@ -53,7 +56,7 @@ def merge(version: Version, join: Join, isolation: str, own: bool = False) -> Dm
     wanted = _wanted(statement, join, of_rows(predicate), own) if isolation == SERIALIZABLE else None
     reads = replace(plan(version, predicate), predicate=of_rows(predicate))  # reads only the columns that the join needs
     change = _by_position if version.schema.append_only else _by_key
-    return change(version, join, reads, wanted)
+    return change(version, join, reads, wanted, identity or Identity(version.meta.env.ids()))
 
 
 def _wanted(statement: Bound, join: Join, predicate: Predicate | None, own: bool) -> ReadSet:
@@ -85,7 +88,7 @@ def _candidates(version: Version, statement: Bound, join: Join) -> Predicate | N
 # -- append-only tables ---------------------------------------------------------------------------------------------------
 
 
-def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -> DmlReport:
+def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | None, identity: Identity) -> DmlReport:
     schema, target = version.schema, PlacedRows(replace(reads, columns=tuple(join.statement.needs(TARGET))))
     join.run(map(_as_target, target.read()), ())
     removed: dict[int, list[np.ndarray]] = {}
@@ -117,7 +120,7 @@ def _by_position(version: Version, join: Join, reads: Plan, wanted: ReadSet | No
     except BaseException:
         version.meta.files.discard(added)
         raise
-    snapshot = replace_rows(version, gone, added, wanted, rewritten)
+    snapshot = replace_rows(version, gone, added, wanted, rewritten, identity)
     return DmlReport(snapshot, **counts)
 
 
@@ -155,7 +158,7 @@ def _updated(old: pa.Table | None, changes: pa.Table, schema: Schema) -> pa.Tabl
 # -- tables with a primary key --------------------------------------------------------------------------------------------
 
 
-def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -> DmlReport:
+def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None, identity: Identity) -> DmlReport:
     schema, statement = version.schema, join.statement
     deleting = WriteRequest(deletes=True, of_rows=True)
     own = list(dict.fromkeys([*schema.primary_key, *delete_columns(schema, deleting)]))
@@ -188,7 +191,7 @@ def _by_key(version: Version, join: Join, reads: Plan, wanted: ReadSet | None) -
     def _part(rows: pa.Table, request: WriteRequest) -> Part:
         return Part.of(prepare(rows, schema, request, None)[0])
 
-    request = WriteRequest(Identity(version.meta.env.ids()), requires=(KeysUnchanged(version, wanted),))
+    request = WriteRequest(identity, requires=(KeysUnchanged(version, wanted),))
     pick = picker(version, None, reclaims=bool(statement.of(NOT_MATCHED)))
     snapshot = write_parts(version, _in_sequence(parts(), join.ordered), request, pick)
     return DmlReport(snapshot, **counts)

@@ -189,9 +189,10 @@ def replace_rows(
     added: Sequence[CommitMessage],
     wanted: ReadSet | None,
     rewrite: Rewrite,
+    identity: Identity | None = None,
 ) -> Snapshot | None:
     """Commits a `RowEdit`; `rewrite` makes its files if the table has no deletion vectors. An error removes what was written.
-    Raises Overtaken."""
+    `identity`: of the commit; None: a repetition is not recognised. Raises Overtaken."""
     if not removed and not added:
         return None
     try:
@@ -200,7 +201,8 @@ def replace_rows(
         version.meta.files.discard(added)
         raise
     edit = RowEdit(version, removed, files, added, wanted)
-    request = Request(Identity(version.meta.env.ids()), edit.first(), (edit,), edit.restate, remade=True)
+    by = identity or Identity(version.meta.env.ids())
+    request = Request(by, edit.first(), (edit,), edit.restate, remade=True)
     return commit(version, request).snapshot
 
 

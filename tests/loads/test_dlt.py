@@ -207,16 +207,16 @@ REFUSED = {
         "No primary key",
     ),
     "a merge by another key": ([{"k": 1, "j": 1}], {**MERGE, "primary_key": "j"}, "with the primary key of the resource"),
-    "another strategy": ([{"k": 1}], {**MERGE, "write_disposition": {"disposition": "merge", "strategy": "scd2"}}, "scd2"),
+    "another strategy": ([{"k": 1}], {**MERGE, "write_disposition": {"disposition": "merge", "strategy": "cdc"}}, "cdc"),
     "a merge key of an upsert": (
         [{"k": 1}],
         {**MERGE, "columns": {"k": {"merge_key": True}}, "write_disposition": {"disposition": "merge", "strategy": "upsert"}},
         "merge_key of k",
     ),
-    "a merge key of rows without ids": (
-        pa.table({"k": [1]}),
-        {**MERGE, "table_name": "plain", "primary_key": None, "columns": {"k": {"merge_key": True}}},
-        "needs a key or a row key",
+    "a primary key of versions": (
+        [{"k": 1}],
+        {**MERGE, "table_name": "plain", "write_disposition": {"disposition": "merge", "strategy": "scd2"}},
+        "primary_key of k",
     ),
     "hard deletes above nested rows that are only inserted": (
         [{"k": 1, "gone": True, "items": [{"n": 1}]}],
