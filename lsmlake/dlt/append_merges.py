@@ -91,6 +91,8 @@ def merge_versions(
         stored = table.scan(columns=list(dict.fromkeys(columns)), where=versions.are_active)
         fill(connection, "active", f"{found} FROM batches", stored.schema, stored.to_batches())
         known = positions(connection, "(SELECT pos FROM staged SEMI JOIN active USING (c0))")
+        if [(len(known),)] == connection.execute("SELECT count(*) FROM staged").fetchall():
+            rows = ()  # reads no other columns of a load without new rows
         retired = "SELECT DISTINCT c0 FROM active ANTI JOIN staged USING (c0)"
         if versions.merge_key:
             keys = ", ".join(f"c{number}" for number in range(1, len(columns)))
