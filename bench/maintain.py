@@ -27,6 +27,8 @@ from lsmlake.api.table import Table
 from lsmlake.beside import Signal
 from lsmlake.maintain.maintainer import Maintainer, MaintenanceSession
 
+_NICE = ("nice", "-n", "10")
+"""As the page of documentation about maintenance advises beside readers of the same machine."""
 _COMMAND = "from lsmlake.cli.main import run; run()"
 _READS_LEAST = 20
 
@@ -111,7 +113,8 @@ def _reads(folder: Path, lake: Lake, tables: int, rounds: int, rows: int, keys: 
     found: dict[bool, list[Spent]] = {True: [], False: []}
     for number in range(rounds):
         _write(lake, tables, range(10_000 + 3 * number, 10_003 + 3 * number), rows, keys)
-        process = subprocess.Popen([sys.executable, "-c", _COMMAND, "maintain", str(folder)], stdout=subprocess.DEVNULL)
+        command = [*_NICE, sys.executable, "-c", _COMMAND, "maintain", str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
             while not any((folder / "maintenance" / "leases").glob("lease-*")) and process.poll() is None:
                 time.sleep(0.005)

@@ -85,6 +85,7 @@ def make(root: Path) -> None:
     lake.create_database("d")
     keyed = lake.create_table("d.t", SCHEMA, primary_key=["id"], options={"bucket": 2})
     keyed.upsert(rows(0, 400, 1))
+    lake.create_view_table("d.v", "SELECT part, sum(v) AS total FROM d.t GROUP BY part")
     keyed.upsert(rows(100, 150, 2), compact=False)
     keyed.delete_keys(rows(390, 400, 0).select(["id"]), compact=False)
     spilling = lake.create_table("d.s", SCHEMA, primary_key=["id"], options={"bucket": 1, "write-buffer-size": "1 kb"})
@@ -134,6 +135,7 @@ CALLS: Mapping[str, Call] = MappingProxyType(
         "upsert into partitions": Call(lambda lake: lake.table("d.p").upsert(rows(10, 30, 5)), "d.p"),
         "delete_keys": Call(lambda lake: lake.table("d.t").delete_keys(rows(10, 20, 0).select(["id"]))),
         "delete": Call(lambda lake: lake.table("d.t").delete("v = 1 AND id < 50")),
+        "refresh": Call(lambda lake: lake.refresh("d.v"), "d.v"),
         "delete of rows of a log": Call(lambda lake: lake.table("d.a").delete("id < 50"), "d.a"),
         "update": Call(lambda lake: lake.table("d.t").update({"v": "v + 10"}, "id < 120")),
         "merge": Call(

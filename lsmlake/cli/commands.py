@@ -31,6 +31,7 @@ COMMANDS = {
     "changes": CommandEntry("lsmlake.cli.row_commands", "List the changes between two snapshots of a table."),
     "follow": CommandEntry("lsmlake.cli.follow_command", "Print the changes of a table as lines, as they are committed."),
     "history": CommandEntry("lsmlake.cli.history_command", "Keep the versions of a table's rows in another table."),
+    "refresh": CommandEntry("lsmlake.cli.refresh_command", "Bring a view table up to date with the tables of its query."),
     "compact": CommandEntry("lsmlake.cli.upkeep_commands", "Merge the sorted runs of a table."),
     "rescale": CommandEntry("lsmlake.cli.upkeep_commands", "Give the partitions of a table another number of buckets."),
     "analyze": CommandEntry("lsmlake.cli.upkeep_commands", "Compute statistics of a table's rows, as one commit."),

@@ -32,11 +32,12 @@ def call(lake: Lake, words: Words) -> Callable[[], pa.Table]:
     if lake.session.served and name in _WITH_ADDRESSES and names_more:
         cure = "run it in a process that opens the warehouse itself"
         words.refuse("a server reads and writes nothing but its warehouse", cure=cure)
-    if name == "history_of":
-        positional[:2] = [lake.session.full_name(str(one)) for one in positional[:2]]
-        named |= {one: lake.session.full_name(str(named[one])) for one in ("source", "name") if one in named}
     if VERBS[name].owner is Lake:
-        return _called(name, getattr(lake, name), [], positional, named, words)
+        method, full = getattr(lake, name), lake.session.full_name
+        for place in (place for place, one in enumerate(inspect.signature(method).parameters) if one in VERBS[name].tables):
+            positional[place : place + 1] = [full(str(one)) for one in positional[place : place + 1]]
+        named |= {one: full(str(named[one])) for one in VERBS[name].tables if one in named}
+        return _called(name, method, [], positional, named, words)
     if "table" in named:
         positional.insert(0, named.pop("table"))
     if not positional:
@@ -169,10 +170,12 @@ def _kind(column: list[object]) -> pa.DataType | None:
 
 
 class Verb(NamedTuple):
-    """A verb. `owner`: the class with the method. `command`: the command of the command line, with the flag for this verb."""
+    """A verb. `owner`: the class with the method. `command`: the command of the command line, with the flag for this verb.
+    `tables`: the arguments of a method of a lake that name tables."""
 
     owner: type[Table] | type[Lake]
     command: str
+    tables: tuple[str, ...] = ()
 
 
 VERBS: Mapping[str, Verb] = {
@@ -198,10 +201,11 @@ VERBS: Mapping[str, Verb] = {
     "reset_consumer": Verb(Table, "consumers --remove"),
     "rollback": Verb(Table, "rollback"),
     "verify": Verb(Table, "verify"),
-    "history_of": Verb(Lake, "history"),
-    "import_delta": Verb(Lake, "adopt"),
-    "import_iceberg": Verb(Lake, "adopt"),
-    "import_parquet": Verb(Lake, "adopt"),
+    "history_of": Verb(Lake, "history", ("source", "name")),
+    "import_delta": Verb(Lake, "adopt", ("name",)),
+    "import_iceberg": Verb(Lake, "adopt", ("name",)),
+    "import_parquet": Verb(Lake, "adopt", ("name",)),
+    "refresh": Verb(Lake, "refresh", ("name",)),
 }
 _WITH_ADDRESSES = {"copy", "publish_iceberg", "import_delta", "import_iceberg", "import_parquet"}
 """The procedures that take the address of another warehouse, of files or of a catalog."""

@@ -1,4 +1,4 @@
-"""`lsmlake follow`: lines of changes, of events, and how it ends; and `lsmlake history`."""
+"""`lsmlake follow`: lines of changes, of events, and how it ends; `lsmlake history` and `lsmlake refresh`."""
 
 from __future__ import annotations
 
@@ -103,3 +103,17 @@ def test_a_history_is_brought_up_to_date(table: Table):
     assert call("history", "d.t", "d.h", "-w", where) == "d.h: 4 versions, 2 of them valid now\n"
     assert "another track" in complaint("history", "d.t", "d.h", "--track", "name", "-w", where)
     assert "d.none" in complaint("history", "d.none", "d.x", "-w", where)
+
+
+def test_a_view_table_is_refreshed(table: Table):
+    where = table.meta.env.storage.root
+    lake = lsmlake.connect(where)
+    lake.create_view_table("d.v", "SELECT name, count(*) AS n FROM d.t GROUP BY name")
+    assert call("refresh", "d.v", "-w", where) == "d.v: the tables have no new snapshot\n"
+    table.upsert([{"id": 1, "name": "x"}, {"id": 2, "name": "x"}])
+    found = "d.v: refreshed by way changes, 3 changes read, 1 row written, 1 deleted\n"
+    assert call("refresh", "d.v", "-w", where) == found
+    assert lake.table("d.v").to_arrow().to_pylist() == [{"name": "x", "n": 2}]
+    report = json.loads(call("refresh", "d.v", "--full", "--json", "-w", where))
+    assert (report["way"], report["written"]) == ("whole", 1)
+    assert "this is no view table" in complaint("refresh", "d.t", "-w", where)

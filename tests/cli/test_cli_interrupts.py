@@ -40,6 +40,7 @@ COMMANDS: dict[str, list[str]] = {
     "copy": ["copy", "d.t", "{}/other"],
     "iceberg": ["iceberg", "d.t"],
     "history": ["history", "d.t", "d.h"],
+    "refresh": ["refresh", "d.v", "--full"],
     "maintain": ["maintain"],
     "health": ["health"],
 }

@@ -504,6 +504,23 @@ def test_materialized_views_in_sql(lake: Lake):
     assert lake.table("sales.revenue").count() == 3
 
 
+def test_a_procedure_refreshes_it(lake: Lake):
+    lake.sql("CREATE MATERIALIZED VIEW sales.v AS SELECT dt, sum(n) AS total FROM sales.orders GROUP BY dt")
+    lake.sql("USE sales")
+    orders = lake.table("sales.orders")
+    orders.upsert([order(3, n=5)])
+    assert lake.sql("CALL refresh('v')").to_arrow()["way"].to_pylist() == ["changes"]
+    assert rows(lake, "sales.v") == {("a", 6), (None, 2)}
+    assert lake.sql("CALL refresh(name => 'v', full => true)").to_arrow()["way"].to_pylist() == ["whole"]
+    orders.upsert([order(4, n=7)])
+    assert lake.sql("CALL sys.refresh('sales.v', true)").to_arrow()["way"].to_pylist() == ["whole"]
+    assert rows(lake, "sales.v") == {("a", 13), (None, 2)}
+    with pytest.raises(InvalidQuery, match="refresh lacks the argument name"):
+        lake.sql("CALL refresh()")
+    with pytest.raises(InvalidQuery, match="this is no view table"):
+        lake.sql("CALL refresh('orders')")
+
+
 def test_or_replace_gives_it_another_query(lake: Lake):
     lake.sql(f"CREATE MATERIALIZED VIEW sales.revenue AS {REVENUE}")
     lake.sql("CREATE OR REPLACE MATERIALIZED VIEW sales.revenue AS SELECT dt, max(n) AS most FROM sales.orders GROUP BY dt")
