@@ -150,7 +150,9 @@ def _scans(connection, source: NativeSource, stored: Stored, files: Sequence[Dir
 def _query(source: NativeSource, stored: Stored, files: Sequence[Direct], places: str = "") -> str:
     """A query for all rows of files with these fields. `places`: more of its SELECT list."""
     paths = ", ".join(text(file.path) for file in files)
-    return f"SELECT {_selected(source, stored)}{places} FROM read_parquet([{paths}], hive_partitioning = false)"
+    live = sum(file.rows - file.dead.cardinality for file in files)
+    options = f"hive_partitioning = false, explicit_cardinality = {live}"  # or DuckDB takes all files for as long as the first
+    return f"SELECT {_selected(source, stored)}{places} FROM read_parquet([{paths}], {options})"
 
 
 def _bitmaps(files: Sequence[Direct]) -> pa.Table:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -312,6 +314,23 @@ def test_a_connection_without_access_to_files_reads_through_arrow(tmp_path):
     assert count(table.scan().to_duckdb(connection), "new") == 10
     with pytest.raises(duckdb.PermissionException):
         connection.read_parquet(str(tmp_path / "d.db" / "t" / "*" / "*.parquet"))
+
+
+def test_duckdb_plans_with_the_number_of_rows_and_not_with_that_of_the_first_file(tmp_path):
+    table = orders(tmp_path)
+    files = table.files()
+    assert sorted(files["record_count"].to_pylist()) == [10, 100] and sum(files["deleted_record_count"].to_pylist()) == 10
+    with duckdb.connect() as connection:
+        table.scan().to_duckdb(connection).create_view("orders")
+        ((_, plan),) = connection.sql("EXPLAIN (FORMAT JSON) SELECT max(v) FROM orders").fetchall()
+    scans = [node for node in _nodes(json.loads(plan)) if node["name"].strip() == "READ_PARQUET"]
+    assert [node["extra_info"]["Estimated Cardinality"] for node in scans] == ["100"]
+
+
+def _nodes(nodes: list[dict]) -> Iterator[dict]:
+    for node in nodes:
+        yield node
+        yield from _nodes(node["children"])
 
 
 def test_what_arrow_reads_is_only_what_a_query_needs(tmp_path, monkeypatch):
