@@ -1,4 +1,4 @@
-"""Change events into rows without history (SCD type 1): an upsert, beside Spark's AUTO CDC into Iceberg and Delta.
+"""Change events into rows without history (SCD type 1) and with it (type 2), beside Spark's AUTO CDC into Iceberg and Delta.
 
 AUTO CDC exists from Spark 4.3 on. Iceberg 1.12 and Delta 4.4 have no jars for it, so its statements are run by hand on Spark 4.1.
 They are those that `Scd1BatchProcessor` of Spark 4.3.0 builds for a micro-batch:
@@ -8,33 +8,33 @@ They are those that `Scd1BatchProcessor` of Spark 4.3.0 builds for a micro-batch
 4. MERGE into the target.
 The query by which AUTO CDC first looks for null keys and sequences is left out. Both tables of a peer are bucketed (Iceberg) or
 clustered (Delta) by the key. lsmlake does the same by `upsert` with `apply_as_deletes`, `sequence.field` and retained deletes.
-SCD type 2 (`lake.history_of`) is not measured: AUTO CDC builds it from many DataFrame operations, which are not repeated here.
+
+SCD type 2 is built by AUTO CDC from many DataFrame operations. The peers run the shortest statement here that does the same work:
+the versions of the keys of a batch get the next event as their end, and a MERGE writes those that are new or changed. A delete
+stays as a version without duration. lsmlake runs `upsert` with `changelog-producer = input`, then `history_of`: two tables.
 Needs the extra `test` and then pyspark 4.1: pip install 'pyspark[connect]>=4.1,<4.2'. The first run fetches the jars by Maven.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 import lsmlake
 from bench.checksum import of_table, same
-from bench.peers import roster
 from bench.peers.delta import Delta
 from bench.peers.iceberg import Iceberg
-from bench.peers.setup import HOME, jars_of, provide
+from bench.peers.shared import shared_session
 from bench.peers.spark import properties_sql
-from bench.peers.spark import session as peer_session
 from bench.result import Report
 from bench.rows import KEY, orders
-from bench.timing import compared, take_turns
+from bench.timing import Spent, compared, take_turns
 
 _SEQUENCE, _OPERATION, _META = "seq", "op", "cdc"
 _LATE, _DELETED = 0.2, 0.1
@@ -61,25 +61,33 @@ WHEN MATCHED AND m.{_META}.deleted >= t.{_META}.upserted THEN DELETE
 WHEN MATCHED AND m.{_META}.upserted > t.{_META}.upserted THEN UPDATE SET *
 WHEN NOT MATCHED AND m.{_META}.deleted IS NULL THEN INSERT *
 """
+_FROM, _TO, _GONE = "valid_from", "valid_to", "gone"
+_VERSIONS = f"""
+WITH known AS (SELECT t.* FROM {{target}} t LEFT SEMI JOIN events e ON t.{KEY} = e.{KEY}),
+    added AS (SELECT * EXCEPT ({_OPERATION}), {_SEQUENCE} AS {_FROM}, CAST(NULL AS BIGINT) AS {_TO},
+        {_OPERATION} = 'd' AS {_GONE}, TRUE AS new FROM events),
+    placed AS (SELECT *, lead({_FROM}) OVER (PARTITION BY {KEY} ORDER BY {_FROM}) AS next
+        FROM (SELECT *, FALSE AS new FROM known UNION ALL SELECT * FROM added))
+SELECT * EXCEPT ({_TO}, new, next), CASE WHEN {_GONE} THEN {_FROM} ELSE next END AS {_TO} FROM placed
+    WHERE new OR (NOT {_GONE} AND {_TO} IS DISTINCT FROM next)
+"""
+_INTO_VERSIONS = f"""
+MERGE INTO {{target}} t USING versions s ON t.{KEY} = s.{KEY} AND t.{_FROM} = s.{_FROM}
+WHEN MATCHED THEN UPDATE SET {_TO} = s.{_TO}
+WHEN NOT MATCHED THEN INSERT *
+"""
+_LASTING = f"{_FROM} IS DISTINCT FROM {_TO}"
 _META_TYPE = "STRUCT<deleted: BIGINT, upserted: BIGINT>"
-_PEERS = {"Iceberg": "iceberg", "Delta": "delta"}
+_OPTIONS = {"bench.t": {}, "bench.v": {"changelog-producer": "input"}}
+"""Our tables: of rows, and of rows whose versions are kept."""
+_PEERS = {"iceberg": Iceberg, "delta": Delta}
+_SIDES = ("Iceberg", "Delta")
 
 
 def run(folder: Path, rows: int = 1_000_000, batch: int = 100_000, rounds: int = 3) -> Report:
     """`rows`: keys in the table before the first batch. `batch`: events of a micro-batch."""
-    if not pyspark.__version__.startswith("4.1."):
-        raise SystemExit(f"auto_cdc needs pyspark 4.1, since Iceberg and Delta have jars for it; this is {pyspark.__version__}")
-    jars = {name: roster.PEERS[name].jars for name in _PEERS.values()}
-    if failed := provide(HOME, (), jars.values()):
-        raise SystemExit(f"auto_cdc needs the jars of Iceberg and Delta: {failed}")
-    conf = {**Iceberg.conf, **Delta.conf, "spark.sql.catalog.lake.warehouse": str(folder / "iceberg")}
-    conf["spark.sql.extensions"] = f"{Iceberg.conf['spark.sql.extensions']},{Delta.conf['spark.sql.extensions']}"
-    paths = [path for one in jars.values() for path in jars_of(HOME, one)]
-    spark = peer_session(folder, paths, conf)
-    try:
+    with shared_session("auto_cdc", folder, _PEERS) as spark:
         return _run(spark, folder, rows, batch, rounds)
-    finally:
-        spark.stop()
 
 
 def _run(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) -> Report:
@@ -88,26 +96,45 @@ def _run(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) 
     for number in range(rounds + 1):
         pq.write_table(made_events(number, rows, batch), folder / f"events-{number}.parquet")
     columns = pq.read_schema(path).names
-    ours = _ours(spark, folder, path)
-    for name in _PEERS:
+    lake = lsmlake.connect(folder / "lsmlake", spark=spark)
+    lake.create_database("bench")
+    rows_only, versioned = (_ours(lake, spark.read.parquet(str(path)), name, options) for name, options in _OPTIONS.items())
+    lake.history_of(versioned, "bench.versions")
+    for name in _SIDES:
         _create_peer(spark, name, path, columns)
 
-    def applying(apply: Callable[[DataFrame], object], number: int) -> Callable[[], object]:
-        return lambda: apply(spark.read.parquet(str(folder / f"events-{number}.parquet")))
+    def turns(sides: Mapping[str, Callable[[DataFrame], object]]) -> Mapping[str, Spent]:
+        def applying(apply: Callable[[DataFrame], object], number: int) -> Callable[[], object]:
+            return lambda: apply(spark.read.parquet(str(folder / f"events-{number}.parquet")))
 
-    sides = {"lsmlake": partial(_upsert, ours), **{name: partial(_merge, spark, name) for name in _PEERS}}
-    spent = take_turns({name: partial(applying, apply) for name, apply in sides.items()}, rounds)
-    answers = {"lsmlake": of_table(ours.scan().to_arrow().select(columns))}
-    answers |= {name: of_table(spark.table(f"{_database(name)}.t").select(*columns).toArrow()) for name in _PEERS}
+        return take_turns({name: partial(applying, apply) for name, apply in sides.items()}, rounds)
+
+    first = turns({"lsmlake": partial(_upsert, rows_only), **{name: partial(_merge, spark, name) for name in _SIDES}})
+    second = turns(
+        {"lsmlake": partial(_version, lake, versioned), **{name: partial(_merge_versions, spark, name) for name in _SIDES}}
+    )
+    answers = {"lsmlake": of_table(rows_only.scan().to_arrow().select(columns))}
+    answers |= {name: of_table(spark.table(f"{_database(name)}.t").select(*columns).toArrow()) for name in _SIDES}
+    histories = {
+        "lsmlake": of_table(lake.table("bench.versions").scan(columns=[*columns, _FROM, _TO], where=_LASTING).to_arrow())
+    }
+    for name in _SIDES:
+        histories[name] = of_table(spark.table(f"{_database(name)}.v").where(_LASTING).select(*columns, _FROM, _TO).toArrow())
     return Report(
         "auto_cdc",
         f"{rounds} micro-batches by each side in turns after one that does not count, best of them",
         {
             "rows": f"{rows:,} x 13 columns in {_BUCKETS} buckets",
             "batch": f"{batch:,} events of random keys, {_LATE:.0%} of them two batches late, {_DELETED:.0%} deletes",
+            "versions": same(**histories),
         },
         same(**answers),
-        tuple(one for name in _PEERS for one in compared(f"SCD 1: lsmlake / {name}", spent["lsmlake"], spent[name], _TARGET)),
+        tuple(
+            one
+            for kind, spent in (("SCD 1", first), ("SCD 2", second))
+            for name in _SIDES
+            for one in compared(f"{kind}: lsmlake / {name}", spent["lsmlake"], spent[name], _TARGET)
+        ),
     )
 
 
@@ -121,12 +148,10 @@ def made_events(number: int, rows: int, size: int) -> pa.Table:
     return made.append_column(_OPERATION, pa.array(operation)).take(pa.array(random.permutation(size)))
 
 
-def _ours(spark: SparkSession, folder: Path, path: Path) -> lsmlake.Table:
-    lake = lsmlake.connect(folder / "lsmlake", spark=spark)
-    lake.create_database("bench")
-    options = {"bucket": _BUCKETS, "sequence.field": _SEQUENCE}
-    table = lake.create_table("bench.t", pq.read_schema(path), primary_key=[KEY], options=options)
-    table.upsert(spark.read.parquet(str(path)))
+def _ours(lake: lsmlake.Lake, rows: DataFrame, name: str, options: Mapping[str, object]) -> lsmlake.Table:
+    options = {"bucket": _BUCKETS, "sequence.field": _SEQUENCE, **options}
+    table = lake.create_table(name, rows.schema, primary_key=[KEY], options=options)
+    table.upsert(rows)
     return table
 
 
@@ -134,15 +159,22 @@ def _upsert(table: lsmlake.Table, events: DataFrame) -> None:
     table.upsert(events, apply_as_deletes=f"{_OPERATION} = 'd'", except_columns=[_OPERATION], order_by=_SEQUENCE)
 
 
+def _version(lake: lsmlake.Lake, table: lsmlake.Table, events: DataFrame) -> None:
+    _upsert(table, events)
+    lake.history_of(table, "bench.versions")
+
+
 def _database(name: str) -> str:
     return "lake.bench" if name == "Iceberg" else "bench"
 
 
 def _create_peer(spark: SparkSession, name: str, path: Path, columns: Sequence[str]) -> None:
-    """Create the target with the rows at `path`, and the empty auxiliary table."""
+    """Create both targets with the rows at `path`, and the empty auxiliary table."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_database(name)}")
     first = f"{', '.join(columns)}, named_struct('deleted', CAST(NULL AS BIGINT), 'upserted', {_SEQUENCE}) AS {_META}"
-    for table, chosen, where in (("t", first, "TRUE"), ("aux", f"{KEY}, CAST(NULL AS {_META_TYPE}) AS {_META}", "FALSE")):
+    versions = f"{', '.join(columns)}, {_SEQUENCE} AS {_FROM}, CAST(NULL AS BIGINT) AS {_TO}, FALSE AS {_GONE}"
+    marks = f"{KEY}, CAST(NULL AS {_META_TYPE}) AS {_META}"
+    for table, chosen, where in (("t", first, "TRUE"), ("aux", marks, "FALSE"), ("v", versions, "TRUE")):
         layout = f"USING iceberg PARTITIONED BY (bucket({_BUCKETS}, {KEY})) {properties_sql(Iceberg.properties)}"
         if name == "Delta":
             layout = f"USING delta CLUSTER BY ({KEY}) {properties_sql({**Delta.properties, **Delta.inline})}"
@@ -157,3 +189,10 @@ def _merge(spark: SparkSession, name: str, events: DataFrame) -> None:
         spark.sql(query.format(auxiliary=auxiliary)).createOrReplaceTempView(view)
     for statement in (_INTO_AUXILIARY, _INTO_TARGET):
         spark.sql(statement.format(auxiliary=auxiliary, target=target)).collect()
+
+
+def _merge_versions(spark: SparkSession, name: str, events: DataFrame) -> None:
+    target = f"{_database(name)}.v"
+    events.createOrReplaceTempView("events")
+    spark.sql(_VERSIONS.format(target=target)).createOrReplaceTempView("versions")
+    spark.sql(_INTO_VERSIONS.format(target=target)).collect()

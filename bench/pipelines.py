@@ -4,6 +4,8 @@
 2. An upsert of events takes turns with an upsert of the rows that were decoded before.
 3. On Spark, tasks decode events of Debezium, as writes do, beside the way for executors without DuckDB, and beside a hand-written
    `from_json` with typed columns, which handles no deletes, no order and no value that needs more than a cast. All write nowhere.
+
+What events cost that other systems write into their tables is in `event_merges`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from lsmlake.types.ddl import parse_columns
 COLUMNS = "id BIGINT NOT NULL, status STRING, amount DECIMAL(10,2), day DATE, at TIMESTAMP, note STRING"
 _FIELDS = "id BIGINT, status STRING, amount STRING, day INT, at BIGINT, note STRING"
 _TARGET, _TARGET_ON_SPARK = 300_000, 200_000
-_DEBEZIUM = ChangeFormat("debezium-json", decimals="text", timestamps="micros")
+DEBEZIUM = ChangeFormat("debezium-json", decimals="text", timestamps="micros")
 _NUMBERED = ("string", "string", "int32", "int64", "string")
 _NAMES = {"day": "io.debezium.time.Date", "at": "io.debezium.time.MicroTimestamp"}
 
@@ -71,7 +73,7 @@ def _decoding(events: pa.Table, format: str | ChangeFormat, _: int) -> Callable[
 
 
 def _upserts(folder: Path, events: pa.Table, rounds: int) -> tuple[dict[str, Spent], str]:
-    rows = decode(events, _DEBEZIUM, COLUMNS, primary_key=["id"]).drop_columns(["_event_kept", "_event_offset"])
+    rows = decode(events, DEBEZIUM, COLUMNS, primary_key=["id"]).drop_columns(["_event_kept", "_event_offset"])
     answers: dict[str, str] = {}
 
     def side(name: str, number: int) -> Callable[[], object]:
@@ -81,7 +83,7 @@ def _upserts(folder: Path, events: pa.Table, rounds: int) -> tuple[dict[str, Spe
 
         def upsert() -> None:
             if name == "events":
-                table.upsert(events, format=_DEBEZIUM, compact=False)
+                table.upsert(events, format=DEBEZIUM, compact=False)
             else:
                 table.upsert(rows, row_kind="_row_kind", order_by="_event_position", compact=False)
             answers[name] = checksum.of_table(table.to_arrow())
@@ -96,14 +98,15 @@ def _on_spark(spark: SparkSession, path: Path, rounds: int) -> dict[str, Spent]:
     def nowhere(made: Callable[[DataFrame], DataFrame], _: int) -> Callable[[], object]:
         return lambda: made(spark.read.parquet(str(path))).write.format("noop").mode("overwrite").save()
 
-    reader = EventReader(_DEBEZIUM, parse_columns(COLUMNS), ("id",))
+    reader = EventReader(DEBEZIUM, parse_columns(COLUMNS), ("id",))
     ways = {"tasks": False, "Spark": True}
     sides = {name: partial(decoded_frame, reader=reader, column=None, by_spark=way) for name, way in ways.items()}
-    sides["from_json"] = _by_hand
+    sides["from_json"] = by_hand
     return take_turns({name: partial(nowhere, made) for name, made in sides.items()}, rounds)
 
 
-def _by_hand(df: DataFrame) -> DataFrame:
+def by_hand(df: DataFrame) -> DataFrame:
+    """The row after each event, or before a delete, with `op` and `lsn`."""
     shape = f"op STRING, before STRUCT<{_FIELDS}>, after STRUCT<{_FIELDS}>, source STRUCT<lsn: BIGINT>"
     parsed = df.select(F.from_json("value", shape).alias("e"))
     row = F.when(F.col("e.op") == "d", F.col("e.before")).otherwise(F.col("e.after"))
@@ -111,9 +114,9 @@ def _by_hand(df: DataFrame) -> DataFrame:
     typed = (
         "r.id",
         "r.status",
-        "cast(r.amount as decimal(10,2))",
-        "date_from_unix_date(r.day)",
-        "timestamp_micros(r.at)",
+        "cast(r.amount as decimal(10,2)) as amount",
+        "date_from_unix_date(r.day) as day",
+        "timestamp_micros(r.at) as at",
         "r.note",
     )
     return rows.selectExpr(*typed, "op", "lsn")
@@ -136,7 +139,9 @@ def _row(number: int) -> dict[str, object]:
     }
 
 
-def _payload(number: int) -> dict[str, object]:
+def payload(number: int, key: int | None = None) -> dict[str, object]:
+    """The event of a number: a third are updates, a tenth deletes. `key`: instead of the one of the number."""
+    row = _row(number) if key is None else {**_row(number), "id": key}
     deleted = number % 10 == 9
     source = {
         "version": "3.1.0.Final",
@@ -147,8 +152,8 @@ def _payload(number: int) -> dict[str, object]:
     }
     source |= {"db": "shop", "sequence": '["24023119","24023128"]', "schema": "public", "table": "orders", "txId": 555}
     return {
-        "before": _row(number) if deleted else None,
-        "after": None if deleted else _row(number),
+        "before": row if deleted else None,
+        "after": None if deleted else row,
         "source": {**source, "lsn": 24_023_128 + number, "xmin": None},
         "transaction": None,
         "op": "d" if deleted else "u" if number % 3 == 2 else "c",
@@ -157,7 +162,7 @@ def _payload(number: int) -> dict[str, object]:
 
 
 def _debezium(number: int) -> str:
-    return json.dumps(_payload(number))
+    return json.dumps(payload(number))
 
 
 _DESCRIBED = [{"type": "int64", "optional": False, "field": "id"}] + [
@@ -171,7 +176,7 @@ _SCHEMA = {
 
 
 def _with_schema(number: int) -> str:
-    return json.dumps({"schema": _SCHEMA, "payload": _payload(number)})
+    return json.dumps({"schema": _SCHEMA, "payload": payload(number)})
 
 
 def _texts(number: int) -> dict[str, object]:
@@ -223,13 +228,13 @@ _PARSED = fastavro.parse_schema(json.loads(json.dumps(_IN_AVRO)))
 def _avro(number: int) -> bytes:
     stream = io.BytesIO()
     stream.write(b"\0\0\0\0\1")
-    fastavro.schemaless_writer(stream, _PARSED, _payload(number))
+    fastavro.schemaless_writer(stream, _PARSED, payload(number))
     return stream.getvalue()
 
 
 FORMATS: dict[str, tuple[str | ChangeFormat, Callable[[int], str | bytes]]] = {
-    "debezium-json": (_DEBEZIUM, _debezium),
-    "debezium-json with a schema": (_DEBEZIUM, _with_schema),
+    "debezium-json": (DEBEZIUM, _debezium),
+    "debezium-json with a schema": (DEBEZIUM, _with_schema),
     "debezium-avro": (ChangeFormat("debezium-avro", registry={1: _IN_AVRO}), _avro),
     "maxwell-json": ("maxwell-json", _maxwell),
     "canal-json": ("canal-json", _canal),

@@ -18,6 +18,24 @@ _INDEXES = {
 }
 
 
+def write_options(key: str, index: str) -> dict[str, str]:
+    """Of a merge-on-read table without partitions. `index`: one of `_INDEXES`."""
+    return {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.recordkey.field": key,
+        "hoodie.datasource.write.partitionpath.field": "",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        "hoodie.metadata.enable": "true",
+        "hoodie.index.type": index,
+        "hoodie.parquet.compression.codec": "zstd",
+        "hoodie.upsert.shuffle.parallelism": str(BUCKETS),
+        "hoodie.bulkinsert.shuffle.parallelism": str(BUCKETS),
+        "hoodie.delete.shuffle.parallelism": str(BUCKETS),
+        **_INDEXES[index],
+    }
+
+
 class Hudi(SparkPeer):
     """Written by its data source, into a path. Compaction runs inline after every fifth commit."""
 
@@ -30,20 +48,7 @@ class Hudi(SparkPeer):
     inline: ClassVar = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "5"}
 
     def __init__(self, folder: Path, jars: Sequence[Path], index: str) -> None:
-        self.options = {
-            "hoodie.table.name": "t",
-            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-            "hoodie.datasource.write.recordkey.field": KEY,
-            "hoodie.datasource.write.partitionpath.field": "",
-            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
-            "hoodie.metadata.enable": "true",
-            "hoodie.index.type": index,
-            "hoodie.parquet.compression.codec": "zstd",
-            "hoodie.upsert.shuffle.parallelism": str(BUCKETS),
-            "hoodie.bulkinsert.shuffle.parallelism": str(BUCKETS),
-            "hoodie.delete.shuffle.parallelism": str(BUCKETS),
-            **_INDEXES[index],
-        }
+        self.options = write_options(KEY, index)
         self.settings = {**self.conf, **self.options, **self.inline, "load": "bulk_insert", "compact": "CALL run_compaction"}
         self.path = str(folder / "warehouse" / "t")
         super().__init__(folder, jars)

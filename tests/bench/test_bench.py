@@ -27,6 +27,7 @@ from bench import (
     dlt_loads,
     embedded_upsert,
     engines,
+    event_merges,
     first_row,
     fresh_reads,
     growth,
@@ -273,9 +274,10 @@ def test_events_of_auto_cdc_come_late_and_out_of_order():
 
 
 @pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="a run that fetches jars and starts a session of its own")
-def test_auto_cdc_says_which_spark_it_needs(tmp_path: Path):
+@pytest.mark.parametrize("bench", [auto_cdc, event_merges])
+def test_a_bench_beside_peers_says_which_spark_it_needs(tmp_path: Path, bench):
     with pytest.raises(SystemExit, match=r"pyspark 4\.1"):
-        auto_cdc.run(tmp_path)
+        bench.run(tmp_path)
 
 
 def test_a_model_of_a_cluster_names_what_limits_it():
