@@ -134,7 +134,7 @@ def test_the_size_of_the_files_does_not_decide_what_a_merge_takes(spark_lake):
 @pytest.mark.parametrize("collected", [0, 250_000])
 def test_a_merge_that_writes_each_source_row_reads_no_row_of_the_table(spark, spark_lake, lake, collected, monkeypatch):
     """It is an upsert, which counts the rows that it replaces. The join decides only where the upsert cannot."""
-    options = {"bucket": 2, "write.collect-rows": collected}
+    options = {"bucket": 2, "write.collect-rows": collected, "write.driver-statement-size": 0}
     table = spark_lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
     random, rows, joins, run = np.random.default_rng(7), {}, [], by_key.run
     monkeypatch.setattr(by_key, "run", lambda statement: joins.append(statement) or run(statement))
