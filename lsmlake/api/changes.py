@@ -24,7 +24,7 @@ from lsmlake.cdc.change_reader import (
     snapshot_pieces,
 )
 from lsmlake.cdc.commits import Feed
-from lsmlake.cdc.encoding import MESSAGES, EventWriter
+from lsmlake.cdc.encoding import EventWriter
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.format.snapshot import Snapshot
@@ -144,7 +144,7 @@ class Changes(Readable):
         events = self._events(like)
         read = partial(read_piece, self.meta, like) if events is None else partial(events.read, self.meta)
         batches = (batch for piece in pieces for table in read(piece) for batch in table.to_batches())
-        schema = changes_schema(like) if events is None else MESSAGES
+        schema = changes_schema(like) if events is None else events.schema
         return pa.RecordBatchReader.from_batches(schema, through(batches, "Changes"))
 
     def _events(self, like: Feed) -> EventWriter | None:

@@ -13,7 +13,7 @@ from lsmlake.api.readable import Readable
 from lsmlake.border import public, through
 from lsmlake.cdc.change_reader import AUTO, Piece, changes_schema, check_mode, read_piece
 from lsmlake.cdc.commits import Feed
-from lsmlake.cdc.encoding import MESSAGES, EventWriter
+from lsmlake.cdc.encoding import EventWriter
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
 from lsmlake.errors import InvalidQuery
@@ -92,7 +92,7 @@ class ChangeBatch(Readable):
     def to_batches(self) -> pa.RecordBatchReader:
         """The changes as a stream of record batches; the changes of one key are in order."""
         batches = (batch for table in self._tables() for batch in table.to_batches())
-        schema = changes_schema(self.like) if self.events is None else MESSAGES
+        schema = changes_schema(self.like) if self.events is None else self.events.schema
         return pa.RecordBatchReader.from_batches(schema, through(batches, "ChangeBatch"))
 
     def _tables(self) -> Iterator[pa.Table]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lsmlake.cdc import computed_columns
 from lsmlake.cdc.computed_columns import ComputedColumn
-from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_formats import ID, ChangeFormat
 from lsmlake.cdc.event_rows import ROW_KIND, TRUNCATED, EventReader
 from lsmlake.errors import InvalidQuery, InvalidSchema, Wording
 from lsmlake.format.paths import split_name
@@ -165,6 +165,7 @@ class ChangeInput:
             allowed,
             self.truncates_apply,
             self.may_lack,
+            key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),
         )
 
     def kept_columns(self, names: Sequence[str], others: Sequence[str] = ()) -> list[str]:

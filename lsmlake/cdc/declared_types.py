@@ -104,10 +104,12 @@ def _of_node(node: object, reader: AvroReader) -> pa.DataType:
     if found.get("logicalType") == "decimal":
         return _decimal(found.get("precision"), found.get("scale"))
     if found["type"] == "array":
-        element = _of_node(found["items"], reader)
-        return _TEXT if element == _BYTES else pa.list_(element)
-    named = _NAMED.get(found.get("connect.name") or found.get("name"))
-    return named or _LOGICAL.get(found.get("logicalType")) or _PLAIN.get(found["type"], _TEXT)
+        return pa.list_(_of_node(found["items"], reader))
+    if named := _NAMED.get(found.get("connect.name") or found.get("name")):
+        return named
+    if found["type"] == "record":
+        return pa.struct([(one["name"], _of_node(one["type"], reader)) for one in found["fields"]])
+    return _LOGICAL.get(found.get("logicalType")) or _PLAIN.get(found.get("connect.type", found["type"]), _TEXT)
 
 
 # -- MySQL ------------------------------------------------------------------------------------------------------------

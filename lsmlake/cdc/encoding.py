@@ -19,19 +19,30 @@ import pyarrow.compute as pc
 from lsmlake.cdc.change_reader import Inserts, Piece, changes_schema, read_piece
 from lsmlake.cdc.commits import Commit, Feed
 from lsmlake.cdc.envelopes import ENVELOPES, EventOrigin, Events
-from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_formats import ID, ChangeFormat
+from lsmlake.cdc.event_queries import KEY, VALUE
 from lsmlake.cdc.event_texts import WrittenColumn
-from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.cdc.registered_schemas import registered
+from lsmlake.errors import InvalidQuery
 from lsmlake.format.paths import on_branch, split_name
+from lsmlake.kernels.avro_rows import BYTES
 from lsmlake.kernels.keys import joined as in_one_chunk
 from lsmlake.kernels.text_format import TEXT
 from lsmlake.lsm.difference import KIND_FIELD, equal_rows
 from lsmlake.schema.rowkind import DELETE, NAMES, UPDATE_AFTER, UPDATE_BEFORE
 from lsmlake.tables.version import Metadata
 
-MESSAGES = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
-"""The columns of events out, as Kafka's sinks take them. The key is null without a primary key, the value of a tombstone is."""
 _ROWS, _BYTES = 1 << 16, 32 << 20
+
+
+def messages_of(format: ChangeFormat) -> pa.Schema:
+    """The columns of events out, as Kafka's sinks take them: text or, of Avro, bytes. The key is null without a primary key, the
+    value of a tombstone is."""
+    return _messages(pa.binary() if format.events.avro else pa.string())
+
+
+def _messages(type_: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, type_) for name in (KEY, VALUE)])
 
 
 @dataclass(frozen=True)
@@ -50,9 +61,6 @@ class EventWriter:
     def of(meta: Metadata, like: Feed, given: str | ChangeFormat) -> EventWriter:
         """The writer for the argument `format` of a verb. Raises InvalidQuery for a format or columns that cannot be written."""
         format, where = ChangeFormat.of(given), meta.paths.root
-        if format.name not in ENVELOPES:
-            what = f"{format.name} is a format of events in, and not of events out"
-            raise InvalidQuery(what, where=where, expected=list(ENVELOPES), found=repr(format.name), cure=_CURES[format.name])
         if like.commits:
             raise InvalidQuery(
                 "commit_columns are columns of rows, and format gives events, which have their positions inside",
@@ -66,14 +74,28 @@ class EventWriter:
                 "change events need the key", where=where, expected=f"all of {list(key)}", found=f"no {lacking} in columns",
                 cure="name the key columns in columns, too",
             )  # fmt: skip
+        if format.events.document and key not in ((), (ID,)) and ID in like.columns:
+            raise InvalidQuery(
+                f"the key is the field {ID} of a document, and the table has a column of this name",
+                where=where,
+                expected=f"no column {ID}, or that it is the key",
+                found=f"the key {list(key)}",
+                cure="rename the column, or leave it out: columns=[...]",
+            )
         columns = tuple(WrittenColumn.of(field, format, where) for field in list(changes_schema(like))[1:])
         database, table = split_name(meta.paths.table_name)
         branch = meta.paths.branch
         table = table if branch is None else on_branch(table, branch.name)
-        return EventWriter(like, EventOrigin(database, table, key, format, columns))
+        origin = EventOrigin(database, table, key, format, columns)
+        return EventWriter(like, registered(origin, where) if format.events.avro else origin)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the messages."""
+        return messages_of(self.origin.format)
 
     def read(self, meta: Metadata, piece: Piece) -> Iterator[pa.Table]:
-        """The events of a piece, in order, as `MESSAGES`."""
+        """The events of a piece, in order, as messages."""
         for step, commit in zip(piece.steps, piece.commits, strict=True):
             changes = read_piece(meta, self.like, replace(piece, steps=(step,), commits=(commit,)))
             yield from self.messages(changes, commit, initial=isinstance(step, Inserts))
@@ -97,19 +119,21 @@ class EventWriter:
         """The events of changes, of which the first has number `begun`; a -U and its +U are not separated."""
         kinds, new, old = self._events(rows)
         place = np.where(new >= 0, new, old)
-        texts = {one.field.name: one.texts(in_one_chunk(rows[one.field.name])) for one in self.origin.columns}
-        events = Events(texts, kinds, new, old, commit, pa.array(commit.first + begun + place, pa.int64()), initial)
+        written = self.origin.written(rows)
+        ordinals = pa.array(commit.first + begun + place, pa.int64())
+        events = Events(written, self.origin.rows(written), kinds, new, old, commit, ordinals, initial)
         envelope = ENVELOPES[self.origin.format.name](events, self.origin)
-        made = pa.table([self.origin.keys(texts, place), envelope.value], schema=_WIDE)
+        wide = _messages(BYTES if self.origin.of_bytes else TEXT)
+        made = pa.table([self.origin.keys(written, place), envelope.value], schema=wide)
         if not (self.origin.key and envelope.tombstones):
-            return made.cast(MESSAGES)
+            return made.cast(self.schema)
         deletes = kinds == DELETE
         places = np.repeat(np.arange(len(kinds)), 1 + deletes)
         stones = np.append(places[1:] == places[:-1], False)  # the message before its tombstone
         blank = pa.array(np.append(False, stones[:-1]))
         made = made.take(pa.array(places))
-        value = pc.if_else(blank, pa.scalar(None, TEXT), in_one_chunk(made["value"]))
-        return made.set_column(1, _WIDE.field(1), value).cast(MESSAGES)
+        value = pc.if_else(blank, pa.scalar(None, wide.field(1).type), in_one_chunk(made[VALUE]))
+        return made.set_column(1, wide.field(1), value).cast(self.schema)
 
     def _events(self, rows: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The kind of each event, +I, +U or -D, and the places of the rows after and before it; -1: there is none."""
@@ -124,17 +148,6 @@ class EventWriter:
         old[pairs + 1] = pairs
         kinds = np.where(gone, DELETE, kinds)
         return kinds[places], np.where(gone, -1, np.arange(len(kinds)))[places], old[places]
-
-
-_CURES = {
-    "mongodb": 'its rows are documents of MongoDB: write "debezium-json"',
-    "debezium-avro": Wording(
-        "its schemas must be registered first, which lsmlake does not do: write "
-        'ChangeFormat("debezium-json", schema=True), whose events have their schemas inside',
-        command='write \'{"name": "debezium-json", "schema": true}\', whose events have their schemas inside',
-    ),
-}
-_WIDE = pa.schema([pa.field(name, TEXT) for name in MESSAGES.names])
 
 
 def _in_parts(table: pa.Table, overhead: int) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""The envelope of each format of events out: the text around the rows, with the operation, the table and the position. Pure.
+"""The envelope of each format of events out: what is around the rows, with the operation, the table and the position. Pure.
 
 A function per format, in `ENVELOPES`. All changes of a call belong to one commit, so only rows, kinds and ordinals vary. The
 position stands where `cdc.event_formats` reads it.
@@ -17,13 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc.commits import Commit
-from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_formats import ID, ChangeFormat
+from lsmlake.cdc.event_records import of_column
 from lsmlake.cdc.event_texts import WrittenColumn
-from lsmlake.kernels.text_format import TEXT, joined
+from lsmlake.kernels import avro_rows
+from lsmlake.kernels.keys import joined as in_one_chunk
+from lsmlake.kernels.text_format import TEXT, joined, quoted
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 
 _PIECE = (1 << 40) - 1
-_CANAL_BITS = 36
+_CHANGE_BITS = 36
 """The number of a change in its bucket and commit is less than 2^36, so a number of 63 bits also holds 2^27 snapshots."""
 
 
@@ -36,6 +39,7 @@ class EventOrigin:
         key: the key columns; empty: none.
         format: the format of the events.
         columns: the columns, as the events have them.
+        heads: of Avro, the bytes before the record of a key and before that of a value, which name their schemas.
     """
 
     database: str
@@ -43,21 +47,63 @@ class EventOrigin:
     key: tuple[str, ...]
     format: ChangeFormat
     columns: tuple[WrittenColumn, ...]
+    heads: tuple[bytes, bytes] = (b"", b"")
 
-    def keys(self, texts: Mapping[str, pa.Array], places: np.ndarray) -> pa.Array:
-        """The key of each message. `texts`: the values as JSON; `places`: the rows of the messages."""
+    @property
+    def of_bytes(self) -> bool:
+        """Whether the messages are bytes, not texts."""
+        return self.format.events.avro
+
+    def written(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """The values of rows by column, as the format writes them."""
+        columns = {one: in_one_chunk(rows[one.field.name]) for one in self.columns}
+        return {one.field.name: of_column(one, its) if self.of_bytes else one.texts(its) for one, its in columns.items()}
+
+    def rows(self, written: Mapping[str, pa.Array]) -> pa.Array:
+        """The rows. `written`: their values as the format writes them."""
+        if self.of_bytes:
+            return avro_rows.joined(*written.values())
+        return self.documents(written) if self.format.events.document else _object(list(written), list(written.values()))
+
+    def keys(self, written: Mapping[str, pa.Array], places: np.ndarray) -> pa.Array:
+        """The key of each message. `written`: the values as the format writes them; `places`: the rows of the messages."""
         if not self.key:
-            return pa.nulls(len(places), TEXT)
+            return pa.nulls(len(places), avro_rows.BYTES if self.of_bytes else TEXT)
+        values = [written[name].take(pa.array(places)) for name in self.key]
+        if self.of_bytes:
+            return avro_rows.joined(self.heads[0], *values)
+        if self.format.events.document:
+            return joined('{"id":', quoted(self._id(values)), "}")
         names = [f"pk.{name}" for name in self.key] if self.format.name == "maxwell-json" else self.key
-        made = _object(names, [texts[name].take(pa.array(places)) for name in self.key])
+        made = _object(names, values)
         if self.format.name == "maxwell-json":
             begin = _text({"database": self.database, "table": self.table})[:-1]
             return joined(begin, ",", pc.binary_replace_slice(made, 0, 1, ""))
         if self.format.schema:
-            fields = [one.described() for one in self.columns if one.field.name in self.key]
-            schema = {"type": "struct", "fields": fields, "optional": False, "name": f"{self._named}.Key"}
-            return joined(f'{{"schema":{_text(schema)},"payload":', made, "}")
+            return joined(f'{{"schema":{_text(self.key_schema)},"payload":', made, "}")
         return made
+
+    def documents(self, written: Mapping[str, pa.Array]) -> pa.Array:
+        """The rows as documents of MongoDB, whose field `_id` is the key."""
+        others = [name for name in written if name not in self.key]
+        names, values = ([ID], [self._id([written[name] for name in self.key])]) if self.key else ([], [])
+        return _object([*names, *others], [*values, *(written[name] for name in others)])
+
+    def _id(self, values: Sequence[pa.Array]) -> pa.Array:
+        """The value of the key column, or a document with those of several."""
+        return values[0] if len(values) == 1 else _object(self.key, values)
+
+    @property
+    def topic(self) -> str:
+        """The topic of the messages."""
+        return self.format.topic or f"{self.database}.{self.table}"
+
+    @property
+    def key_schema(self) -> dict[str, object]:
+        """The schema of a key of Debezium."""
+        described = {one.field.name: one.described() for one in self.columns}
+        fields = [described[name] for name in self.key]
+        return {"type": "struct", "fields": fields, "optional": False, "name": f"{self._named}.Key"}
 
     @property
     def schema(self) -> dict[str, object]:
@@ -81,7 +127,7 @@ class EventOrigin:
 
     @property
     def _named(self) -> str:
-        return f"lsmlake.{self.database}.{self.table}"
+        return self.topic if self.of_bytes else f"lsmlake.{self.database}.{self.table}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +135,8 @@ class Events:
     """Events of one commit.
 
     Attributes:
-        texts: the values of the rows as JSON, by column.
+        written: the values of the rows by column: as JSON or, in a format of bytes, as these.
+        rows: the rows, in the same form.
         kinds: +I, +U or -D of each event.
         new, old: the places of the rows after and before; -1: there is none.
         commit: the commit.
@@ -97,7 +144,8 @@ class Events:
         initial: the changes are the rows of a snapshot, as inserts.
     """
 
-    texts: Mapping[str, pa.Array]
+    written: Mapping[str, pa.Array]
+    rows: pa.Array
     kinds: np.ndarray
     new: np.ndarray
     old: np.ndarray
@@ -108,17 +156,17 @@ class Events:
     @cached_property
     def after(self) -> pa.Array:
         """The rows after the changes; null for deletes."""
-        return self._rows.take(_places(self.new))
+        return self.rows.take(_places(self.new))
 
     @cached_property
     def before(self) -> pa.Array:
         """The rows before the changes, if they are known."""
-        return self._rows.take(_places(self.old))
+        return self.rows.take(_places(self.old))
 
     @property
     def row(self) -> pa.Array:
         """The row after each change; for a delete, the row that it deletes."""
-        return self._rows.take(pa.array(np.where(self.new >= 0, self.new, self.old)))
+        return self.rows.take(pa.array(np.where(self.new >= 0, self.new, self.old)))
 
     @property
     def changed(self) -> pa.Array:
@@ -126,16 +174,12 @@ class Events:
         updates = (self.new >= 0) & (self.old >= 0)
         new, old = (_places(np.where(updates, places, -1)) for places in (self.new, self.old))
         parts = []
-        for name, texts in self.texts.items():
+        for name, texts in self.written.items():
             before = texts.take(old)
             same = pc.fill_null(pc.equal(before, texts.take(new)), False)
             parts.append(pc.if_else(same, "", joined(f",{_text(name)}:", before)))
         inner = joined(*parts)
         return joined("{", pc.binary_replace_slice(inner, 0, 1, ""), "}")
-
-    @cached_property
-    def _rows(self) -> pa.Array:
-        return _object(list(self.texts), list(self.texts.values()))
 
     def operations(self, insert: str, update: str, delete: str) -> pa.Array:
         """The code of each event."""
@@ -160,18 +204,21 @@ class Envelope(NamedTuple):
     tombstones: bool = False
 
 
-def _debezium(events: Events, origin: EventOrigin) -> Envelope:
-    time = events.commit.time_ms
-    source = {
+def _source(events: Events, origin: EventOrigin) -> dict[str, object]:
+    """The field `source` of an event of Debezium, without the parts that vary in a commit."""
+    return {
         "connector": "lsmlake",
         "name": "lsmlake",
-        "ts_ms": time,
+        "ts_ms": events.commit.time_ms,
         "snapshot": str(events.initial).lower(),
         "db": origin.database,
-        "table": origin.table,
-        "file": f"snapshot-{events.snapshot}",
     }
-    operations = events.operations("r" if events.initial else "c", "u", "d")
+
+
+def _debezium(events: Events, origin: EventOrigin) -> Envelope:
+    time = events.commit.time_ms
+    source = {**_source(events, origin), "table": origin.table, "file": f"snapshot-{events.snapshot}"}
+    operations = _operations(events)
     head, tail = (
         ('{"before":', "}") if not origin.format.schema else (f'{{"schema":{_text(origin.schema)},"payload":{{"before":', "}}")
     )
@@ -182,15 +229,26 @@ def _debezium(events: Events, origin: EventOrigin) -> Envelope:
     return Envelope(value, origin.format.tombstones)
 
 
+def _debezium_avro(events: Events, origin: EventOrigin) -> Envelope:
+    """The fields of `EventOrigin.schema`, one after the other."""
+    source = {**_source(events, origin), "table": origin.table, "file": f"snapshot-{events.snapshot}"}
+    constants = (_avro(value, "string" if isinstance(value, str) else "long") for value in source.values())
+    value = avro_rows.joined(
+        *(origin.heads[1], avro_rows.optional(events.before), avro_rows.optional(events.after), b"".join(constants)),
+        *(avro_rows.encoded(events.ordinals, "long"), _avro(0, "int"), avro_rows.encoded(_operations(events), "string")),
+        avro_rows.optional(pa.array([_avro(events.commit.time_ms, "long")]))[0].as_py(),
+    )
+    return Envelope(value, origin.format.tombstones)
+
+
 def _canal(events: Events, origin: EventOrigin) -> Envelope:
-    time, number = events.commit.time_ms, events.commit.id << _CANAL_BITS
-    ids = pc.add(pc.bit_wise_and(events.ordinals, _PIECE), number)
+    time = events.commit.time_ms
     names = {"database": origin.database, "table": origin.table, "pkNames": list(origin.key) or None}
     return Envelope(
         joined(
             *('{"data":[', events.row, '],"old":', _in_list(events.changed), ',"type":"'),
             *(events.operations("INSERT", "UPDATE", "DELETE"), '",', _text(names)[1:-1], f',"es":{time},"ts":{time},"id":'),
-            *(ids.cast(TEXT), ',"isDdl":false,"sql":""}'),
+            *(_in_snapshot(events).cast(TEXT), ',"isDdl":false,"sql":""}'),
         )
     )
 
@@ -243,19 +301,41 @@ def _dms(events: Events, origin: EventOrigin) -> Envelope:
     )
 
 
+def _mongodb(events: Events, origin: EventOrigin) -> Envelope:
+    source = {**_source(events, origin), "collection": origin.table}
+    before, after = (_or_null(quoted(rows)) for rows in (events.before, events.after))
+    value = joined(
+        *('{"before":', before, ',"after":', after, ',"updateDescription":null,"source":', _text(source)[:-1], ',"ord":'),
+        *(_in_snapshot(events).cast(TEXT), '},"op":"', _operations(events), f'","ts_ms":{events.commit.time_ms}}}'),
+    )
+    return Envelope(value, origin.format.tombstones)
+
+
 def _plain(events: Events, origin: EventOrigin) -> Envelope:
     return Envelope(events.after)
 
 
 ENVELOPES: Mapping[str, Callable[[Events, EventOrigin], Envelope]] = {
     "debezium-json": _debezium,
+    "debezium-avro": _debezium_avro,
     "canal-json": _canal,
     "maxwell-json": _maxwell,
     "ogg-json": _goldengate,
     "aws-dms": _dms,
+    "mongodb": _mongodb,
     "plain": _plain,
 }
 """The formats of events out."""
+
+
+def _in_snapshot(events: Events) -> pa.Array:
+    """Numbers of 63 bits that order the changes of a key."""
+    return pc.add(pc.bit_wise_and(events.ordinals, _PIECE), events.commit.id << _CHANGE_BITS)
+
+
+def _operations(events: Events) -> pa.Array:
+    """The codes of Debezium."""
+    return events.operations("r" if events.initial else "c", "u", "d")
 
 
 def _places(places: np.ndarray) -> pa.Array:
@@ -266,6 +346,10 @@ def _object(names: Sequence[str], values: Sequence[pa.Array]) -> pa.Array:
     """Objects of JSON, one per row."""
     parts = [part for name, texts in zip(names, values, strict=True) for part in (f",{_text(name)}:", texts)]
     return joined("{" + parts[0][1:], *parts[1:], "}")
+
+
+def _avro(value: object, kind: str) -> bytes:
+    return avro_rows.encoded(pa.array([value]), kind)[0].as_py()
 
 
 def _text(value: object) -> str:

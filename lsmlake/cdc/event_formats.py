@@ -21,6 +21,10 @@ INSERT, UPDATE, DELETE, TRUNCATE, SKIP = "insert", "update", "delete", "truncate
 """The meanings of operations."""
 
 
+ID = "_id"
+"""The key of documents of MongoDB."""
+
+
 class Counting(Enum):
     """How a part of a position counts."""
 
@@ -65,6 +69,7 @@ class EventFormat:
         document: rows are documents of MongoDB, in extended JSON.
         avro: events are Avro messages (`cdc.avro_events`), not JSON.
         strings: of events out: numbers and booleans are strings, too.
+        names: of events out: a pattern of the names that fields may have; "": any.
         blank: of events out: a blank stands between the date and the time of a timestamp.
         table: for each part of the name of the table, such as database and table, the paths that may have it. An event has at
             least the last part.
@@ -90,6 +95,7 @@ class EventFormat:
     avro: bool = False
     strings: bool = False
     blank: bool = False
+    names: str = ""
     table: tuple[tuple[str, ...], ...] = ()
     key: str = ""
     types: str = ""
@@ -99,9 +105,11 @@ class EventFormat:
     def arguments(self) -> tuple[str, ...]:
         """The arguments of `ChangeFormat` that say something of these events: others describe their values themselves."""
         marked = ("unavailable",) if self.typed else ()
-        marked = (*marked, "schema", "tombstones") if self.typed and self.enveloped else marked
-        if self.document or self.avro:
-            return marked
+        if self.avro:
+            return (*marked, "tombstones", "topic")
+        if self.document:
+            return ("tombstones",)
+        marked = (*marked, "schema", "tombstones") if self.typed else marked
         return (*marked, *(("decimals",) if self.typed else ()), "times", "timestamps", "binary")
 
     def codes(self, meaning: str) -> list[str]:
@@ -136,7 +144,7 @@ _MYSQL_TABLE = ("database",), ("table",)
 
 FORMATS: Mapping[str, EventFormat] = {
     "debezium-json": _DEBEZIUM,
-    "debezium-avro": replace(_DEBEZIUM, enveloped=False, avro=True),
+    "debezium-avro": replace(_DEBEZIUM, enveloped=False, avro=True, names="[A-Za-z_][A-Za-z0-9_]*"),
     "canal-json": EventFormat(
         operation=("type",),
         operations={"INSERT": INSERT, "UPDATE": UPDATE, "DELETE": DELETE, "TRUNCATE": TRUNCATE}
@@ -216,6 +224,7 @@ FORMATS: Mapping[str, EventFormat] = {
         enveloped=True,
         absent=Absent.KEPT,
         document=True,
+        names=r"[^.$\x00][^.\x00]*",
         table=(("ns.db", "source.db"), ("ns.coll", "source.collection")),
     ),
     "plain": EventFormat(operation=(), operations={}, after="", columns="*"),
@@ -246,8 +255,10 @@ class ChangeFormat:
             "http://registry:8080/apis/registry/v2" (Apicurio), also with user and password; or the schemas by their numbers.
         schema: of debezium-json, for events out: each event and each key describes its values in the field `schema`. Events that
             are read may have it or not.
-        tombstones: of debezium-json, for events out: after a delete comes a message with its key and no value, so that a
+        tombstones: of Debezium and mongodb, for events out: after a delete comes a message with its key and no value, so that a
             compacted topic forgets the key. Messages without a value are skipped when events are read.
+        topic: of debezium-avro, for events out: the topic that gets the messages. Their schemas are registered as `<topic>-key`
+            and `<topic>-value`. None: `<database>.<table>`, the topic that Debezium has for the table.
     """
 
     name: str
@@ -259,6 +270,7 @@ class ChangeFormat:
     registry: Registry | None = field(default=None, repr=False)
     schema: bool = False
     tombstones: bool = True
+    topic: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.name not in FORMATS:
@@ -292,6 +304,9 @@ class ChangeFormat:
         if not isinstance(self.unavailable, str):
             found = repr(self.unavailable)
             raise InvalidQuery("unavailable is no text", where="ChangeFormat", expected="text", found=found, cure="pass a text")
+        if not (self.topic is None or (isinstance(self.topic, str) and self.topic)):
+            found, cure = repr(self.topic), "pass its name, or leave topic out"
+            raise InvalidQuery("topic is no name", where="ChangeFormat", expected="the name of a topic", found=found, cure=cure)
 
     @staticmethod
     def of(given: str | ChangeFormat) -> ChangeFormat:
@@ -315,6 +330,11 @@ class ChangeFormat:
     def words(self) -> dict[str, object]:
         """The arguments that make an equal value."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def described(self) -> bool:
+        """Whether events out describe the types of their values."""
+        return self.schema or self.events.avro
 
     @property
     def events(self) -> EventFormat:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lsmlake.cdc.event_formats import DELETE, Absent, EventFormat
+from lsmlake.cdc.event_formats import DELETE, ID, Absent, EventFormat
 
 EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
 VALUE = "value"
@@ -55,6 +55,7 @@ class EventQuery:
         key: the names of the key columns.
         within: the events stand in the field `payload`: all of them, none, or some (None).
         named: `NAMES` is read, too.
+        key_is_id: the key columns that documents do not have as fields are their field `_id`, or the fields of it.
     """
 
     format: EventFormat
@@ -63,6 +64,7 @@ class EventQuery:
     key: Sequence[str] = ()
     within: bool | None = None
     named: bool = False
+    key_is_id: bool = False
 
     def in_duckdb(self, events: str) -> str:
         """The query over the relation `events` with the columns `EVENT`, `KEY` and `ROW`. The result has `ROW`, and its rows are
@@ -84,7 +86,7 @@ class EventQuery:
             yield ["*", f"{engine.numbers(rows[_ROW])} AS {_NUMBER}"]
             yield ["*", *(f"{engine.element(one, _NUMBER)} AS {name}" for name, one in rows.items())]
         if given.document:
-            row = dict.fromkeys(self.columns)
+            row = dict.fromkeys(self.columns) | ({ID: self._id_shape} if self.key_is_id else {})
             texts = {_ROW: self._value(engine, *_DOCUMENTS, _CHANGED), _OLD: self._document_key(engine)}
             yield ["*", *(f"{engine.parsed(text, row)} AS {name}" for name, text in texts.items())]
         yield [*others, *(f"{sql} AS {name}" for name, sql in self._columns(engine))]
@@ -133,12 +135,19 @@ class EventQuery:
 
     def _of_row(self, engine: DuckWords | SparkWords, name: str, own: str, path: str) -> list[str]:
         """The expressions for a field of a row, of which one has the value. `own`: the column of the row, if there is one."""
+        if self.key_is_id and name in self.key:
+            of_id = engine.field(own, ID)
+            return [engine.field(own, name), of_id if self._id_shape is None else engine.field(of_id, name)]
         if self.format.many or self.format.document:
             return [engine.field(own, name)]
         roots = self._roots(engine)
         if path:
             return [engine.field(engine.path(root, path), name) for root in roots]
         return [engine.field(root, name) for root in roots] if own == _ROW else []
+
+    @property
+    def _id_shape(self) -> Shape | None:
+        return None if len(self.key) == 1 else dict.fromkeys(self.key)
 
     def _document_key(self, engine: DuckWords | SparkWords) -> str:
         """The text of a document with the key: that of the event, or of the key of its message."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc import event_queries
-from lsmlake.cdc.event_formats import DELETE, INSERT, SKIP, TRUNCATE, UPDATE, Absent, ChangeFormat, Counting, PositionPart
+from lsmlake.cdc.event_formats import DELETE, ID, INSERT, SKIP, TRUNCATE, UPDATE, Absent, ChangeFormat, Counting, PositionPart
 from lsmlake.cdc.event_queries import BETWEEN, EVENT, IMAGE, KIND, NAMES, OFFSET, REMOVED, SHORTENED, EventQuery
 from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, schema_in
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
@@ -70,6 +70,7 @@ class EventReader:
         allowed: the fields that the rows of events may have; None: any, of which only `columns` are read.
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
+        key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
     """
 
     format: ChangeFormat
@@ -82,6 +83,7 @@ class EventReader:
     allowed: frozenset[str] | None = None
     truncates_apply: bool = True
     may_lack: bool = False
+    key_may_be_id: bool = True
 
     def __post_init__(self) -> None:
         if taken := [name for name in self.columns.names if name in _OTHERS]:
@@ -95,7 +97,13 @@ class EventReader:
         """The query that reads the texts of the events."""
         old = range(len(self.columns)) if self.with_before else map(self.columns.names.index, self.key)
         named = self.allowed is not None
-        return EventQuery(self.format.events, self.columns.names, tuple(old), tuple(self.key), named=named)
+        format, names = self.format.events, self.columns.names
+        return EventQuery(format, names, tuple(old), tuple(self.key), named=named, key_is_id=self.key_is_id)
+
+    @property
+    def key_is_id(self) -> bool:
+        """Whether the key columns are the field `_id` of documents, or the fields of it."""
+        return self.key_may_be_id and self.format.events.document and bool(self.key) and ID not in self.columns.names
 
     @cached_property
     def fields(self) -> pa.Schema:
@@ -225,6 +233,8 @@ class _Batch:
         texts = texts.cast(pa.string())
         if one is None or not pa.types.is_decimal(one.type) or is_bytes(self.texts[EVENT].type):
             return texts
+        if self.reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
+            return texts
         return _exact(texts, self.texts[EVENT].combine_chunks(), one.name)
 
     def _refuse(self, rows: np.ndarray, reason: str) -> None:
@@ -243,8 +253,9 @@ class _Batch:
             of_event = np.asarray(pc.fill_null(names.indices, -1))
         if self.reader.format.events.document:  # an update of a part of a field
             shapes = [[name.partition(".")[0] for name in shape] for shape in shapes]
+        allowed = self.reader.allowed | {ID} if self.reader.key_is_id else self.reader.allowed
         for number, shape in enumerate(shapes):
-            if other := next((name for name in shape if name not in self.reader.allowed), None):
+            if other := next((name for name in shape if name not in allowed), None):
                 what = f"the table has no column for the field {other!r}: add the column, or name the field in except_columns"
                 self._refuse(written & (of_event == number), what)
 
@@ -283,13 +294,19 @@ class _Batch:
         if self.encodings:
             if one.name in self.encodings:
                 return None
-        elif is_bytes(self.texts[EVENT].type) or pc.any(pc.match_substring(self.texts[EVENT], json.dumps(one.name))).as_py():
+        elif is_bytes(self.texts[EVENT].type) or self._is_named(one.name):
             return None
         if may_be_omitted(one) and not self.reader.combines:
             return with_default(one, len(texts)).cast(nested.nullable(plain(one.type)))
         if not (one.nullable and (self.reader.combines or self.reader.may_lack)):
             self._refuse(written, f"the events have no field for the column {one.name!r}, which has no default")
         return None
+
+    def _is_named(self, name: str) -> bool:
+        """Whether an event has a name in quotes. Documents of MongoDB may be strings, in which quotes are escaped."""
+        text = json.dumps(name)
+        forms = (text, json.dumps(text)[1:-1]) if self.reader.format.events.document else (text,)
+        return any(pc.any(pc.match_substring(self.texts[EVENT], form)).as_py() for form in forms)
 
     def _values(self, texts: pa.Array, one: pa.Field) -> pa.Array:
         """The values of a column; null for texts that cannot be read, whose events are rejected."""

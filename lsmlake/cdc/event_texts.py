@@ -7,17 +7,21 @@ events that describe their values have the encodings that Debezium chooses by de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.cdc import extended_json
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import marked
-from lsmlake.cdc.event_values import CONNECT, DEBEZIUM, UNITS, Encoding
+from lsmlake.cdc.event_values import CONNECT, DEBEZIUM, EXTENDED, UNITS, Encoding
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels import encoded_bytes, nested, text_format
+from lsmlake.kernels.decimals import check
 from lsmlake.kernels.text_format import TEXT, joined, quoted
 from lsmlake.types.column_types import any_inside, inner_fields
 from lsmlake.types.type_table import is_bytes, is_text
@@ -48,7 +52,10 @@ class WrittenColumn:
 
     @staticmethod
     def of(field: pa.Field, format: ChangeFormat, where: str) -> WrittenColumn:
-        """A column in events of this format. Raises InvalidQuery, which names `where`, if nothing says how bytes are written."""
+        """A column in events of this format. Raises InvalidQuery, which names `where`, if nothing says how bytes are written, and
+        for a name that no field of the format can have."""
+        if format.events.names:
+            _check_name(field, format, where)
         if any_inside(field.type, is_bytes) and (format.binary or format.events.bytes_as) is None:
             raise InvalidQuery(
                 f"nothing tells how {format.name} writes the bytes of a BINARY column",
@@ -64,8 +71,17 @@ class WrittenColumn:
 
     def texts(self, values: pa.Array) -> pa.Array:
         """The values as JSON; null as null. Raises InvalidData for a value that the events cannot say."""
-        try:
+        with self.refusing():
             made, is_string = self._texts(values)
+        self.refuse_mark(made.cast(pa.string()))
+        made = quoted(made) if is_string else made.cast(TEXT)
+        return pc.if_else(values.is_valid(), made, pa.scalar("null", TEXT)) if values.null_count else made
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Raises InvalidData for a pa.ArrowInvalid."""
+        try:
+            yield
         except pa.ArrowInvalid as refused:
             raise InvalidData(
                 f"a value cannot be written as {self.format.name}: {refused}",
@@ -76,13 +92,14 @@ class WrittenColumn:
                     command="say another encoding in the JSON object of --format, or leave the column out by --columns",
                 ),
             ) from refused
-        self._refuse_mark(made)
-        made = quoted(made) if is_string else made.cast(TEXT)
-        return pc.if_else(values.is_valid(), made, pa.scalar("null", TEXT)) if values.null_count else made
 
     def _texts(self, values: pa.Array) -> tuple[pa.Array, bool]:
         """The values as texts, and whether JSON has them as strings; those of nulls count for nothing. Raises pa.ArrowInvalid."""
         kind, given = values.type, self.format.events
+        if given.document:
+            if is_text(kind):
+                check(pc.invert(pc.match_substring_regex(values, EXTENDED)), "the text has the form of another type of MongoDB")
+            return extended_json.extended(values), False
         if pa.types.is_nested(kind):
             return text_format.json(_inner(values, self.encoding)), given.strings
         made, is_string = _ENCODERS[self.encoding.name](values, self.encoding)
@@ -96,19 +113,20 @@ class WrittenColumn:
             made = joined(made.cast(TEXT), ".0")
         return made, is_string or given.strings
 
-    def _refuse_mark(self, texts: pa.Array) -> None:
-        """Raises InvalidData for a value that readers would take for the mark of a value that has not changed."""
+    def refuse_mark(self, values: pa.Array) -> None:
+        """Raises InvalidData for a value that readers would take for the mark of a value that has not changed. `values`: as the
+        events have them."""
         kind = self.field.type
         if not self.format.events.typed or not (is_text(kind) or is_bytes(kind) or pa.types.is_nested(kind)):
             return
-        if marked(texts.cast(pa.string()), self.format.unavailable).any():
+        if marked(values, self.format.unavailable).any():
             raise InvalidData(
                 "a value is the text that stands for a value that has not changed",
                 where=f"column {self.field.name!r}",
                 found=repr(self.format.unavailable),
                 cure=Wording(
                     "choose another text for it, here and where the events are read: "
-                    'lsmlake.cdc.ChangeFormat("debezium-json", unavailable="...")',
+                    f'lsmlake.cdc.ChangeFormat("{self.format.name}", unavailable="...")',
                     command="choose another text for it, as unavailable in the JSON object of --format",
                 ),
             )
@@ -116,6 +134,25 @@ class WrittenColumn:
     def described(self) -> dict[str, object]:
         """The column as a field of a schema of Kafka Connect."""
         return {**_described(self.field, self.encoding), "field": self.field.name}
+
+
+def _check_name(field: pa.Field, format: ChangeFormat, where: str) -> None:
+    """Raises InvalidQuery for the name of a field, or of one inside of it, that the format cannot have. With other characters for
+    those names could be equal, and a reader would look for other columns."""
+    if not re.fullmatch(format.events.names, field.name):
+        raise InvalidQuery(
+            f"a field of {format.name} cannot have the name of the column",
+            where=where,
+            expected=f"a name that matches {format.events.names}",
+            found=repr(field.name),
+            cure=Wording(
+                'rename it, leave the column out: columns=[...], or write "debezium-json"',
+                command="rename it, leave the column out by --columns, or write --format debezium-json",
+            ),
+        )
+    for one in inner_fields(field.type):
+        inside = one if pa.types.is_struct(field.type) else one.with_name(field.name)
+        _check_name(inside, format, f"{where}, column {field.name!r}")
 
 
 # -- encodings --------------------------------------------------------------------------------------------------------
@@ -129,16 +166,16 @@ def _encoding(type_: pa.DataType, format: ChangeFormat) -> Encoding:
     if is_bytes(type_) or pa.types.is_nested(type_):
         return Encoding(format.binary or given.bytes_as or "base64")
     if pa.types.is_decimal(type_) and given.typed:
-        if format.decimals == "bytes" or (format.schema and format.decimals is None):
+        if format.decimals == "bytes" or (format.described and format.decimals is None):
             return Encoding("decimal bytes", scale=type_.scale)
         return _WHOLE_DECIMAL if format.decimals is None and not type_.scale else _AS_TEXT
     if pa.types.is_date(type_):
-        return Encoding("days") if format.schema else _AS_TEXT
+        return Encoding("days") if format.described else _AS_TEXT
     if pa.types.is_time(type_):
-        unit = format.times or ("micros" if format.schema else None)
+        unit = format.times or ("micros" if format.described else None)
         return _AS_TEXT if unit is None else Encoding("clock", unit)
     if pa.types.is_timestamp(type_):
-        unit = format.timestamps or ("micros" if format.schema and not type_.tz else None)
+        unit = format.timestamps or ("micros" if format.described and not type_.tz else None)
         return _AS_TEXT if unit is None else Encoding("epoch", unit)
     return _AS_TEXT
 
@@ -156,13 +193,16 @@ def _days(values: pa.Array, encoding: Encoding) -> tuple[pa.Array, bool]:
 
 
 def _number(values: pa.Array, encoding: Encoding) -> tuple[pa.Array, bool]:
+    return times(values, encoding).cast(TEXT), False
+
+
+def times(values: pa.Array, encoding: Encoding) -> pa.Array:
     """Times as numbers. Raises pa.ArrowInvalid for values with more digits than the unit has, and outside of 64 bits."""
     zone = values.type.tz if pa.types.is_timestamp(values.type) else None
     unit = UNITS[encoding.unit]
     if pa.types.is_timestamp(values.type):
-        return values.cast(pa.timestamp(unit, zone)).cast(pa.int64()).cast(TEXT), False
-    made = values.cast(pa.time32("ms")).cast(pa.int32()) if unit == "ms" else values.cast(pa.time64(unit)).cast(pa.int64())
-    return made.cast(TEXT), False
+        return values.cast(pa.timestamp(unit, zone)).cast(pa.int64())
+    return values.cast(pa.time32("ms")).cast(pa.int32()) if unit == "ms" else values.cast(pa.time64(unit)).cast(pa.int64())
 
 
 def _bytes_as(made: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array, Encoding], tuple[pa.Array, bool]]:

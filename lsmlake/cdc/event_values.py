@@ -32,9 +32,13 @@ _DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
 _ZEROS = r"(\.[0-9]{6})0+"
 _UTC = r"(?:Z|[+-]00:?00)$"
 _SCALED = r'^\s*\{\s*"scale"\s*:\s*(?P<scale>-?[0-9]+)\s*,\s*"value"\s*:\s*"(?P<value>[^"]*)"\s*\}\s*$'
-_EXTENDED = r'^\s*\{\s*"\$(?P<name>[a-zA-Z]+)"\s*:\s*(?P<value>.*?)\s*\}\s*$'
+EXTENDED = r'(?s)^\s*\{\s*"\$(?P<name>[a-zA-Z]+)"\s*:\s*(?P<value>.*?)\s*\}\s*$'
 _MILLIS = r'^(?:\{\s*"\$numberLong"\s*:\s*)?"?(?P<millis>-?[0-9]+)"?(?:\s*\})?$'
-_BASE64_OF_BINARY = r'"base64"\s*:\s*"(?P<data>[^"]*)"'
+_BASE64_OF_BINARY = r'^\{\s*"\$binary"\s*:\s*(?:\{.*"base64"\s*:\s*)?"(?P<data>[^"]*)"'
+_NUMBER_INSIDE = r'\{\s*"\$number(?:Long|Int|Decimal|Double)"\s*:\s*"([^"]*)"\s*\}'
+_TEXT_INSIDE = r'\{\s*"\$(?:oid|date|symbol)"\s*:\s*"?([^"{}]*)"?\s*\}'
+_BYTES_INSIDE = r'\{\s*"\$binary"\s*:\s*\{\s*"base64"\s*:\s*("[^"]*")\s*,\s*"subType"\s*:\s*"[^"]*"\s*\}\s*\}'
+_DIGITS = r"^-?[0-9]+$"
 _SCHEMA = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 
 
@@ -52,7 +56,10 @@ _TEXT = Encoding("text")
 def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str) -> pa.Array:
     """The values of texts as a column of the type `wanted`. `zone`: of times without a zone. Raises pa.ArrowInvalid, Unfit."""
     if pa.types.is_nested(wanted):
-        return lossless.convert(texts if pa.types.is_nested(texts.type) else _parsed(texts, wanted, encoding), wanted, zone)
+        if encoding.name == "extended":
+            texts = _plain_inside(texts)
+        values = _with_maps(texts, wanted) if pa.types.is_nested(texts.type) else _parsed(texts, wanted, encoding)
+        return lossless.convert(values, wanted, zone)
     return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
 
 
@@ -204,17 +211,40 @@ def _scaled_decimal(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) ->
 
 def _extended(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
     """Values of MongoDB: {"$oid": "65"}, {"$numberLong": "7"}, {"$date": 0}, {"$binary": {"base64": "AQ=="}}, and plain ones."""
-    parts = pc.extract_regex(texts, _EXTENDED)
+    parts = pc.extract_regex(texts, EXTENDED)
     wrapped = pc.fill_null(parts.is_valid(), False)
     if not pc.any(wrapped).as_py():
         return _of_clock(texts, wanted, encoding)
     name, value = pc.struct_field(parts, "name"), pc.struct_field(parts, "value")
     millis = pc.struct_field(pc.extract_regex(pc.if_else(pc.equal(name, "date"), value, _NOTHING), _MILLIS), "millis")
-    moment = pc.strftime(millis.cast(pa.int64()).cast(pa.timestamp("ms")), "%Y-%m-%dT%H:%M:%SZ")
-    data = pc.struct_field(pc.extract_regex(value, _BASE64_OF_BINARY), "data")
-    inner = pc.coalesce(moment, data, pc.replace_substring_regex(value, r'^"(.*)"$', r"\1"))
+    data = pc.struct_field(pc.extract_regex(texts, _BASE64_OF_BINARY), "data")
+    inner = pc.coalesce(_of_millis(millis), data, pc.replace_substring_regex(value, r'(?s)^"(.*)"$', r"\1"))
     plain = pc.if_else(wrapped, inner, texts)
     return encoded_bytes.from_base64(plain) if is_bytes(wanted) else _of_clock(plain, wanted, encoding)
+
+
+def _of_millis(millis: pa.Array) -> pa.Array:
+    """Milliseconds since 1970 in UTC, as times in text."""
+    return pc.strftime(millis.cast(pa.int64()).cast(pa.timestamp("ms")), "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _plain_inside(texts: pa.Array) -> pa.Array:
+    """Nested values in extended JSON, with plain ones for {"$numberLong": "7"} and the like. A string that looks like one has
+    escaped quotes, so it does not match."""
+    for pattern, plain in ((_NUMBER_INSIDE, r"\1"), (_BYTES_INSIDE, r"\1"), (_TEXT_INSIDE, r'"\1"')):
+        texts = pc.replace_substring_regex(texts, pattern, plain)
+    return texts
+
+
+def _extended_inside(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Texts inside of nested values of extended JSON."""
+    if is_bytes(wanted):
+        return encoded_bytes.from_base64(texts)
+    if not is_time(wanted):
+        return texts
+    digits = pc.match_substring_regex(texts, _DIGITS)
+    moments = _of_millis(pc.if_else(digits, texts, _NOTHING))
+    return _of_clock(pc.coalesce(moments, texts), wanted, _TEXT)
 
 
 def _either(pattern: str, matching: Decoder, other: Decoder) -> Decoder:
@@ -280,6 +310,8 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Arra
 def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
     """Values that were read as `_readable(wanted)`, with bytes for the texts of bytes, and with maps for lists of entries."""
     t = pa.types
+    if encoding.name == "extended" and not t.is_nested(wanted) and is_text(values.type):
+        return _extended_inside(values, wanted)
     if is_bytes(wanted):
         return _DECODERS[encoding.name](values, wanted, encoding) if encoding.name in _BYTES else values
     if t.is_struct(wanted):
@@ -293,6 +325,27 @@ def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Arra
             nested.offsets(lengths), _inner(items, wanted.value_type, encoding), mask=values.is_null()
         )
     keys, values_of = (_inner(*both, encoding) for both in zip(items.flatten(), (wanted.key_type, wanted.item_type), strict=True))
+    check(pc.and_(items.is_valid(), keys.is_valid()), "an entry of a MAP has no key")
+    return pa.MapArray.from_arrays(nested.offsets(lengths), keys, values_of, mask=values.is_null())
+
+
+def _with_maps(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Nested values of Avro, with maps for lists of entries. Raises pa.ArrowInvalid for an entry without a key."""
+    kind, t = values.type, pa.types
+    if t.is_struct(wanted) and t.is_struct(kind):
+        inner = {field.name: field.type for field in wanted}
+        fields = zip(kind, values.flatten(), strict=True)
+        made = {field.name: _with_maps(its, inner.get(field.name, field.type)) for field, its in fields}
+        return pa.StructArray.from_arrays(list(made.values()), names=list(made), mask=values.is_null())
+    if not t.is_list(kind) or not (t.is_list(wanted) or t.is_map(wanted)):
+        return values
+    lengths, items = nested.list_parts(values)
+    if t.is_list(wanted):
+        items = _with_maps(items, wanted.value_type)
+        return pa.ListArray.from_arrays(nested.offsets(lengths), items, mask=values.is_null())
+    if not t.is_struct(items.type) or [field.name for field in items.type] != ["key", "value"]:
+        return values
+    keys, values_of = (_with_maps(*both) for both in zip(items.flatten(), (wanted.key_type, wanted.item_type), strict=True))
     check(pc.and_(items.is_valid(), keys.is_valid()), "an entry of a MAP has no key")
     return pa.MapArray.from_arrays(nested.offsets(lengths), keys, values_of, mask=values.is_null())
 

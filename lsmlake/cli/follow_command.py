@@ -40,8 +40,8 @@ def follow(
     continues where this one stopped; the lines of the commit at which it stopped may come again.
 
     Args:
-        format (FORMAT): Print change events: debezium-json, canal-json, maxwell-json, ogg-json, aws-dms or plain; or a JSON
-            object of the arguments of ChangeFormat. A tombstone has no value, so it has no line without --keys.
+        format (FORMAT): Print change events: debezium-json, canal-json, maxwell-json, ogg-json, aws-dms, mongodb or plain; or a
+            JSON object of the arguments of ChangeFormat. A tombstone has no value, so it has no line without --keys.
         keys: With --format, print {"key": ..., "value": ...} of each message instead of its value.
         consumer (NAME): Remember the progress in the table under this name, and continue from it.
         once: Stop after the latest snapshot, instead of waiting for new ones.
@@ -59,6 +59,10 @@ def follow(
     if events is not None and events.name == "plain" and not keys:
         what = "with --format plain a delete is a message without a value, which has no line"
         raise InvalidQuery(what, expected="--keys", found="no --keys", cure="add --keys, or choose another format")
+    if events is not None and events.events.avro:
+        what = f"messages of {events.name} are bytes, which have no lines"
+        cure = "write --format debezium-json, or send the messages of Table.follow in a Python program"
+        raise InvalidQuery(what, where="--format", expected="a format of text", found=events.name, cure=cure)
     how = {"where": where, "columns": column_names(columns), "consumer": consumer, "commit_columns": commit_columns}
     at = {"start": start, "snapshot": snapshot, "timestamp": timestamp, "mode": mode}
     out = sys.stdout.buffer

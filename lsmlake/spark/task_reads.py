@@ -12,7 +12,7 @@ from lsmlake.cdc import binlog
 from lsmlake.cdc.binlog import ROWKIND, list_schema
 from lsmlake.cdc.change_reader import Piece, changes_schema, read_piece
 from lsmlake.cdc.commits import Feed
-from lsmlake.cdc.encoding import MESSAGES, EventWriter
+from lsmlake.cdc.encoding import EventWriter
 from lsmlake.read.arrow_scan import read_split
 from lsmlake.read.plan import Plan, Split
 from lsmlake.spark import settings, tasks
@@ -47,7 +47,7 @@ def _read_task(plan: Plan, schema: pa.Schema, batches: Iterator[pa.RecordBatch])
 
 def changes(spark, meta: Metadata, like: Feed, pieces: Sequence[Piece], events: EventWriter | None = None):
     """Returns a DataFrame with the changes of `pieces`, one task per piece. `events`: what writes them as events."""
-    schema = changes_fields(like) if events is None else MESSAGES
+    schema = changes_fields(like) if events is None else events.schema
     settings.check_types(spark.conf.get, schema)
     if not pieces:
         return spark.createDataFrame([], to_spark(schema))

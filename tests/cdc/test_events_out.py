@@ -9,17 +9,21 @@ import datetime as dt
 import json
 import math
 import random
+import re
+from dataclasses import replace
 from decimal import Context, Decimal
 from itertools import pairwise
 
 import pyarrow as pa
 import pytest
 from effort import scaled
+from schema_registries import shared_registry
 from strategies import new_lake, seen
 
 import lsmlake
 from lsmlake import Table
-from lsmlake.cdc import ChangeFormat, encoding
+from lsmlake.cdc import ChangeFormat, encoding, event_formats
+from lsmlake.cdc.envelopes import ENVELOPES
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, LakeError
 
 UTC = dt.timezone.utc
@@ -32,7 +36,22 @@ FORMATS = {
     "maxwell-json": ChangeFormat("maxwell-json", times="nanos", timestamps="micros"),
     "ogg-json": ChangeFormat("ogg-json", binary="latin-1"),
     "aws-dms": ChangeFormat("aws-dms", binary="base64"),
+    "mongodb": ChangeFormat("mongodb"),
+    "debezium-avro": ChangeFormat("debezium-avro", registry={}),  # the tests have its registry
 }
+IN_ONLY: frozenset[str] = frozenset()
+"""The formats of events in that cannot be written."""
+
+
+def chosen(name: str) -> ChangeFormat:
+    format = FORMATS[name]
+    return replace(format, registry=shared_registry().address) if format.events.avro else format
+
+
+def test_every_format_of_events_in_is_one_of_events_out():
+    assert set(event_formats.FORMATS) == set(ENVELOPES) | IN_ONLY and not IN_ONLY & set(ENVELOPES)
+    assert {*(format.name for format in FORMATS.values()), "plain"} == set(ENVELOPES)
+
 
 # -- random tables ------------------------------------------------------------------------------------------------------
 
@@ -87,23 +106,27 @@ SINGLE = {
     "DECIMAL(4,4)": _decimal(4, 4),
 }
 KEYS = ["INT", "STRING", "DATE", "TIMESTAMP", "DECIMAL(38,0)", "BIGINT", "BINARY", "TIME"]
-NAMES = ["name", "a.b", "ü x", 'q"x', "after", "op", "key", "value", "`", "it's", "back\\slash", "data", "schema"]
+NAMES = ["name", "_x1", "a.b", "ü x", 'q"x', "after", "op", "key", "value", "`", "it's", "back\\slash", "data", "schema"]
 
 
-def _type(chance: random.Random, depth: int = 2) -> tuple[str, object]:
-    """The DDL of a type, and a function that draws a value."""
+def _named(names: list[str], pattern: str) -> list[str]:
+    return [name for name in names if not pattern or re.fullmatch(pattern, name)]
+
+
+def _type(chance: random.Random, pattern: str, depth: int = 2) -> tuple[str, object]:
+    """The DDL of a type, whose names match a pattern, and a function that draws a value."""
     kind = chance.random()
     if depth and kind < 0.15:
-        ddl, inner = _inside(chance, depth)
+        ddl, inner = _inside(chance, pattern, depth)
         return f"ARRAY<{ddl}>", lambda chance: [inner(chance) for _ in range(chance.randrange(3))]
     if depth and kind < 0.3:
-        names = chance.sample(["x", "y z", 'q"'], k=chance.randrange(1, 3))
-        fields = {name: _inside(chance, depth) for name in names}
+        names = chance.sample(_named(["x", "y_1", "y z", 'q"'], pattern), k=chance.randrange(1, 3))
+        fields = {name: _inside(chance, pattern, depth) for name in names}
         ddl = ", ".join(f"`{name}`: {its}" for name, (its, _) in fields.items())
         return f"STRUCT<{ddl}>", lambda chance: {name: drawn(chance) for name, (_, drawn) in fields.items()}
     if depth and kind < 0.4:
         key = chance.choice(["STRING", "INT", "DATE", "BINARY"])
-        ddl, inner = _inside(chance, depth)
+        ddl, inner = _inside(chance, pattern, depth)
 
         def entries(chance: random.Random) -> list[tuple[object, object]]:
             return list({SINGLE[key](chance): inner(chance) for _ in range(chance.randrange(3))}.items())
@@ -113,8 +136,8 @@ def _type(chance: random.Random, depth: int = 2) -> tuple[str, object]:
     return ddl, SINGLE[ddl]
 
 
-def _inside(chance: random.Random, depth: int) -> tuple[str, object]:
-    ddl, drawn = _type(chance, depth - 1)
+def _inside(chance: random.Random, pattern: str, depth: int) -> tuple[str, object]:
+    ddl, drawn = _type(chance, pattern, depth - 1)
 
     def value(chance: random.Random) -> object:
         made = None if chance.random() < 0.2 else drawn(chance)
@@ -126,11 +149,12 @@ def _inside(chance: random.Random, depth: int) -> tuple[str, object]:
 class Drawn:
     """A table of random columns, and what fills it."""
 
-    def __init__(self, chance: random.Random, options: dict[str, object]) -> None:
+    def __init__(self, chance: random.Random, options: dict[str, object], format: ChangeFormat) -> None:
         self.chance = chance
         key = chance.choice(KEYS)
-        names = chance.sample(NAMES, k=4)
-        self.columns = {"id": (key, SINGLE[key])} | {name: _type(chance) for name in names}
+        pattern = format.events.names
+        names = chance.sample(_named(NAMES, pattern), k=4)
+        self.columns = {"id": (key, SINGLE[key])} | {name: _type(chance, pattern) for name in names}
         quoted = [f"`{name.replace('`', '``')}` {ddl}" for name, (ddl, _) in self.columns.items()]
         quoted[0] += " NOT NULL"
         self.ddl = ", ".join(quoted)
@@ -159,9 +183,9 @@ def values(rows: list[dict[str, object]], names: list[str]) -> list[list[object]
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("seed", range(scaled(8)))
 def test_events_of_random_tables_are_read_as_the_same_changes(name, seed):
-    chance, format = random.Random(f"{name} {seed}"), FORMATS[name]
+    chance, format = random.Random(f"{name} {seed}"), chosen(name)
     producer = chance.choice(["none", "lookup", "input"])
-    drawn = Drawn(chance, {"changelog-producer": producer})
+    drawn = Drawn(chance, {"changelog-producer": producer}, format)
     drawn.play(5)
     table, names = drawn.table, list(drawn.columns)
     start = chance.choice([{"snapshot": 1}, {}])
@@ -173,21 +197,21 @@ def test_events_of_random_tables_are_read_as_the_same_changes(name, seed):
     changes.sort(key=lambda row: (row["_commit_snapshot_id"], row["_change_ordinal"]))
     paired = [one["_row_kind"] == "-U" and two["_row_kind"] == "+U" for one, two in pairwise([*changes, {"_row_kind": ""}])]
     expected = [row for row, old in zip(changes, paired, strict=True) if not old]
-    if name == "canal-json":  # whose positions order the changes of a key, and not those of other buckets
+    if name in ("canal-json", "mongodb"):  # whose positions order the changes of a key, and not those of other buckets
         expected, decoded = (sorted(rows, key=lambda row: repr(row["id"])) for rows in (expected, decoded))
     assert values(decoded, names) == values(expected, names)
     kinds = {"-U": "-D"}
     assert [row["_row_kind"] for row in decoded] == [kinds.get(row["_row_kind"], row["_row_kind"]) for row in expected]
     tombstones = [one["key"] for one in messages if one["value"] is None]
     deletes = [row for row in expected if row["_row_kind"] in ("-D", "-U")]
-    assert len(tombstones) == (len(deletes) if format.events.typed and format.tombstones else 0)
+    assert len(tombstones) == (len(deletes) if "tombstones" in format.events.arguments and format.tombstones else 0)
 
 
 @pytest.mark.parametrize("name", [name for name, format in FORMATS.items() if format.name == "debezium-json"])
 @pytest.mark.parametrize("seed", range(scaled(3)))
 def test_the_rows_before_updates_are_those_of_the_changes(name, seed):
     chance, format = random.Random(f"before {name} {seed}"), FORMATS[name]
-    drawn = Drawn(chance, {})
+    drawn = Drawn(chance, {}, format)
     drawn.play(5)
     messages = [one["value"] for batch in drawn.table.follow(snapshot=1, format=format) for one in batch.to_pylist()]
     turned = []
@@ -338,8 +362,7 @@ def test_a_row_that_leaves_the_condition_of_a_changelog_is_deleted():
 @pytest.mark.parametrize(
     ("format", "how", "words"),
     [
-        ("mongodb", {}, 'write "debezium-json"'),
-        (ChangeFormat("debezium-avro", registry={}), {}, "schema=True"),
+        (ChangeFormat("debezium-avro", registry={}), {}, "the address of a registry"),
         ("avro", {}, "unknown format"),
         ("debezium-json", {"columns": ["name"]}, "change events need the key"),
         ("debezium-json", {"commit_columns": True}, "leave one of them out"),
@@ -390,7 +413,16 @@ def test_another_mark_of_unchanged_values_lets_the_text_pass():
     assert row["name"] == "__debezium_unavailable_value"
 
 
-@pytest.mark.parametrize("words", [{"name": "canal-json", "schema": True}, {"name": "plain", "tombstones": False}, {"name": "x"}])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"name": "canal-json", "schema": True},
+        {"name": "plain", "tombstones": False},
+        {"name": "x"},
+        {"name": "mongodb", "topic": "t"},
+        {"name": "debezium-avro", "registry": "http://x", "topic": ""},
+    ],
+)
 def test_arguments_that_a_format_lacks_are_refused(words):
     with pytest.raises(InvalidQuery):
         ChangeFormat(**words)
@@ -455,3 +487,42 @@ def test_a_stream_of_events_on_spark(spark, spark_lake, tmp_path):
     with pytest.raises(Exception, match="contradict each other") as refused:
         reader.option("read.changelog", "false").load(place)
     assert InvalidOption.__name__ in str(refused.value)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["debezium-avro", "mongodb"])
+def test_messages_of_avro_and_mongodb_on_spark(spark, spark_lake, tmp_path, name):
+    """They are those of one process, as a stream and as a batch, and the tasks of Spark read them."""
+    format, bytes_or_text = chosen(name), "binary" if name == "debezium-avro" else "string"
+    ddl = "id BIGINT NOT NULL, region STRING NOT NULL, price DECIMAL(10,2), at TIMESTAMP, days MAP<STRING, DATE>, data BINARY"
+    key = ["region", "id"]
+    table, copy, copied = (spark_lake.create_table(f"d.{one}", ddl, primary_key=key) for one in ("items", "copy", "copied"))
+    moment = dt.datetime(2026, 1, 31, 12, 0, 0, 500_000, UTC)
+    row = {"region": "eu", "price": Decimal("-1.50"), "at": moment, "days": [("k", moment.date())], "data": b"\x00\xff"}
+    rows = [{**dict.fromkeys(row), "id": 0, "region": "us"}, *({**row, "id": number} for number in range(1, 5))]
+    table.upsert(pa.Table.from_pylist(rows, table.schema))
+    table.upsert(pa.Table.from_pylist([{**row, "id": 1, "at": None}], table.schema))
+    table.delete_keys([{"id": 2, "region": "eu"}])
+    expected = sorted((one for batch in table.follow(format=format, snapshot=1) for one in batch.to_pylist()), key=repr)
+
+    batch = table.changes(0, mode="delta", format=format).to_spark()
+    assert [(one.name, one.dataType.simpleString()) for one in batch.schema] == [("key", bytes_or_text), ("value", bytes_or_text)]
+    lsmlake.register(spark)
+    reader = spark.readStream.format("lsmlake").option("changes.format", json.dumps(format.words))
+    source = reader.load(table.meta.env.storage.place(table.path))
+    stream = table.read_stream(format=format, snapshot=1)
+    assert stream.schema == source.schema == batch.schema
+    out = stream.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    out.option("checkpointLocation", str(tmp_path / "check")).trigger(availableNow=True).start().awaitTermination()
+    written = spark.read.parquet(str(tmp_path / "out"))
+    found = [
+        {name: bytes(its) if isinstance(its, bytearray) else its for name, its in one.asDict().items()}
+        for one in written.collect()
+    ]
+    assert sorted(found, key=repr) == expected
+
+    copy.upsert(written, format=format)
+    assert copy.to_arrow().sort_by("id") == table.to_arrow().sort_by("id")
+    values = written.where("value IS NOT NULL").select("value")
+    copied.upsert(values, format=format)
+    assert copied.to_arrow().sort_by("id") == table.to_arrow().sort_by("id")

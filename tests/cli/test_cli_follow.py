@@ -59,7 +59,7 @@ def test_a_consumer_continues(table: Table):
         (["--keys"], "add --format"),
         (["--format", "{"], "no format of events"),
         (["--format", '{"name": "canal-json", "scheme": true}'], "unknown ['scheme']"),
-        (["--format", "mongodb"], "format of events in"),
+        (["--format", '{"name": "debezium-avro", "registry": "http://x"}'], "are bytes, which have no lines"),
         (["--format", "canal-json", "--commit-columns"], "leave one of them out"),
         (["--wait", "0"], "wait is out of range"),
     ],

@@ -216,6 +216,7 @@ def followed(orders: lsmlake.Table) -> int:
     events = lsmlake.cdc.ChangeFormat("debezium-json", schema=True, tombstones=False)
     assert_type(next(orders.follow(format=events)).to_pylist(), list[dict[str, object]])
     assert_type(orders.changes(1, format="canal-json").to_arrow(), pa.Table)
+    assert_type(lsmlake.cdc.ChangeFormat("debezium-avro", registry="http://registry:8081", topic="eu.orders").topic, str | None)
     assert_type(orders.rescale(16), lsmlake.CompactionReport)
     orders.rescale("auto", where="dt = '2026-01-01'")
     orders.reset_consumer("copy", 3)

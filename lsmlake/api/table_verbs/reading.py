@@ -183,13 +183,15 @@ class Reading(Handle):
                 `_change_ordinal` BIGINT, which ascends with the changes of the commit, each -U directly before its +U. In mode
                 'diff' the changes have those of `end`. `upsert` and `write_stream` order rows that have all three by them, and do
                 not store them: so changes can be joined, grouped and shuffled before they are written.
-            format: return change events, as messages with the columns `key` and `value`, both STRING: debezium-json, canal-json,
-                maxwell-json, ogg-json, aws-dms or plain; or a `lsmlake.cdc.ChangeFormat`, which also says how values are written.
-                A -U and its +U are one event. Positions order the events as the commits and their changes.
+            format: return change events, as messages with the columns `key` and `value`: debezium-json, canal-json, maxwell-json,
+                ogg-json, aws-dms, mongodb or plain; or a `lsmlake.cdc.ChangeFormat`, which also says how values are written and
+                where the schemas of debezium-avro are registered. Both columns are STRING, with debezium-avro BINARY. A -U and
+                its +U are one event. Positions order the events as the commits and their changes.
 
         Raises:
             InvalidQuery: when the changes are read, if the table has a column with the name of a commit column, or if events of
                 the format cannot have the columns.
+            StorageFailed: when the changes are read, if the registry of debezium-avro refuses the schemas or does not answer.
         """
         names = None if columns is None else tuple(columns)
         format = None if format is None else ChangeFormat.of(format)

@@ -20,7 +20,7 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.api.table import Table
 from lsmlake.api.table_verbs.handle import writable
 from lsmlake.cdc.commits import COMMIT_FIELDS
-from lsmlake.cdc.encoding import MESSAGES
+from lsmlake.cdc.encoding import messages_of
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.maintain.alter import evolve
@@ -73,7 +73,7 @@ class LakeSource(DataSource):
         given = self.given
         schema = _offered(given, self._table(given))
         if given.events is not None:
-            made = to_spark(MESSAGES)
+            made = to_spark(messages_of(given.events))
             if given.in_catalog:
                 given.store_in(made)
             return made
