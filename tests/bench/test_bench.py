@@ -28,6 +28,7 @@ from bench import (
     embedded_upsert,
     engines,
     event_merges,
+    events_out,
     first_row,
     fresh_reads,
     growth,
@@ -308,6 +309,12 @@ def test_patched_columns(tmp_path: Path, spark):
     report = patched_columns.run(tmp_path, rows=4_000, columns=12, rounds=1)
     assert len(report.measures) == 2 * (1 + 2 * 3 * len(patched_columns.QUERIES))
     assert report.measures[0].target == 6 and {measure.target for measure in report.measures[1:]} >= {1.3}
+
+
+def test_events_out(tmp_path: Path):
+    report = events_out.run(tmp_path, rows=300, rounds=1)
+    check(report, 300)
+    assert [measure.target for measure in report.measures] == [None] * 4 + [200_000] * 2 + [None] * 2
 
 
 @pytest.mark.spark
