@@ -41,6 +41,8 @@ def test_lines_are_rows_or_events(table: Table):
     assert [line["op"] for line in lines(table, "--snapshot", "1", "--format", "debezium-json")] == ["c", "c", "u", "d"]
     described = '{"name": "debezium-json", "schema": true, "tombstones": false}'
     assert {*lines(table, "--format", described)[0]} == {"schema", "payload"}
+    (document,) = lines(table, "--snapshot", "3", "--format", "mongodb")
+    assert (document["op"], document["source"]["collection"]) == ("d", "t") and '"_id"' in document["before"]
     messages = lines(table, "--snapshot", "3", "--format", "plain", "--keys")
     assert messages == [{"key": '{"id":2}', "value": None}]
 
