@@ -20,6 +20,8 @@ WARMS_UP = True
 """Rounds that are not measured come first. Tests, which measure nothing, do without."""
 _LEAST = 1e-6
 """The least CPU that a rate is divided by: less than a tick of 10 ms in another process counts as none."""
+_LOST = -0.005
+"""Less than half a tick below zero: a descendant has ended, and nobody has waited for it, so its CPU is lost."""
 Side = Callable[[int], Callable[[], object]]
 """Called with the round, prepares it and returns what is to be timed."""
 
@@ -47,10 +49,12 @@ def take_turns(sides: Mapping[str, Side], rounds: int, warm: int = 1) -> dict[st
 
 
 def clock(work: Callable[[], object]) -> Spent:
-    """What `work` takes. CPU of this process is exact, that of processes it started in ticks of 10 ms until they have ended."""
+    """What `work` takes. CPU of this process is exact, that of processes it started in ticks of 10 ms until they have ended. It
+    is infinite if the count fell, so that the minimum of several rounds is that of another one."""
     cpu, start = _cpu_seconds(), time.perf_counter()
     work()
-    return Spent(time.perf_counter() - start, max(_LEAST, _cpu_seconds() - cpu))
+    seconds, spent = time.perf_counter() - start, _cpu_seconds() - cpu
+    return Spent(seconds, float("inf") if spent < _LOST else max(_LEAST, spent))
 
 
 def compared(what: str, ours: Spent, theirs: Spent, target: float | None) -> tuple[Measure, Measure]:

@@ -125,6 +125,12 @@ def test_sides_take_turns_and_warm_rounds_do_not_count(monkeypatch: pytest.Monke
     assert list(spent) == ["a", "b"] and all(isinstance(each, Spent) and 0 <= each.seconds < 1 for each in spent.values())
 
 
+def test_a_round_whose_cpu_was_lost_with_a_process_does_not_count(monkeypatch: pytest.MonkeyPatch):
+    counts = iter([5.0, 4.0, 4.0, 4.5])
+    monkeypatch.setattr(timing, "_cpu_seconds", lambda: next(counts))
+    assert take_turns({"a": lambda _: lambda: None}, rounds=2, warm=0)["a"].cpu == 0.5
+
+
 @pytest.mark.parametrize(
     ("measure", "value", "hit"),
     [
