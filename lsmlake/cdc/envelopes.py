@@ -22,7 +22,7 @@ from lsmlake.cdc.event_records import of_column
 from lsmlake.cdc.event_texts import WrittenColumn
 from lsmlake.kernels import avro_rows
 from lsmlake.kernels.keys import joined as in_one_chunk
-from lsmlake.kernels.text_format import TEXT, joined, quoted
+from lsmlake.kernels.text_format import TEXT, joined, objects, quoted
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 
 _PIECE = (1 << 40) - 1
@@ -63,7 +63,7 @@ class EventOrigin:
         """The rows. `written`: their values as the format writes them."""
         if self.of_bytes:
             return avro_rows.joined(*written.values())
-        return self.documents(written) if self.format.events.document else _object(list(written), list(written.values()))
+        return self.documents(written) if self.format.events.document else objects(list(written), list(written.values()))
 
     def keys(self, written: Mapping[str, pa.Array], places: np.ndarray) -> pa.Array:
         """The key of each message. `written`: the values as the format writes them; `places`: the rows of the messages."""
@@ -75,7 +75,7 @@ class EventOrigin:
         if self.format.events.document:
             return joined('{"id":', quoted(self._id(values)), "}")
         names = [f"pk.{name}" for name in self.key] if self.format.name == "maxwell-json" else self.key
-        made = _object(names, values)
+        made = objects(names, values)
         if self.format.name == "maxwell-json":
             begin = _text({"database": self.database, "table": self.table})[:-1]
             return joined(begin, ",", pc.binary_replace_slice(made, 0, 1, ""))
@@ -87,11 +87,11 @@ class EventOrigin:
         """The rows as documents of MongoDB, whose field `_id` is the key."""
         others = [name for name in written if name not in self.key]
         names, values = ([ID], [self._id([written[name] for name in self.key])]) if self.key else ([], [])
-        return _object([*names, *others], [*values, *(written[name] for name in others)])
+        return objects([*names, *others], [*values, *(written[name] for name in others)])
 
     def _id(self, values: Sequence[pa.Array]) -> pa.Array:
         """The value of the key column, or a document with those of several."""
-        return values[0] if len(values) == 1 else _object(self.key, values)
+        return values[0] if len(values) == 1 else objects(self.key, values)
 
     @property
     def topic(self) -> str:
@@ -340,12 +340,6 @@ def _operations(events: Events) -> pa.Array:
 
 def _places(places: np.ndarray) -> pa.Array:
     return pa.array(places, mask=places < 0)
-
-
-def _object(names: Sequence[str], values: Sequence[pa.Array]) -> pa.Array:
-    """Objects of JSON, one per row."""
-    parts = [part for name, texts in zip(names, values, strict=True) for part in (f",{_text(name)}:", texts)]
-    return joined("{" + parts[0][1:], *parts[1:], "}")
 
 
 def _avro(value: object, kind: str) -> bytes:

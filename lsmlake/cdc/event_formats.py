@@ -8,6 +8,7 @@ interprets their result, so a new format is a row of `FORMATS`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -140,6 +141,7 @@ _DEBEZIUM = EventFormat(
     whole_before=True,
     table=(("source.db",), ("source.schema",), ("source.table",)),
 )
+_TOPIC = re.compile("[A-Za-z0-9._-]{1,249}")
 _MYSQL_TABLE = ("database",), ("table",)
 
 FORMATS: Mapping[str, EventFormat] = {
@@ -304,9 +306,14 @@ class ChangeFormat:
         if not isinstance(self.unavailable, str):
             found = repr(self.unavailable)
             raise InvalidQuery("unavailable is no text", where="ChangeFormat", expected="text", found=found, cure="pass a text")
-        if not (self.topic is None or (isinstance(self.topic, str) and self.topic)):
-            found, cure = repr(self.topic), "pass its name, or leave topic out"
-            raise InvalidQuery("topic is no name", where="ChangeFormat", expected="the name of a topic", found=found, cure=cure)
+        if not (self.topic is None or (isinstance(self.topic, str) and _TOPIC.fullmatch(self.topic))):
+            raise InvalidQuery(
+                "no topic of Kafka can have this name",
+                where="ChangeFormat",
+                expected="up to 249 of the characters a-z A-Z 0-9 . _ -",
+                found=repr(self.topic),
+                cure="pass the name of the topic, or leave topic out",
+            )
 
     @staticmethod
     def of(given: str | ChangeFormat) -> ChangeFormat:

@@ -77,10 +77,10 @@ def _nested(values: pa.Array) -> pa.Array:
     """Documents and arrays; a map is an array of entries."""
     kind = values.type
     if pa.types.is_struct(kind):
-        made = document([field.name for field in kind], [_inside(one) for one in values.flatten()])
+        made = text_format.objects([field.name for field in kind], [_inside(one) for one in values.flatten()])
     elif pa.types.is_map(kind):
         lengths, keys, items = nested.map_parts(values)
-        made = _lists(lengths, document(["key", "value"], [_inside(keys), _inside(items)]))
+        made = _lists(lengths, text_format.objects(["key", "value"], [_inside(keys), _inside(items)]))
     else:
         lengths, items = nested.list_parts(values)
         made = _lists(lengths, _inside(items))
@@ -96,11 +96,3 @@ def _inside(values: pa.Array) -> pa.Array:
 def _lists(lengths: pa.Array, items: pa.Array) -> pa.Array:
     offsets = nested.offsets(lengths).cast(pa.int64())
     return joined("[", pc.binary_join(pa.LargeListArray.from_arrays(offsets, items), pa.scalar(",", TEXT)), "]")
-
-
-def document(names: list[str], values: list[pa.Array]) -> pa.Array:
-    """Objects of JSON with these fields. `values`: texts of JSON, without nulls."""
-    parts: list[pa.Array | str] = []
-    for name, texts in zip(names, values, strict=True):
-        parts += [f"{',' if parts else '{'}{text_format.standard.dumps(name, ensure_ascii=False)}:", texts]
-    return joined(*parts, "}") if parts else joined("{}")

@@ -8,6 +8,14 @@ from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.progress import busy
 from lsmlake.maintain.refresh_report import NOTHING, RefreshReport
 from lsmlake.report.text import counted
+from lsmlake.views.view_shape import CHANGES, KEYS, WHOLE
+
+_WAYS = {
+    CHANGES: "added the changes to the groups",
+    KEYS: "evaluated the query for the keys that changed",
+    WHOLE: "evaluated the query for all rows",
+}
+"""By way of a refresh, what it did."""
 
 
 def refresh(lake: Lake, name: TableName, *, full: bool = False) -> CommandResult:
@@ -29,4 +37,4 @@ def _told(report: RefreshReport) -> str:
     read = f", {counted(report.changes, 'change')} read" if report.changes else ""
     deleted = f", {report.deleted:,} deleted" if report.deleted else ""
     reason = f" ({report.reason})" if report.reason else ""
-    return f"refreshed by way {report.way}{reason}{read}, {counted(report.written, 'row')} written{deleted}"
+    return f"{_WAYS[report.way]}{reason}{read}, {counted(report.written, 'row')} written{deleted}"

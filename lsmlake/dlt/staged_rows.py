@@ -53,7 +53,7 @@ class Staged:
 @contextmanager
 def staging(memory_bytes: int) -> Iterator[PatientConnection]:
     """A connection to DuckDB. `memory_bytes`: what it may use; it spills to disk beyond."""
-    with connected("UTC", "a merge by the rows of a load") as connection, translated_errors():
+    with connected("UTC", "a load of dlt") as connection, translated_errors():
         connection.execute(f"SET memory_limit = '{memory_limit(memory_bytes)}'")
         yield connection
 

@@ -33,28 +33,35 @@ def call(lake: Lake, words: Words) -> Callable[[], pa.Table]:
         cure = "run it in a process that opens the warehouse itself"
         words.refuse("a server reads and writes nothing but its warehouse", cure=cure)
     if VERBS[name].owner is Lake:
-        method, full = getattr(lake, name), lake.session.full_name
-        for place in (place for place, one in enumerate(inspect.signature(method).parameters) if one in VERBS[name].tables):
-            positional[place : place + 1] = [full(str(one)) for one in positional[place : place + 1]]
-        named |= {one: full(str(named[one])) for one in VERBS[name].tables if one in named}
-        return _called(name, method, [], positional, named, words)
+        method = getattr(lake, name)
+        arguments = _bound(name, method, [], positional, named, words)
+        arguments |= {one: _full_name(lake, arguments[one], words) for one in VERBS[name].tables}
+        return lambda: rows_of(method(**arguments))
     if "table" in named:
         positional.insert(0, named.pop("table"))
     if not positional:
         words.refuse("the table is missing", cure=f"write CALL {name}(table => 'database.table')")
-    method = getattr(lake.table(lake.session.full_name(str(positional[0]))), name)
-    return _called(name, method, ["table"], positional[1:], named, words)
+    method = getattr(lake.table(_full_name(lake, positional[0], words)), name)
+    arguments = _bound(name, method, ["table"], positional[1:], named, words)
+    return lambda: rows_of(method(**arguments))
 
 
-def _called(
+def _full_name(lake: Lake, given: object, words: Words) -> str:
+    """The name of a table, with its database."""
+    if not isinstance(given, str):
+        words.refuse(f"{'NULL' if given is None else given} is no name of a table", expected="'database.table'")
+    return lake.session.full_name(given)
+
+
+def _bound(
     name: str,
     method: Callable[..., object],
     before: list[str],
     given: list[object],
     named: dict[str, object],
     words: Words,
-) -> Callable[[], pa.Table]:
-    """A call of a method. `before`: the names of the arguments that precede the method's own, for error messages."""
+) -> dict[str, object]:
+    """The arguments of a method by name. `before`: those that precede the method's own, for error messages."""
     parameters = inspect.signature(method).parameters
     known = list(parameters)
     expected = ", ".join([*before, *known])
@@ -67,7 +74,7 @@ def _called(
         words.refuse(f"{name} lacks the argument {missing[0]}", expected=expected)
     if repeated := {*known[: len(given)]} & {*named}:
         words.refuse(f"arguments of {name} are given twice: {', '.join(sorted(repeated))}", cure="give each by name or by place")
-    return lambda: rows_of(method(**dict(zip(known, given, strict=False)), **named))
+    return {**dict(zip(known, given, strict=False)), **named}
 
 
 def _arguments(words: Words) -> tuple[list[object], dict[str, object]]:

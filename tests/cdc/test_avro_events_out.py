@@ -184,10 +184,10 @@ def test_a_schema_is_registered_once_and_another_one_for_other_columns():
 
 def test_the_topic_names_the_subjects_and_the_records():
     with schema_registry() as registry:
-        messages(filled([{"id": 1}], "id BIGINT NOT NULL"), written_to(registry, topic="eu-1.shop.items/x"))
-        assert sorted(registry.subjects) == ["eu-1.shop.items/x-key", "eu-1.shop.items/x-value"]
+        messages(filled([{"id": 1}], "id BIGINT NOT NULL"), written_to(registry, topic="eu-1.shop.items-x"))
+        assert sorted(registry.subjects) == ["eu-1.shop.items-x-key", "eu-1.shop.items-x-value"]
         schema = registry.schema(2)
-        assert (schema["namespace"], schema["connect.name"]) == ("eu_1.shop.items_x", "eu-1.shop.items/x.Envelope")
+        assert (schema["namespace"], schema["connect.name"]) == ("eu_1.shop.items_x", "eu-1.shop.items-x.Envelope")
 
 
 def test_a_table_without_a_key_has_no_schema_of_keys():

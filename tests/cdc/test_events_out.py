@@ -421,6 +421,8 @@ def test_another_mark_of_unchanged_values_lets_the_text_pass():
         {"name": "x"},
         {"name": "mongodb", "topic": "t"},
         {"name": "debezium-avro", "registry": "http://x", "topic": ""},
+        {"name": "debezium-avro", "registry": "http://x", "topic": "a/b"},
+        {"name": "debezium-avro", "registry": "http://x", "topic": "a" * 250},
     ],
 )
 def test_arguments_that_a_format_lacks_are_refused(words):

@@ -113,7 +113,7 @@ def test_a_view_table_is_refreshed(table: Table):
     lake.create_view_table("d.v", "SELECT name, count(*) AS n FROM d.t GROUP BY name")
     assert call("refresh", "d.v", "-w", where) == "d.v: the tables have no new snapshot\n"
     table.upsert([{"id": 1, "name": "x"}, {"id": 2, "name": "x"}])
-    found = "d.v: refreshed by way changes, 3 changes read, 1 row written, 1 deleted\n"
+    found = "d.v: added the changes to the groups, 3 changes read, 1 row written, 1 deleted\n"
     assert call("refresh", "d.v", "-w", where) == found
     assert lake.table("d.v").to_arrow().to_pylist() == [{"name": "x", "n": 2}]
     report = json.loads(call("refresh", "d.v", "--full", "--json", "-w", where))

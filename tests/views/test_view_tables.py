@@ -515,6 +515,11 @@ def test_a_procedure_refreshes_it(lake: Lake):
     orders.upsert([order(4, n=7)])
     assert lake.sql("CALL sys.refresh('sales.v', true)").to_arrow()["way"].to_pylist() == ["whole"]
     assert rows(lake, "sales.v") == {("a", 13), (None, 2)}
+    for name in ("NULL", "7", "true"):
+        with pytest.raises(InvalidQuery, match=r"is no name of a table.*expected 'database.table'"):
+            lake.sql(f"CALL refresh({name})")
+        with pytest.raises(InvalidQuery, match="is no name of a table"):
+            lake.sql(f"CALL compact({name})")
     with pytest.raises(InvalidQuery, match="refresh lacks the argument name"):
         lake.sql("CALL refresh()")
     with pytest.raises(InvalidQuery, match="this is no view table"):
