@@ -7,7 +7,8 @@ from its event up to the next event of its key; a delete begins no version.
   before it. A change of no tracked column alters the version that is valid, and is no event.
 - `versions_by_place`: a change may be late, so the known versions of its key become events again: one where a version begins, and
   one where it ends. Of several events at one place the last that came counts. If that is a delete, the row before it is kept as a
-  version without duration; a delete where no row is valid is kept so, too, since a row that comes later may lie before it.
+  version without duration. A delete where no row is valid, or where a late delete has ended the row before it, is kept so, too:
+  a row that comes later may lie between the two.
 
 The result does not depend on how changes are divided into calls.
 """
@@ -127,9 +128,9 @@ def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) 
         np.concatenate([np.zeros(old, bool), np.ones(len(ends), bool), changes.deletes]),
     )
     made = events.versions()
-    known_end = np.full(rows.num_rows, _OPEN)
+    known_start, known_end = np.append(starts_at, np.full(new, -1)), np.full(rows.num_rows, _OPEN)
     known_end[ends] = ends_at
-    made = made.take((made.row >= old) | (made.end != known_end[made.row]))
+    made = made.take((made.start != known_start[made.row]) | (made.end != known_end[made.row]))
     return _as_rows(rows, made, lambda numbers: axis.take(pa.array(first[np.where(numbers == _OPEN, 0, numbers)])))
 
 
@@ -152,7 +153,7 @@ class _Events(NamedTuple):
         in_key = keys[1:] == keys[:-1]
         end = np.where(np.append(in_key, False)[: len(keys)], np.append(places[1:], 0)[: len(keys)], _OPEN)
         valid_before = np.append(False, ~is_end[:-1] & in_key)[: len(keys)]
-        marks = is_end & (last_row < 0) & ~valid_before & (self.order[by][last] >= 0)  # a delete where no row is valid
+        marks = is_end & (last_row < 0) & ~valid_before  # a delete where no row is valid, or is valid any more
         made = _Versions(keys, row[np.where(last_row >= 0, last_row, last)], places, np.where(is_end, places, end))
         return made.take((last_row >= 0) | marks)
 

@@ -4,9 +4,13 @@ of the storage; two runs at once; expired snapshots; what is refused."""
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import random
 from collections.abc import Callable, Mapping
 
+import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 from effort import scaled
 from faults import every_fault
@@ -178,6 +182,29 @@ def test_late_changes_lie_where_their_sequence_says(seed):
         expected += [(key, changes[at], at, at, end) for at, end in zip(order, ends, strict=True) if changes[at] is not None]
     found = [one for one in versions(history) if one[-1] is None or one[-2] < one[-1]]
     assert found == sorted(expected, key=repr)
+
+
+def test_every_history_of_five_changes_in_every_order_gives_the_versions_of_the_changes_in_their_order():
+    """Each history is a key of its own, so that one call takes a change of all. Of several changes at one place the last counts."""
+    histories = list(itertools.product(itertools.product(range(4), repeat=5), itertools.product([False, True], repeat=5)))
+    ids, axis = pa.array(range(len(histories))), [pa.field("valid_from", pa.int64()), pa.field("valid_to", pa.int64())]
+    held = pa.schema([("id", pa.int64()), ("name", pa.int64()), *axis]).empty_table()
+    for step in range(5):
+        rows = pa.table({"id": ids, "name": pa.repeat(step, len(ids))})
+        places = pa.array([places[step] for places, _ in histories])
+        changes = row_versions.RowChanges(rows, places, np.array([deletes[step] for _, deletes in histories]))
+        changed = row_versions.versions_by_place(held, changes, ["id"])
+        held = duckdb.sql(  # a version replaces the one of its key and start
+            "SELECT * FROM changed UNION ALL SELECT * FROM held ANTI JOIN changed USING (id, valid_from)"
+        ).to_arrow_table()
+    expected = []
+    for number, (places, deletes) in enumerate(histories):
+        last = dict(zip(places, zip(range(5), deletes, strict=True), strict=True))
+        order = sorted(last)
+        spans = zip(order, [*order[1:], None], strict=True)
+        expected += [(number, last[start][0], start, end) for start, end in spans if not last[start][1]]
+    lasting = duckdb.sql("SELECT * FROM held WHERE valid_from IS DISTINCT FROM valid_to ORDER BY ALL")
+    assert lasting.fetchall() == sorted(expected)
 
 
 # -- single cases -------------------------------------------------------------------------------------------------------
@@ -471,8 +498,6 @@ def test_other_arguments_on_a_later_run_are_refused():
 
 
 def test_the_running_maximum_is_that_of_each_segment():
-    import numpy as np
-
     values, begins = np.array([3, 1, 5, 2, 2, 9]), np.array([0, 3, 5])
     assert row_versions._running_maximum(values, begins).tolist() == [3, 3, 5, 2, 2, 9]
 
