@@ -31,6 +31,7 @@ from lsmlake.commit.requirements import Fits, Follows, Overtaken
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import SourcePosition
 from lsmlake.kernels.keys import comparable
+from lsmlake.lsm.lookup import in_batches
 from lsmlake.maintain.alter import succeed
 from lsmlake.options.history_options import EARLIEST_FULL, SOURCE, VALID_FROM, VALID_TO
 from lsmlake.predicate.tree import Column, In, Predicate, and_
@@ -221,11 +222,13 @@ class HistoryRun:
         return Version.latest(meta)
 
     def _versions(self, now: Version, like: Feed, pieces: Sequence[Piece]) -> Iterator[pa.Table]:
-        """The changed versions, bucket by bucket of the source."""
+        """The changed versions. The history is read once for buckets of the source with `_ROWS` changes together."""
         key, root = self.version.schema.primary_key, self.source.name
-        for piece in pieces:
-            tables = list(read_piece(self.source.meta, like, piece))
-            if not sum(table.num_rows for table in tables):
+        read = (list(read_piece(self.source.meta, like, piece)) for piece in pieces)
+        least = 1 if now.snapshot is None else _ROWS
+        for group in in_batches(read, lambda tables: sum(table.num_rows for table in tables), least):
+            tables = [table for tables in group for table in tables if table.num_rows]
+            if not tables:
                 continue
             changes = self.axis.changes(pa.concat_tables(tables), key, root)
             if nulls := [name for name in key if changes.rows[name].null_count]:
