@@ -319,7 +319,7 @@ def _known(now: Version, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     found = [fields.empty_table()]
     for table in read_plan(plan(now, _predicate(now.schema, wanted))) if now.snapshot is not None else ():
         theirs, ours = comparable([table.select(list(key)), wanted])
-        found.append(table.filter(pa.array(np.isin(theirs, ours))).select(fields.names).cast(fields))
+        found.append(table.take(pa.array(np.flatnonzero(np.isin(theirs, ours)))).select(fields.names).cast(fields))
     return pa.concat_tables(found).combine_chunks()
 
 

@@ -106,11 +106,6 @@ def _running_maximum(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 # -- late changes -----------------------------------------------------------------------------------------------------
 
-_END, _START, _EMPTY_END = -3, -2, -1
-"""The order of the events of known versions at one place: the end of a version, the start of one, the end of one without
-duration. New changes come after them, by their numbers."""
-
-
 def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     """The versions that changes at any places make or alter. Arguments and result as for `versions_in_order`."""
     rows, keys = _together(known, changes, key)
@@ -120,12 +115,13 @@ def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) 
     ends = np.flatnonzero(np.asarray(known[VALID_TO].is_valid()))
     starts_at, ends_at, new_at = np.split(places, [old, old + len(ends)])
     empty = ends_at == starts_at[ends]
+    # at one place: the end of a version, the start of one, the end of one without duration, then new changes as they came
+    kinds = [(ends[~empty], ends_at[~empty], True), (np.arange(old), starts_at, False), (ends[empty], ends_at[empty], True)]
     events = _Events(
-        np.concatenate([keys[:old], keys[ends], keys[old:]]),
-        np.concatenate([starts_at, ends_at, new_at]),
-        np.concatenate([np.full(old, _START), np.where(empty, _EMPTY_END, _END), np.arange(new)]),
-        np.concatenate([np.arange(old), ends, old + np.arange(new)]),
-        np.concatenate([np.zeros(old, bool), np.ones(len(ends), bool), changes.deletes]),
+        np.concatenate([*(keys[row] for row, _, _ in kinds), keys[old:]]),
+        np.concatenate([*(at for _, at, _ in kinds), new_at]),
+        np.concatenate([*(row for row, _, _ in kinds), old + np.arange(new)]),
+        np.concatenate([*(np.full(len(row), is_end) for row, _, is_end in kinds), changes.deletes]),
     )
     made = events.versions()
     known_start, known_end = np.append(starts_at, np.full(new, -1)), np.full(rows.num_rows, _OPEN)
@@ -135,17 +131,16 @@ def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) 
 
 
 class _Events(NamedTuple):
-    """Events: the number of the key, the place, the order at one place, the row, and whether it is an end."""
+    """Events, those at one place in their order: the number of the key, the place, the row, and whether it is an end."""
 
     key: np.ndarray
     place: np.ndarray
-    order: np.ndarray
     row: np.ndarray
     ends: np.ndarray
 
     def versions(self) -> _Versions:
         """The versions that the events give."""
-        by = np.lexsort((self.order, self.place, self.key))
+        by = np.argsort(self.key * (self.place.max(initial=0) + 1) + self.place, kind="stable")
         key, place, row, ends = (each[by] for each in (self.key, self.place, self.row, self.ends))
         starts = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (place[1:] != place[:-1]))[: len(key)])
         last, last_row = segments.last_where(None, starts, len(key)), segments.last_where(~ends, starts, len(key))
