@@ -6,8 +6,8 @@ They are those that `Scd1BatchProcessor` of Spark 4.3.0 builds for a micro-batch
 2. Drop events that are older than a delete of their key in the auxiliary table.
 3. MERGE the deletes into the auxiliary table.
 4. MERGE into the target.
-The query by which AUTO CDC first looks for null keys and sequences is left out. All tables of all sides are bucketed (Delta: clustered)
-by the key. lsmlake does the same by `upsert` with `apply_as_deletes`, `sequence.field` and retained deletes.
+The query by which AUTO CDC first looks for null keys and sequences is left out. All tables of all sides are bucketed (Delta:
+clustered) by the key. lsmlake does the same by `upsert` with `apply_as_deletes`, `sequence.field` and retained deletes.
 
 SCD type 2 is built by AUTO CDC from many DataFrame operations. The peers run the shortest statement here that does the same work:
 the versions of the keys of a batch get the next event as their end, and a MERGE writes those that are new or changed. A delete

@@ -28,6 +28,10 @@ _LOGICAL: Mapping[str, Encoding] = {
 }
 
 
+_PARTS = {"element": "items", "value": "values"}
+"""The parts of lists and maps, and the words of Avro for them."""
+
+
 def decoded_avro(events: pa.Table, reader: EventReader) -> pa.Table:
     """The rows of events. `events`: bytes in `EVENT`, and perhaps `OFFSET`. Raises StorageFailed, and InvalidData for an unknown
     schema."""
@@ -79,7 +83,8 @@ def _columns(
         return _flat(pa.nulls(len(messages), pa.struct([("op", pa.string())])), reader), {}, bad
     shape = {"op": None, "source": None, **{side: dict.fromkeys(names) for side in ("before", "after")}}
     records, wrong = records_of(messages, avro, head, shape)
-    encodings = {one["name"]: _encoding(one["type"], avro) for one in fields_of(avro, "after")}
+    readable = len(wrong) < len(messages)  # a schema that contains itself is not
+    encodings = {one["name"]: _encoding(one["type"], avro) for one in fields_of(avro, "after") if readable}
     return _flat(records, reader), encodings, {row: f"{why}: schema {number}" for row, why in wrong.items()}
 
 
@@ -111,7 +116,10 @@ def _encoding(node: object, avro: AvroReader) -> Encoding:
         return Encoding("decimal bytes", scale=int(found.get("scale", 0)))
     described = {"name": found.get("connect.name") or found.get("name"), "type": found["type"]}
     parameters = {"parameters": found.get("connect.parameters")}
-    return _LOGICAL.get(found.get("logicalType")) or encoding_of({**described, **parameters})
+    plain = _LOGICAL.get(found.get("logicalType")) or encoding_of({**described, **parameters})
+    inside = {part: found[word] for part, word in _PARTS.items() if word in found}
+    inside |= {one["name"]: one["type"] for one in found.get("fields", ())}
+    return plain._replace(inside={part: _encoding(one, avro) for part, one in inside.items()})
 
 
 def _flat(records: pa.Array, reader: EventReader) -> pa.Table:

@@ -74,10 +74,9 @@ def _of_field(one: Mapping[str, object]) -> pa.DataType:
 
 
 def _array(items: object) -> pa.DataType:
-    """A list of values without a meaning of their own; the text of other lists."""
-    plain = isinstance(items, dict) and not items.get("name")
-    element = (_PLAIN.get(items.get("type")) or (_TEXT if items.get("type") == "string" else None)) if plain else None
-    return _TEXT if element is None or element == _BYTES else pa.list_(element)
+    """A list of values that are not nested; the text of other lists."""
+    nested = not isinstance(items, dict) or (items.get("type") in ("array", "map", "struct") and items.get("name") not in _NAMED)
+    return _TEXT if nested else pa.list_(_of_field(items))
 
 
 # -- Avro -------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -43,11 +44,24 @@ _SCHEMA = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 
 
 class Encoding(NamedTuple):
-    """How the values of a column are written. `unit`: of numbers that are times; None: unknown. `scale`: of decimals in bytes."""
+    """How the values of a column are written.
+
+    Attributes:
+        name: which of `_DECODERS` reads them. Of nested values: of the bytes inside, and of texts inside of extended JSON.
+        unit: of numbers that are times; None: unknown.
+        scale: of decimals in bytes.
+        inside: of the values inside of nested ones, where the events describe them: of `element`, of `key` and `value`, or of the
+            fields of a struct, by their names.
+    """
 
     name: str
     unit: str | None = None
     scale: int = 0
+    inside: Mapping[str, Encoding] = MappingProxyType({})
+
+    def of(self, part: str) -> Encoding:
+        """The encoding of a part of nested values."""
+        return self.inside.get(part) or Encoding(self.name)
 
 
 _TEXT = Encoding("text")
@@ -58,8 +72,8 @@ def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str)
     if pa.types.is_nested(wanted):
         if encoding.name == "extended":
             texts = _plain_inside(texts)
-        values = _with_maps(texts, wanted) if pa.types.is_nested(texts.type) else _parsed(texts, wanted, encoding)
-        return lossless.convert(values, wanted, zone)
+        values = texts if pa.types.is_nested(texts.type) else _parsed(texts, wanted, encoding)
+        return lossless.convert(_inner(values, wanted, encoding, zone), wanted, zone)
     return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
 
 
@@ -103,6 +117,8 @@ _NAMED: Mapping[str, Encoding] = {
 
 _WITH_BYTES = "bytes", "array", "map", "struct"
 """The types of Kafka Connect that are bytes, or may have bytes inside."""
+_PARTS = {"array": {"element": "items"}, "map": {"key": "keys", "value": "values"}}
+"""The parts of these types of Kafka Connect, and the words that describe them."""
 
 
 def encodings_of(schema: object) -> dict[str, Encoding]:
@@ -122,10 +138,16 @@ def _fields(schema: object) -> list[dict]:
 
 def encoding_of(field: Mapping[str, object]) -> Encoding:
     """The encoding of a field of Kafka Connect: its `name`, `type` and `parameters`."""
-    name = field.get("name")
+    name, kind = (str(field.get(word)) for word in ("name", "type"))
     if name == f"{CONNECT}Decimal":
         return Encoding("decimal bytes", scale=int((field.get("parameters") or {}).get("scale", 0)))
-    return _NAMED.get(name) or (Encoding("base64") if field.get("type") in _WITH_BYTES else _TEXT)
+    if name in _NAMED:
+        return _NAMED[name]
+    inside = {part: field.get(word) for part, word in _PARTS.get(kind, {}).items()}
+    if kind == "struct":
+        inside = {one.get("field"): one for one in _fields(field)}
+    encodings = {part: encoding_of(one) for part, one in inside.items() if isinstance(one, dict)}
+    return Encoding("base64", inside=encodings) if kind in _WITH_BYTES else _TEXT
 
 
 # -- encodings --------------------------------------------------------------------------------------------------------
@@ -296,7 +318,7 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Arra
     one_line = pc.replace_substring(pc.fill_null(texts, "null"), "\n", " ")
     lines = pc.binary_join_element_wise('{"v":', one_line, "}\n", "")
     data = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
-    options = pa_json.ParseOptions(pa.schema([("v", _readable(wanted))]), unexpected_field_behavior="ignore")
+    options = pa_json.ParseOptions(pa.schema([("v", _readable(wanted, encoding))]), unexpected_field_behavior="ignore")
     try:
         rows = pa_json.read_json(pa.BufferReader(data), pa_json.ReadOptions(block_size=len(data) + 1), options)
     except pa.ArrowInvalid as refused:
@@ -304,58 +326,72 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Arra
             what = 'an object of JSON is no MAP, which is a list of {"key": ..., "value": ...}: use a STRUCT or a STRING column'
             raise pa.ArrowInvalid(f"{what} ({refused})") from refused
         raise
-    return _inner(pa.concat_arrays(rows["v"].chunks), wanted, encoding)
+    return pa.concat_arrays(rows["v"].chunks)
 
 
-def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
-    """Values that were read as `_readable(wanted)`, with bytes for the texts of bytes, and with maps for lists of entries."""
-    t = pa.types
-    if encoding.name == "extended" and not t.is_nested(wanted) and is_text(values.type):
-        return _extended_inside(values, wanted)
-    if is_bytes(wanted):
-        return _DECODERS[encoding.name](values, wanted, encoding) if encoding.name in _BYTES else values
-    if t.is_struct(wanted):
-        parts = [_inner(one, field.type, encoding) for one, field in zip(values.flatten(), wanted, strict=True)]
-        return pa.StructArray.from_arrays(parts, names=[field.name for field in wanted], mask=values.is_null())
-    if not t.is_nested(wanted):
-        return values
-    lengths, items = nested.list_parts(values)
-    if not t.is_map(wanted):
-        return pa.ListArray.from_arrays(
-            nested.offsets(lengths), _inner(items, wanted.value_type, encoding), mask=values.is_null()
-        )
-    keys, values_of = (_inner(*both, encoding) for both in zip(items.flatten(), (wanted.key_type, wanted.item_type), strict=True))
-    check(pc.and_(items.is_valid(), keys.is_valid()), "an entry of a MAP has no key")
-    return pa.MapArray.from_arrays(nested.offsets(lengths), keys, values_of, mask=values.is_null())
-
-
-def _with_maps(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Nested values of Avro, with maps for lists of entries. Raises pa.ArrowInvalid for an entry without a key."""
+def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str) -> pa.Array:
+    """Nested values with what their encoding says inside, and with maps for lists of entries. What is no value of the type
+    `wanted` stays as it is, for `lossless` to refuse. Raises pa.ArrowInvalid, Unfit."""
     kind, t = values.type, pa.types
+    if not t.is_nested(wanted):
+        return _inmost(values, wanted, encoding, zone)
     if t.is_struct(wanted) and t.is_struct(kind):
         inner = {field.name: field.type for field in wanted}
-        fields = zip(kind, values.flatten(), strict=True)
-        made = {field.name: _with_maps(its, inner.get(field.name, field.type)) for field, its in fields}
-        return pa.StructArray.from_arrays(list(made.values()), names=list(made), mask=values.is_null())
-    if not t.is_list(kind) or not (t.is_list(wanted) or t.is_map(wanted)):
+        parts = {
+            field.name: _inner(its, inner[field.name], encoding.of(field.name), zone) if field.name in inner else its
+            for field, its in zip(kind, values.flatten(), strict=True)
+        }
+        return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=values.is_null())
+    if t.is_list(wanted) and t.is_list(kind):
+        lengths, items = nested.list_parts(values)
+        made = _inner(items, wanted.value_type, encoding.of("element"), zone)
+        return pa.ListArray.from_arrays(nested.offsets(lengths), made, mask=values.is_null())
+    if not t.is_map(wanted):
         return values
-    lengths, items = nested.list_parts(values)
-    if t.is_list(wanted):
-        items = _with_maps(items, wanted.value_type)
-        return pa.ListArray.from_arrays(nested.offsets(lengths), items, mask=values.is_null())
-    if not t.is_struct(items.type) or [field.name for field in items.type] != ["key", "value"]:
+    if t.is_map(kind):
+        lengths, *both = nested.map_parts(values)
+    elif t.is_list(kind) and t.is_struct(kind.value_type) and [field.name for field in kind.value_type] == ["key", "value"]:
+        lengths, items = nested.list_parts(values)
+        both, encoding = items.flatten(), encoding.inside.get("element", encoding)
+        check(pc.and_(items.is_valid(), both[0].is_valid()), "an entry of a MAP has no key")
+    else:
         return values
-    keys, values_of = (_with_maps(*both) for both in zip(items.flatten(), (wanted.key_type, wanted.item_type), strict=True))
-    check(pc.and_(items.is_valid(), keys.is_valid()), "an entry of a MAP has no key")
-    return pa.MapArray.from_arrays(nested.offsets(lengths), keys, values_of, mask=values.is_null())
+    types = wanted.key_type, wanted.item_type
+    entries = (_inner(*one, encoding.of(part), zone) for *one, part in zip(both, types, ("key", "value"), strict=True))
+    return pa.MapArray.from_arrays(nested.offsets(lengths), *entries, mask=values.is_null())
 
 
-def _readable(wanted: pa.DataType) -> pa.DataType:
-    """The type in which PyArrow reads the JSON of a column exactly."""
+def _inmost(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str) -> pa.Array:
+    """Values inside of nested ones that are not nested themselves."""
+    if encoding.name == "extended":
+        return _extended_inside(values, wanted) if is_text(values.type) else values
+    if encoding.name in _BYTES:
+        return _DECODERS[encoding.name](values, wanted, encoding) if is_bytes(wanted) else values
+    return lossless.convert(_DECODERS[encoding.name](values, wanted, encoding), wanted, zone)
+
+
+_READ_AS: Mapping[str, pa.DataType] = {
+    **dict.fromkeys(("days", "epoch", "clock"), pa.int64()),
+    "decimal bytes": pa.string(),
+    "scaled decimal": pa.struct([("scale", pa.int32()), ("value", pa.string())]),
+}
+
+
+def _readable(wanted: pa.DataType, encoding: Encoding) -> pa.DataType:
+    """The type in which PyArrow reads the JSON of a value exactly."""
     if pa.types.is_map(wanted):
-        return pa.list_(pa.struct([("key", _readable(wanted.key_type)), ("value", _readable(wanted.item_type))]))
-    if inner := inner_fields(wanted):
-        return with_inner_fields(wanted, [field.with_type(_readable(field.type)).with_nullable(True) for field in inner])
+        own = encoding.inside.get("element", encoding)
+        entry = [("key", _readable(wanted.key_type, own.of("key"))), ("value", _readable(wanted.item_type, own.of("value")))]
+        return pa.list_(pa.struct(entry))
+    if pa.types.is_nested(wanted):
+        parts = ["element"] if pa.types.is_list(wanted) else [field.name for field in wanted]
+        fields = (
+            field.with_type(_readable(field.type, encoding.of(part))).with_nullable(True)
+            for field, part in zip(inner_fields(wanted), parts, strict=True)
+        )
+        return with_inner_fields(wanted, list(fields))
+    if encoding.name in _READ_AS:
+        return _READ_AS[encoding.name]
     if pa.types.is_integer(wanted):
         return pa.int64()
     if is_time(wanted) or is_bytes(wanted) or is_text(wanted):

@@ -185,16 +185,16 @@ def test_late_changes_lie_where_their_sequence_says(seed):
 
 
 def test_every_history_of_five_changes_in_every_order_gives_the_versions_of_the_changes_in_their_order():
-    """Each history is a key of its own, so that one call takes a change of all. Of several changes at one place the last counts."""
+    """Each history is a key of its own, so one call takes a change of all. Of several changes at one place the last counts."""
     histories = list(itertools.product(itertools.product(range(4), repeat=5), itertools.product([False, True], repeat=5)))
     ids, axis = pa.array(range(len(histories))), [pa.field("valid_from", pa.int64()), pa.field("valid_to", pa.int64())]
-    held = pa.schema([("id", pa.int64()), ("name", pa.int64()), *axis]).empty_table()
+    held, database = pa.schema([("id", pa.int64()), ("name", pa.int64()), *axis]).empty_table(), duckdb.connect()
     for step in range(5):
         rows = pa.table({"id": ids, "name": pa.repeat(step, len(ids))})
         places = pa.array([places[step] for places, _ in histories])
         changes = row_versions.RowChanges(rows, places, np.array([deletes[step] for _, deletes in histories]))
-        changed = row_versions.versions_by_place(held, changes, ["id"])
-        held = duckdb.sql(  # a version replaces the one of its key and start
+        database.register("held", held).register("changed", row_versions.versions_by_place(held, changes, ["id"]))
+        held = database.sql(  # a version replaces the one of its key and start
             "SELECT * FROM changed UNION ALL SELECT * FROM held ANTI JOIN changed USING (id, valid_from)"
         ).to_arrow_table()
     expected = []
@@ -203,7 +203,7 @@ def test_every_history_of_five_changes_in_every_order_gives_the_versions_of_the_
         order = sorted(last)
         spans = zip(order, [*order[1:], None], strict=True)
         expected += [(number, last[start][0], start, end) for start, end in spans if not last[start][1]]
-    lasting = duckdb.sql("SELECT * FROM held WHERE valid_from IS DISTINCT FROM valid_to ORDER BY ALL")
+    lasting = database.register("held", held).sql("SELECT * FROM held WHERE valid_from IS DISTINCT FROM valid_to ORDER BY ALL")
     assert lasting.fetchall() == sorted(expected)
 
 
