@@ -119,7 +119,7 @@ def _encoding(node: object, avro: AvroReader) -> Encoding:
     plain = _LOGICAL.get(found.get("logicalType")) or encoding_of({**described, **parameters})
     inside = {part: found[word] for part, word in _PARTS.items() if word in found}
     inside |= {one["name"]: one["type"] for one in found.get("fields", ())}
-    return plain._replace(inside={part: _encoding(one, avro) for part, one in inside.items()})
+    return plain._replace(inside=tuple((part, _encoding(one, avro)) for part, one in inside.items()))
 
 
 def _flat(records: pa.Array, reader: EventReader) -> pa.Table:

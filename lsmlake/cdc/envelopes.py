@@ -7,6 +7,7 @@ position stands where `cdc.event_formats` reads it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,7 @@ from lsmlake.kernels.keys import joined as in_one_chunk
 from lsmlake.kernels.text_format import TEXT, joined, objects, quoted
 from lsmlake.schema.rowkind import DELETE, INSERT, UPDATE_AFTER
 
+_NOT_IN_TOPICS = re.compile("[^A-Za-z0-9._-]")
 _PIECE = (1 << 40) - 1
 _CHANGE_BITS = 36
 """The number of a change in its bucket and commit is less than 2^36, so a number of 63 bits also holds 2^27 snapshots."""
@@ -95,8 +97,9 @@ class EventOrigin:
 
     @property
     def topic(self) -> str:
-        """The topic of the messages."""
-        return self.format.topic or f"{self.database}.{self.table}"
+        """The topic of the messages. Its default has `_` for what names of Kafka cannot have, such as the `$` of a branch, as
+        Debezium names it."""
+        return self.format.topic or _NOT_IN_TOPICS.sub("_", f"{self.database}.{self.table}")
 
     @property
     def key_schema(self) -> dict[str, object]:

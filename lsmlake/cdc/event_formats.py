@@ -260,7 +260,8 @@ class ChangeFormat:
         tombstones: of Debezium and mongodb, for events out: after a delete comes a message with its key and no value, so that a
             compacted topic forgets the key. Messages without a value are skipped when events are read.
         topic: of debezium-avro, for events out: the topic that gets the messages. Their schemas are registered as `<topic>-key`
-            and `<topic>-value`. None: `<database>.<table>`, the topic that Debezium has for the table.
+            and `<topic>-value`. None: `<database>.<table>`, the topic that Debezium has for the table, with `_` for characters
+            that no topic has.
     """
 
     name: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -57,11 +56,16 @@ class Encoding(NamedTuple):
     name: str
     unit: str | None = None
     scale: int = 0
-    inside: Mapping[str, Encoding] = MappingProxyType({})
+    inside: tuple[tuple[str, Encoding], ...] = ()
 
     def of(self, part: str) -> Encoding:
         """The encoding of a part of nested values."""
-        return self.inside.get(part) or Encoding(self.name)
+        return dict(self.inside).get(part) or Encoding(self.name)
+
+    @property
+    def of_entries(self) -> Encoding:
+        """That of the entries of a map, which may be a list of them."""
+        return dict(self.inside).get("element", self)
 
 
 _TEXT = Encoding("text")
@@ -146,8 +150,8 @@ def encoding_of(field: Mapping[str, object]) -> Encoding:
     inside = {part: field.get(word) for part, word in _PARTS.get(kind, {}).items()}
     if kind == "struct":
         inside = {one.get("field"): one for one in _fields(field)}
-    encodings = {part: encoding_of(one) for part, one in inside.items() if isinstance(one, dict)}
-    return Encoding("base64", inside=encodings) if kind in _WITH_BYTES else _TEXT
+    encodings = ((str(part), encoding_of(one)) for part, one in inside.items() if isinstance(one, dict))
+    return Encoding("base64", inside=tuple(encodings)) if kind in _WITH_BYTES else _TEXT
 
 
 # -- encodings --------------------------------------------------------------------------------------------------------
@@ -352,7 +356,7 @@ def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str)
         lengths, *both = nested.map_parts(values)
     elif t.is_list(kind) and t.is_struct(kind.value_type) and [field.name for field in kind.value_type] == ["key", "value"]:
         lengths, items = nested.list_parts(values)
-        both, encoding = items.flatten(), encoding.inside.get("element", encoding)
+        both, encoding = items.flatten(), encoding.of_entries
         check(pc.and_(items.is_valid(), both[0].is_valid()), "an entry of a MAP has no key")
     else:
         return values
@@ -380,7 +384,7 @@ _READ_AS: Mapping[str, pa.DataType] = {
 def _readable(wanted: pa.DataType, encoding: Encoding) -> pa.DataType:
     """The type in which PyArrow reads the JSON of a value exactly."""
     if pa.types.is_map(wanted):
-        own = encoding.inside.get("element", encoding)
+        own = encoding.of_entries
         entry = [("key", _readable(wanted.key_type, own.of("key"))), ("value", _readable(wanted.item_type, own.of("value")))]
         return pa.list_(pa.struct(entry))
     if pa.types.is_nested(wanted):

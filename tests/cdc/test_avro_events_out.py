@@ -190,6 +190,14 @@ def test_the_topic_names_the_subjects_and_the_records():
         assert (schema["namespace"], schema["connect.name"]) == ("eu_1.shop.items_x", "eu-1.shop.items-x.Envelope")
 
 
+def test_the_topic_of_a_branch_has_no_character_that_topics_lack():
+    table = filled([{"id": 1}], "id BIGINT NOT NULL")
+    table.create_branch("dev")
+    with schema_registry() as registry:
+        messages(table.branch("dev"), written_to(registry))
+        assert sorted(registry.subjects) == ["d.items_branch_dev-key", "d.items_branch_dev-value"]
+
+
 def test_a_table_without_a_key_has_no_schema_of_keys():
     table = new_lake().create_table("d.log", "at BIGINT, `text` STRING")
     table.append([{"at": 1, "text": "a"}])

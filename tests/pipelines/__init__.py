@@ -3,6 +3,7 @@
     python -m tests.pipelines --database mariadb --seconds 60
     python -m tests.pipelines --through kafka       # needs pyspark 4.2
     python -m tests.pipelines --database mariadb --record 30
+    python -m tests.pipelines --registry            # events in Avro, beside a registry of schemas
 
 A program changes the tables of a bank in the database: transfers, large transactions, large values (which PostgreSQL stores
 outside the row), deletes, TRUNCATE, ALTER TABLE, and a row of every type. The engine and the process of the sync are killed at

@@ -15,6 +15,7 @@ from pipelines import mariadb, postgres
 from pipelines.databases import Missing
 from pipelines.processes import way as files
 from pipelines.recording import record
+from pipelines.registries import prove
 from pipelines.run import Settings, Way, run
 
 SERVERS = {"postgres": postgres.server, "mariadb": mariadb.server}
@@ -35,11 +36,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=float, default=60, help="how long the bank works in all")
     parser.add_argument("--points", type=int, default=3, help="how many quiet points there are")
     parser.add_argument("--seed", type=int, default=0, help="decides what the bank does, and when processes are killed")
+    parser.add_argument("--registry", action="store_true", help="instead, events in Avro beside a registry of schemas")
     parser.add_argument("--record", type=int, default=0, help="record the events of so many things that the bank does")
     folder = Path(tempfile.mkdtemp(prefix="lsmlake-pipelines-"))
     try:
         given = vars(parser.parse_args(arguments))
-        name, through, works = (given.pop(one) for one in ("database", "through", "record"))
+        name, through, works, registry = (given.pop(one) for one in ("database", "through", "record", "registry"))
+        if registry:
+            print(prove(folder))
+            shutil.rmtree(folder)
+            return 0
         if works:
             if through != "files":
                 parser.error("--record takes the events from files: leave --through out")
