@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import lsmlake
-from bench.checksum import of_table, same
+from bench.checksum import of_files, of_table, same
 from bench.peers.delta import Delta
 from bench.peers.iceberg import Iceberg
 from bench.peers.shared import shared_session
@@ -114,12 +114,13 @@ def _run(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) 
         {"lsmlake": partial(_version, lake, versioned), **{name: partial(_merge_versions, spark, name) for name in _SIDES}}
     )
     answers = {"lsmlake": of_table(rows_only.scan().to_arrow().select(columns))}
-    answers |= {name: of_table(spark.table(f"{_database(name)}.t").select(*columns).toArrow()) for name in _SIDES}
+    answers |= {name: _content(spark.table(f"{_database(name)}.t").select(*columns), folder / f"{name}-t") for name in _SIDES}
     histories = {
         "lsmlake": of_table(lake.table("bench.versions").scan(columns=[*columns, _FROM, _TO], where=_LASTING).to_arrow())
     }
     for name in _SIDES:
-        histories[name] = of_table(spark.table(f"{_database(name)}.v").where(_LASTING).select(*columns, _FROM, _TO).toArrow())
+        lasting = spark.table(f"{_database(name)}.v").where(_LASTING).select(*columns, _FROM, _TO)
+        histories[name] = _content(lasting, folder / f"{name}-v")
     return Report(
         "auto_cdc",
         f"{rounds} micro-batches by each side in turns after one that does not count, best of them",
@@ -136,6 +137,12 @@ def _run(spark: SparkSession, folder: Path, rows: int, batch: int, rounds: int) 
             for one in compared(f"{kind}: lsmlake / {name}", spent["lsmlake"], spent[name], _TARGET)
         ),
     )
+
+
+def _content(rows: DataFrame, folder: Path) -> str:
+    """The content of rows, which may be more than the driver holds."""
+    rows.write.parquet(str(folder))
+    return of_files([str(path) for path in folder.glob("*.parquet")], rows.columns)
 
 
 def made_events(number: int, rows: int, size: int) -> pa.Table:

@@ -19,7 +19,6 @@ from bench.peers.read import Read
 
 _CONF = {
     "spark.driver.memory": "4g",
-    "spark.driver.maxResultSize": "0",  # a bench that compares whole tables fetches them
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.catalogImplementation": "in-memory",

@@ -67,11 +67,11 @@ def aggregate(name: str, arguments: list[tuple[str, pa.DataType]], distinct: boo
     if len(arguments) != 1:
         return None
     (sql, kind), t = arguments[0], pa.types
-    if name in _SUMS and "+" in sql:  # DuckDB would make sum(x) + count(x) of sum(x + 1), which does not fail where x + 1 does
+    if name in SUMS and "+" in sql:  # DuckDB would make sum(x) + count(x) of sum(x + 1), which does not fail where x + 1 does
         sql = f"coalesce({sql}, NULL)"
-    if name in _SUMS and is_interval(kind):
+    if name in SUMS and is_interval(kind):
         return _of_intervals(name, prefix + sql, kind, over)
-    if name in _SUMS and (is_number(kind) or kind == NULL):
+    if name in SUMS and (is_number(kind) or kind == NULL):
         word = "TRY_CAST" if name.startswith("try") else "CAST"
         return _sum(prefix + sql, kind, over, word) if name.endswith("sum") else _avg(prefix + sql, kind, over)
     if name in ("sum", "avg", "mean") and kind == TIMESTAMP:  # its seconds since 1970
@@ -110,7 +110,8 @@ _OF_ANY = (
 """Aggregates that take values of every type, also of types without an order."""
 _OF_EQUAL = ("collect_set", "mode")
 """Aggregates that compare their values."""
-_SUMS = ("sum", "avg", "mean", "try_sum", "try_avg")
+SUMS = ("sum", "avg", "mean", "try_sum", "try_avg")
+"""Aggregates that add up their values."""
 
 
 def _of_intervals(name: str, argument: str, kind: Interval, over: Over) -> tuple[str, pa.DataType]:

@@ -7,6 +7,7 @@ struct: see `interval_macros`.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NoReturn
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lsmlake.dialect.casts import cast
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.interval_forms import DAY, of_kind
 from lsmlake.dialect.literals import decimal_of, literal_number, unscaled
-from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.scope import INT64_DIGITS, Narrow, Typed
 from lsmlake.dialect.sql_types import (
     BIGINT,
     DATE,
@@ -40,7 +41,6 @@ from lsmlake.types.type_text import format_type
 _ARITHMETIC = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _BITS = {exp.BitwiseAnd: "({} & {})", exp.BitwiseOr: "({} | {})", exp.BitwiseXor: "xor({}, {})"}
 _MIXED = (*_BITS, exp.DPipe)
-_INT64_DIGITS = 18
 
 
 def computed(context: Context, node: exp.Expression) -> Typed:
@@ -142,14 +142,38 @@ def _decimals(context: Context, node: exp.Expression, op: str, left: Typed, righ
         return _decimal_quotient(left, right, kind, _may_be_zero(node.expression))
     if op == "%":
         return Typed(f"CAST(spark_mod({left.sql}, {right.sql}) AS {duck_name(kind)})", kind)
+    if (narrow := _in_64_bits(op, left.in_64_bits, right.in_64_bits)) is not None:
+        made = f"CAST({narrow.sql} AS {duck_name(kind)})"
+        return Typed(made, kind, narrow=lambda: narrow._replace(of=made))
     if op in "+-":
-        digits = kind.precision if kind.precision <= _INT64_DIGITS else 38
+        digits = kind.precision if kind.precision <= INT64_DIGITS else 38
         left, right = (side._replace(sql=f"CAST({side.sql} AS DECIMAL({digits},{kind.scale}))") for side in (left, right))
-    elif left.type.precision + right.type.precision > _INT64_DIGITS:  # DuckDB would compute 64 bits and raise an error
-        digits = max(left.type.precision, _INT64_DIGITS + 1)
+    elif left.type.precision + right.type.precision > INT64_DIGITS:  # DuckDB would compute 64 bits and raise an error
+        digits = max(left.type.precision, INT64_DIGITS + 1)
         digits = digits if digits + right.type.precision <= 38 else 38
         left = left._replace(sql=f"CAST({left.sql} AS DECIMAL({digits},{left.type.scale}))")
     return Typed(f"CAST({left.sql} {op} {right.sql} AS {duck_name(kind)})", kind)
+
+
+def _in_64_bits(op: str, left: Narrow | None, right: Narrow | None) -> Narrow | None:
+    """The result of + - * if it has few digits, too."""
+    if left is None or right is None:
+        return None
+    if op == "*":  # of operands of 64 bits DuckDB makes one of 64 bits, and an error of an overflow
+        digits, scale = left.digits + right.digits, left.scale + right.scale
+        width = min(left.width + right.width, INT64_DIGITS)
+    else:  # DuckDB makes the result a digit wider
+        scale = max(left.scale, right.scale)
+        digits, width = (
+            max(size(left) - left.scale, size(right) - right.scale) + 1 + scale
+            for size in (attrgetter("digits"), attrgetter("width"))
+        )
+    if max(digits, scale) > INT64_DIGITS:
+        return None
+    sides = [left.sql, right.sql]
+    if width > INT64_DIGITS:
+        width, sides = INT64_DIGITS, [f"CAST({sql} AS DECIMAL({INT64_DIGITS - 1},{scale}))" for sql in sides]
+    return Narrow("", f"({sides[0]} {op} {sides[1]})", width, digits, scale)
 
 
 def _decimal_quotient(left: Typed, right: Typed, kind: pa.DataType, checked: bool) -> Typed:

@@ -8,7 +8,7 @@ from functools import partial
 from sqlglot import exp
 
 from lsmlake.dialect import windows
-from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, PERCENTILES_WITHIN, UNORDERED, aggregate, negated
+from lsmlake.dialect.aggregates import AGGREGATES, GROUPING, PERCENTILES_WITHIN, SUMS, UNORDERED, aggregate, negated
 from lsmlake.dialect.context import Context
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import Typed
@@ -86,7 +86,7 @@ def _aggregate(
         context.text.refuse(
             node, f"{name} takes an argument", expected="a column or *" if name == "count" else "", cure="pass an argument"
         )
-    typed = [(made.sql, made.type) for made in map(inner.typed, arguments)]
+    typed = [(_summand(name, made), made.type) for made in map(inner.typed, arguments)]
     if condition:  # an argument may raise an error for the rows that FILTER leaves out
         typed = [
             (sql if isinstance(of, (exp.Column, exp.Literal)) else f"CASE WHEN {condition} THEN {sql} END", kind)
@@ -115,6 +115,11 @@ def _aggregate(
             cure="cast the arguments, or attach Spark",
         )
     return Typed(*(negated(*result) if descending else result))
+
+
+def _summand(name: str, made: Typed) -> str:
+    """An argument of an aggregate. DuckDB adds up decimals of few digits in 64 bits, and their sum has 38 digits all the same."""
+    return made.in_64_bits.sql if name in SUMS and made.in_64_bits is not None else made.sql
 
 
 def _within(

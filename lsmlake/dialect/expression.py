@@ -8,7 +8,9 @@ column, a field of a STRUCT, or an alias of SELECT.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -18,7 +20,7 @@ from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
 from lsmlake.dialect.registry import function
-from lsmlake.dialect.scope import Scope, Typed
+from lsmlake.dialect.scope import INT64_DIGITS, Narrow, Scope, Typed
 from lsmlake.dialect.sql_text import Text, operands, peek
 from lsmlake.dialect.sql_types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
 from lsmlake.errors import InvalidSchema
@@ -64,7 +66,7 @@ class Translator(Context):
         match node:
             case exp.Paren():
                 inner = self.typed(node.this)
-                return inner._replace(sql=f"({inner.sql})")
+                return inner.written(f"({inner.sql})")
             case exp.Alias():
                 return self.typed(node.this)
             case exp.Column() | exp.Dot() | exp.Identifier():
@@ -186,9 +188,30 @@ def _case(context: Context, node: exp.Case | exp.If) -> Typed:
             comparisons.compared(context, comparisons.within(exp.EQ(this=operand, expression=test), node)).sql for test in tests
         ]
     results = [*(branch.args.get("true") for branch in branches), default]
-    sqls, kind = context.unified(results, [context.typed(result) for result in results])
-    whens = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, sqls[:-1], strict=True))
-    return Typed(f"CASE {whens} ELSE {sqls[-1]} END", kind)
+    made = [context.typed(result) for result in results]
+    sqls, kind = context.unified(results, made)
+    sql = _when(conditions, sqls)
+    return Typed(sql, kind, narrow=partial(_narrow_case, sql, kind, conditions, made) if pa.types.is_decimal(kind) else None)
+
+
+def _when(conditions: Sequence[str], values: Sequence[str]) -> str:
+    """CASE with a value for each condition, and the last one for none."""
+    whens = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(conditions, values[:-1], strict=True))
+    return f"CASE {whens} ELSE {values[-1]} END"
+
+
+def _narrow_case(sql: str, kind: pa.DataType, conditions: Sequence[str], values: Sequence[Typed]) -> Narrow | None:
+    """CASE of numbers of few digits in 64 bits. `sql`: the expression. `kind`: its type, which may round a value."""
+    parts = [one.in_64_bits for one in values if one.type != NULL]
+    if not parts or None in parts:
+        return None
+    scale = max(one.scale for one in parts)
+    digits = max(one.digits - one.scale for one in parts) + scale
+    if max(digits, scale) > INT64_DIGITS or scale > kind.scale:
+        return None
+    wanted = f"DECIMAL({INT64_DIGITS},{scale})"
+    casts = [f"CAST({'NULL' if one.type == NULL else one.in_64_bits.sql} AS {wanted})" for one in values]
+    return Narrow(sql, _when(conditions, casts), INT64_DIGITS, digits, scale)
 
 
 def _cast(context: Context, node: exp.Cast) -> Typed:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from lsmlake.border import short
 from lsmlake.dialect.grammar import SPAN, PlainSpark
-from lsmlake.dialect.scope import Typed
+from lsmlake.dialect.scope import UNKNOWN, Typed
 from lsmlake.dialect.sql_text import Text
 from lsmlake.dialect.sql_types import BIGINT, DOUBLE, INT, as_decimal, duck_name
 from lsmlake.errors import InvalidQuery
@@ -61,7 +61,8 @@ def _decimal_type(value: Decimal) -> pa.DataType:
 def decimal_of(side: Typed) -> Typed:
     """An operand of decimal arithmetic as a DECIMAL; an integer literal has the digits that it is written with."""
     kind = as_decimal(side.type) if side.constant is None else _decimal_type(Decimal(side.constant))
-    return Typed(f"CAST({side.sql} AS {duck_name(kind)})", kind)
+    made = f"CAST({side.sql} AS {duck_name(kind)})"
+    return side.written(made)._replace(type=kind, constant=None, known=UNKNOWN) if side.constant is None else Typed(made, kind)
 
 
 def unscaled(side: Typed) -> str:

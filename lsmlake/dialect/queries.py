@@ -15,11 +15,11 @@ from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.scope import UNKNOWN, Known, Relation, Scope, ScopeColumn, Shared, Typed
 from lsmlake.dialect.sql_text import Text
 from lsmlake.dialect.sql_types import BOOLEAN, NULL, holds, one_zero, quoted, without_null
-from lsmlake.dialect.table_use import TableUse, ViewUse
+from lsmlake.dialect.table_use import StoredRows, TableUse, ViewUse
 from lsmlake.types.intervals import result_field
 from lsmlake.types.type_text import format_type
 
-Catalog = Callable[[exp.Table], pa.Schema | ViewUse]
+Catalog = Callable[[exp.Table], pa.Schema | StoredRows | ViewUse]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -17,7 +18,7 @@ from lsmlake.dialect.pivots import pivoted
 from lsmlake.dialect.queries import Queries, Query, aliased_columns, relation_of
 from lsmlake.dialect.scope import ColumnOrigin, Known, Relation, Scope, ScopeColumn, Typed, declared
 from lsmlake.dialect.sql_types import common, of_column, quoted
-from lsmlake.dialect.table_use import TableUse, ViewUse, push
+from lsmlake.dialect.table_use import StoredRows, TableUse, ViewUse, push
 from lsmlake.types.type_text import format_type
 
 _JOINED = {"this", "joins", "laterals"}
@@ -127,7 +128,8 @@ class Relations:
         if isinstance(source, ViewUse):
             made = queries.renamed(node, queries.view(source))
             return f"({made.sql}) AS {name}", relation_of(name, qualifiers, made), None
-        use = TableUse(node, source, f"lsmlake_{len(queries.uses)}", within=queries.within)
+        schema, digits = source if isinstance(source, StoredRows) else (source, None)
+        use = TableUse(node, schema, f"lsmlake_{len(queries.uses)}", within=queries.within)
         queries.uses.append(use)
         given = aliased_columns(node)
         use.renamed = bool(given)
@@ -138,7 +140,7 @@ class Relations:
                 of_column(field),
                 f"{name}.{quoted(field.name)}",
                 field.name,
-                Known(declared(field), (ColumnOrigin(use, field.name),)),
+                Known(declared(field), (ColumnOrigin(use, field.name),), digits and partial(digits, field.name)),
             )
             for as_, field in zip(given or use.schema.names, use.schema, strict=True)
         )

@@ -47,10 +47,11 @@ class ColumnOrigin(NamedTuple):
 @dataclass(frozen=True)
 class Known:
     """The facts known of a column. `declared`: the column of the table, if it is a CHAR(n) or VARCHAR(n). `origins`: the columns
-    of tables whose values it has; a set operation has several."""
+    of tables whose values it has; a set operation has several. `digits`: how many digits its numbers have at most."""
 
     declared: pa.Field | None = None
     origins: tuple[ColumnOrigin, ...] = ()
+    digits: Callable[[], int | None] | None = None
 
     def name_in(self, taker: Taker) -> str | None:
         """The name of the column in a table; None if it is not from that table."""
@@ -59,7 +60,7 @@ class Known:
     @property
     def placeless(self) -> Known:
         """The facts without origins."""
-        return replace(self, origins=()) if self.origins else self
+        return replace(self, origins=(), digits=None) if self.origins else self
 
 
 UNKNOWN = Known()
@@ -93,14 +94,64 @@ class Shared:
 # -- what a place can name --------------------------------------------------------------------------------------------
 
 
+INT64_DIGITS = 18
+"""DuckDB computes a DECIMAL of so many digits in 64 bits, and one of more in 128, which takes several times as long."""
+
+
+class Narrow(NamedTuple):
+    """A number whose values are known to have few digits, computed in 64 bits.
+
+    Attributes:
+        of: the expression that has these values, in the type that Spark computes.
+        sql: an expression of DuckDB with the same values, of the type DECIMAL(`width`, `scale`).
+        width: at most `INT64_DIGITS`.
+        digits: how many digits the values have at most.
+        scale: how many of them are after the point.
+    """
+
+    of: str
+    sql: str
+    width: int
+    digits: int
+    scale: int
+
+
 class Typed(NamedTuple):
     """An expression of DuckDB and the type that it has to Spark. `constant`: the value of an integer literal. `known`: the
-    facts known of a plain column."""
+    facts known of a plain column. `narrow`: gives a faster expression for the same numbers, where there is one."""
 
     sql: str
     type: pa.DataType
     constant: int | None = None
     known: Known = UNKNOWN
+    narrow: Callable[[], Narrow | None] | None = None
+
+    @property
+    def in_64_bits(self) -> Narrow | None:
+        """The number as a DECIMAL of few digits; None for other types, and if it may have more digits."""
+        if self.narrow is not None and (found := self.narrow()) is not None and found.of == self.sql:
+            return found
+        return narrowed(self.sql, self.type, None if self.constant is None else len(str(abs(self.constant))))
+
+    def written(self, sql: str) -> Typed:
+        """The same value as another text, such as in parentheses."""
+
+        def narrow() -> Narrow | None:
+            found = self.in_64_bits
+            return found and found._replace(of=sql)
+
+        return self._replace(sql=sql, narrow=narrow)
+
+
+def narrowed(sql: str, kind: pa.DataType, digits: int | None) -> Narrow | None:
+    """A number of few digits in 64 bits; None for others. `digits`: how many its values have at most; None: its type says it."""
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    own = kind.precision if pa.types.is_decimal(kind) else INT64_DIGITS
+    most = own if digits is None else min(own, digits)
+    if max(most, scale) > INT64_DIGITS or not (pa.types.is_decimal(kind) or (pa.types.is_integer(kind) and digits is not None)):
+        return None
+    width = min(own, INT64_DIGITS)
+    return Narrow(sql, f"CAST({sql} AS DECIMAL({width},{scale}))", width, most, scale)
 
 
 @dataclass(frozen=True)
@@ -116,7 +167,9 @@ class ScopeColumn:
 
     @property
     def typed(self) -> Typed:
-        return Typed(self.sql, self.type, known=self.known)
+        digits = self.known.digits
+        narrow = None if digits is None else lambda: narrowed(self.sql, self.type, digits())
+        return Typed(self.sql, self.type, known=self.known, narrow=narrow)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -34,6 +34,14 @@ class TableUse(Taker):
     limit: int | None = None
     within: exp.Expression | None = None
     renamed: bool = False
+
+
+class StoredRows(NamedTuple):
+    """A table in FROM of which one version is read. `schema`: its columns. `digits`: how many digits the numbers of a column have
+    at most; None: that is not known."""
+
+    schema: pa.Schema
+    digits: Callable[[str], int | None]
 
 
 def push(condition: exp.Expression, scope: Scope) -> None:

@@ -80,6 +80,25 @@ def select(source: NativeSource) -> str | None:
     return " UNION ALL ".join(_query(source, *part) for part in source.by_fields().items())
 
 
+def named_select(source: NativeSource, name: str) -> tuple[str, dict[str, pa.Table]] | None:
+    """A query for the rows, and the bitmaps of dead rows, which it finds under names that begin with `name`; None if it needs
+    rows in memory. DuckDB binds it in a tenth of the time that `relation` takes, which binds all of it at each step."""
+    if not source.direct or source.level0 or source.streamed.splits:
+        return None
+    parts, bitmaps, columns = [], {}, ", ".join(map(quoted, source.plan.columns))
+    for stored, files in source.by_fields().items():
+        masked, clean = _masked(files)
+        if clean:
+            parts.append(_query(source, stored, clean))
+        if masked:
+            dead = f"{name}_dead_{len(bitmaps)}"
+            bitmaps[dead] = _bitmaps_of(source, stored, masked)
+            mask = _Mask.of(source.plan.columns)
+            rows, flags = _query(source, stored, masked, mask.places), f"SELECT {mask.dead} FROM {quoted(dead)}"
+            parts.append(f"SELECT {columns} FROM ({rows}), ({flags}) WHERE {mask.live}")
+    return " UNION ALL ".join(parts), bitmaps
+
+
 def dataset(stream: Stream):
     """Rows that PyArrow reads, as a dataset: DuckDB asks it for the columns and rows that a query needs.
 
@@ -130,21 +149,43 @@ class _Scanner(NamedTuple):
 
 def _scans(connection, source: NativeSource, stored: Stored, files: Sequence[Direct]) -> list:
     """Relations over the live rows of files with the same fields."""
-    columns = source.plan.columns
-    masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
-    if masked and sum(file.rows for file in clean) <= _ZERO_ROWS_MAX:
-        masked, clean = list(files), []
+    masked, clean = _masked(files)
     parts = [connection.sql(_query(source, stored, clean))] if clean else []
     if masked:
-        row_bytes = sum(file.rows for file in masked) / 8 / sum(file.dead.cardinality for file in masked)
-        bitmaps = source.kept(("bitmaps", stored), partial(_bitmaps, masked), row_bytes)
-        mark = "#" * max(map(len, columns))  # begins the name of no column that is longer
-        dead = connection.from_arrow(bitmaps).project(f'CAST(dead AS BIT[]) AS "{mark}dead"')
-        places = f', file_index AS "{mark}file", file_row_number AS "{mark}row"'
-        rows = connection.sql(_query(source, stored, masked, places))
-        live = f'get_bit("{mark}dead"[CAST("{mark}file" AS BIGINT) + 1], CAST("{mark}row" AS INTEGER)) = 0'
-        parts.append(rows.cross(dead).filter(live).project(", ".join(map(quoted, columns))))
+        mask = _Mask.of(source.plan.columns)
+        dead = connection.from_arrow(_bitmaps_of(source, stored, masked)).project(mask.dead)
+        rows = connection.sql(_query(source, stored, masked, mask.places))
+        parts.append(rows.cross(dead).filter(mask.live).project(", ".join(map(quoted, source.plan.columns))))
     return parts
+
+
+def _masked(files: Sequence[Direct]) -> tuple[list[Direct], list[Direct]]:
+    """The files to scan with bitmaps, and those without."""
+    masked, clean = [file for file in files if file.dead], [file for file in files if not file.dead]
+    return (list(files), []) if masked and sum(file.rows for file in clean) <= _ZERO_ROWS_MAX else (masked, clean)
+
+
+class _Mask(NamedTuple):
+    """How rows are masked. `dead`: the bitmaps as a SELECT list; `places`: more of the SELECT list of the rows; `live`: the
+    condition on both."""
+
+    dead: str
+    places: str
+    live: str
+
+    @staticmethod
+    def of(columns: Sequence[str]) -> _Mask:
+        mark = "#" * max(map(len, columns))  # begins the name of no column that is longer
+        return _Mask(
+            f'CAST(dead AS BIT[]) AS "{mark}dead"',
+            f', file_index AS "{mark}file", file_row_number AS "{mark}row"',
+            f'get_bit("{mark}dead"[CAST("{mark}file" AS BIGINT) + 1], CAST("{mark}row" AS INTEGER)) = 0',
+        )
+
+
+def _bitmaps_of(source: NativeSource, stored: Stored, files: Sequence[Direct]) -> pa.Table:
+    row_bytes = sum(file.rows for file in files) / 8 / sum(file.dead.cardinality for file in files)
+    return source.kept(("bitmaps", stored), partial(_bitmaps, files), row_bytes)
 
 
 def _query(source: NativeSource, stored: Stored, files: Sequence[Direct], places: str = "") -> str:

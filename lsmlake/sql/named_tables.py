@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -17,10 +18,11 @@ from lsmlake.api.table import Table
 from lsmlake.dialect.scope import declared
 from lsmlake.dialect.sql_text import Text, peek
 from lsmlake.dialect.sql_types import DATE, TIMESTAMP, TIMESTAMP_NTZ, of_column
-from lsmlake.dialect.table_use import ViewUse, ViewUseColumn
+from lsmlake.dialect.table_use import StoredRows, ViewUse, ViewUseColumn
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableNotFound
 from lsmlake.format.view import View
 from lsmlake.inputs.data import as_input, typed
+from lsmlake.read.digits import most_digits
 from lsmlake.read.fallback import version_to_read, with_fallback
 from lsmlake.read.travel import Moment
 from lsmlake.schema.conform import Cast
@@ -98,6 +100,11 @@ class Catalog:
         if isinstance(rows, ViewUse):
             return rows
         return rows.schema.shown_columns if isinstance(rows, Version) else rows.schema
+
+    def stored(self, node: exp.Table) -> pa.Schema | StoredRows | ViewUse:
+        """As `schema`, with what the version that is read says of its numbers."""
+        rows, found = self.rows(node), self.schema(node)
+        return StoredRows(found, cache(partial(most_digits, rows))) if isinstance(rows, Version) else found
 
     def rows(self, node: exp.Table) -> Rows:
         """The rows of a table in FROM."""

@@ -21,7 +21,7 @@ from lsmlake.dialect.sql_types import quoted, stored
 from lsmlake.dialect.table_use import TableUse
 from lsmlake.predicate.binding import implied
 from lsmlake.predicate.tree import and_
-from lsmlake.read.in_duckdb import relation, select
+from lsmlake.read.in_duckdb import named_select, relation, select
 from lsmlake.read.limit import limited
 from lsmlake.read.native import NativeSource, source_of
 from lsmlake.read.plan import Plan, plan
@@ -43,7 +43,7 @@ class Prepared:
 
 def prepare(node: exp.Expression, text: Text, catalog: Catalog, now: str) -> Prepared:
     """Translates a query and plans its tables. Raises InvalidQuery, TableNotFound, SnapshotNotFound."""
-    translator = QueryTranslator(text, catalog.schema, now, draws=True)
+    translator = QueryTranslator(text, catalog.stored, now, draws=True)
     query = translator.query(node)
     return Prepared(query, tuple(translator.uses), planned(translator.uses, node, text, catalog), catalog.lake.runtime.zone)
 
@@ -72,8 +72,7 @@ def opened(prepared: Prepared):  # the types belong to an optional package
         stack.enter_context(translated_errors())
 
         def bound():
-            create_views(connection, prepared.uses, sources)
-            return connection.sql(statement)
+            return connection.sql(_with_rows(connection, prepared.uses, sources) + statement)
 
         yield connection, connection.wait_for(bound)
 
@@ -85,6 +84,21 @@ def sources_of(plans: Iterable[Plan | pa.Table], stack: ExitStack) -> list[Nativ
         if isinstance(source, NativeSource):
             stack.enter_context(source.plan.version.unless_expired())
     return sources
+
+
+def _with_rows(connection, uses: Iterable[TableUse], sources: Iterable[NativeSource | pa.Table]) -> str:
+    """WITH, and the rows of the tables that a query reads, for the beginning of its statement. Rows in memory are registered."""
+    parts = []
+    for use, source in zip(uses, sources, strict=True):
+        named = named_select(source, use.view) if isinstance(source, NativeSource) else None
+        if named is None:
+            create_views(connection, [use], [source])
+            continue
+        rows, bitmaps = named
+        for name, table in bitmaps.items():
+            connection.register(name, table)
+        parts.append(f"{quoted(use.view)} AS NOT MATERIALIZED ({rows})")
+    return f"WITH {', '.join(parts)} " if parts else ""
 
 
 def create_views(connection, uses: Iterable[TableUse], sources: Iterable[NativeSource | pa.Table]) -> None:

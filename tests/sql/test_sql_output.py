@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -226,7 +227,7 @@ def test_ctrl_c_between_batches(lake, warehouse):
     )
     with pytest.raises(KeyboardInterrupt), ctrl_c():
         for _ in rows.batches:
-            threading.Event().wait()
+            time.sleep(60)
     rows.batches.close()
     assert lake.sql("SELECT 1 AS x").fetchall() == [(1,)]
 
