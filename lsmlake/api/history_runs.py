@@ -31,12 +31,13 @@ from lsmlake.commit.requirements import Fits, Follows, Overtaken
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import SourcePosition
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.lookup import in_batches
+from lsmlake.lsm.lookup import in_batches, search_among
 from lsmlake.maintain.alter import succeed
 from lsmlake.options.history_options import EARLIEST_FULL, SOURCE, VALID_FROM, VALID_TO
-from lsmlake.predicate.tree import Column, In, Predicate, and_
+from lsmlake.predicate.tree import Column, Compare, In, Literal, Predicate, and_
 from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.plan import plan
+from lsmlake.read.point import JOINED_ROWS
 from lsmlake.schema.alterations.altered import altered
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.alterations.of_table import SetOption
@@ -50,7 +51,7 @@ from lsmlake.write.write_request import WriteRequest
 
 _ROWS = 1_000_000
 _KEYS_NAMED = 1000
-"""Up to this many values of a key column prune the files of the history; with more, all files are read."""
+"""Up to this many values of a key column choose the rows of the history; of more the least and the greatest do."""
 _OVERTAKEN = "another run of the same history came first on every attempt", "run it again when the other one is done"
 
 
@@ -317,17 +318,24 @@ def _known(now: Version, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     times = [now.schema.row_columns.field(name) for name in (VALID_FROM, VALID_TO)]
     fields = pa.schema([*changes.rows.schema, *times])
     found = [fields.empty_table()]
-    for table in read_plan(plan(now, _predicate(now.schema, wanted))) if now.snapshot is not None else ():
-        theirs, ours = comparable([table.select(list(key)), wanted])
-        found.append(table.take(pa.array(np.flatnonzero(np.isin(theirs, ours)))).select(fields.names).cast(fields))
+    reads = () if now.snapshot is None else read_plan(plan(now, _predicate(now.schema, wanted)))
+    for tables in in_batches(reads, lambda table: table.num_rows, max(wanted.num_rows, JOINED_ROWS)):
+        rows = pa.concat_tables(tables).select(fields.names)
+        ours, theirs = comparable([wanted, rows.select(list(key))])
+        found.append(rows.take(pa.array(search_among(np.sort(ours))(theirs)[1])).cast(fields))
     return pa.concat_tables(found).combine_chunks()
 
 
-def _predicate(schema: Schema, keys: pa.Table) -> Predicate | None:
-    """A condition on the key that prunes files; None if there are too many keys."""
-    conditions = []
+def _predicate(schema: Schema, keys: pa.Table) -> Predicate:
+    """A condition that is true of the keys, and prunes files: it lists few values of a column, and limits many by the least and
+    the greatest."""
+    conditions: list[Predicate] = []
     for name in keys.column_names:
         type_, values = schema.columns.field(name).type, pc.unique(keys[name])
+        column = Column((name,), type_)
         if len(values) <= _KEYS_NAMED and (pa.types.is_integer(type_) or is_text(type_)):
-            conditions.append(In(Column((name,), type_), tuple(values.to_pylist())))
-    return and_(*conditions) if conditions else None
+            conditions.append(In(column, tuple(values.to_pylist())))
+        else:
+            ends = pc.min_max(values).as_py()
+            conditions += [Compare(">=", column, Literal(ends["min"])), Compare("<=", column, Literal(ends["max"]))]
+    return and_(*conditions)
