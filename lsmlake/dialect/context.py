@@ -29,12 +29,13 @@ from lsmlake.types.type_text import format_type
 
 class Inner(NamedTuple):
     """A translated query in an expression: its SQL, the types of its columns, the number of expressions in its GROUP BY (None: it
-    has no groups), and the columns of the query around it that it names."""
+    has no groups), the columns of the query around it that it names, and `queries.Query.member`."""
 
     sql: str
     types: list[pa.DataType]
     keys: int | None
     used: tuple[ScopeColumn, ...]
+    member: str | None = None
 
 
 Subquery = Callable[[exp.Expression, Scope], Inner]
@@ -122,6 +123,10 @@ class Context(ABC):
 
     def query(self, node: exp.Expression, query: exp.Expression) -> tuple[str, list[pa.DataType]]:
         """A query inside the expression `node`, and the types of its columns. Refuses it where none is allowed."""
+        return self.inner(node, query)[:2]
+
+    def inner(self, node: exp.Expression, query: exp.Expression) -> Inner:
+        """As `query`, with all that is known of the query."""
         if self.subquery is None:
             refuse_query(self.text, node)
         scope = replace(self.scope, outer=None)  # Spark knows one level of correlation
@@ -129,7 +134,7 @@ class Context(ABC):
             scope = replace(scope, relations=(), plain=())
         inner = self.subquery(query, scope)
         self._check(node, inner)
-        return inner.sql, inner.types
+        return inner
 
     def _check(self, node: exp.Expression, inner: Inner) -> None:
         """Refuses expressions that Spark refuses, or for which Spark's answer differs from the SQL standard."""

@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 from sqlglot import exp
 
-from lsmlake.dialect import arithmetic, calls, comparisons, interval_functions, patterns, pipes, times
+from lsmlake.dialect import arithmetic, calls, comparisons, existence, interval_functions, patterns, pipes, times
 from lsmlake.dialect.aggregates import AGGREGATES
 from lsmlake.dialect.context import Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
@@ -254,9 +254,12 @@ def _element(context: Context, node: exp.Bracket) -> Typed:
 
 
 def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
-    sql, types = context.query(node, node.this)
+    inner = context.inner(node, node.this)
+    sql, types = inner.sql, inner.types
     if isinstance(node, exp.Exists):
-        return Typed(f"EXISTS ({sql})", BOOLEAN)
+        alike = isinstance(node.this, exp.Select) and context.filters and existence.null_is_false(node)
+        as_member = inner.member if alike else None
+        return Typed(as_member or f"EXISTS ({sql})", BOOLEAN)
     if len(types) != 1:
         context.text.refuse(
             node, "a query used as a value must give one column", found=f"{len(types)} columns", cure="select one column"

@@ -32,6 +32,7 @@ class Query:
         keys: the number of expressions in the GROUP BY of a SELECT; None: it has no groups.
         known: the facts known of each output; (): none.
         shared: set for a query of WITH, which its references share.
+        member: the condition `column IN (SELECT ...)` that chooses the rows around it for which the query gives a row.
     """
 
     sql: str
@@ -39,6 +40,7 @@ class Query:
     keys: int | None = None
     known: tuple[Known, ...] = ()
     shared: Shared | None = None
+    member: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -98,7 +100,7 @@ class Queries(ABC):
         def subquery(node: exp.Expression, around: Scope) -> Inner:
             used: list[ScopeColumn] = []
             made = self.query(node, ctes, replace(around, used=used))
-            return Inner(made.sql, [kind for _, kind in made.columns], made.keys, tuple(used))
+            return Inner(made.sql, [kind for _, kind in made.columns], made.keys, tuple(used), made.member)
 
         return replace(Translator.at(self.text, scope, self.now, subquery), draws=self.draws, **allowed)
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lsmlake.dialect.context import Context
+from lsmlake.dialect.existence import member
 from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.generators import generated, is_generator
 from lsmlake.dialect.grouping import SelectGroups, aggregates, grouped
@@ -87,6 +88,8 @@ class Select:
         made = self._output(self._sql(rows, kept, sort) + limit, keys)
         several = self.groups is not None and self.groups.sets is not None
         windows = kept is not None or any(item.find(exp.Window) is not None for item in self.items)
+        if self.groups is None and generator is None and source.sql:
+            made = replace(made, member=member(node, source.sql, before))
         return made.placeless if limit or several or windows else made
 
     def _output(self, sql: str, keys: int | None = None) -> Query:
