@@ -221,6 +221,8 @@ def _item(old: pa.Field | None, field: pa.Field) -> str:
 
 # -- conditions and values --------------------------------------------------------------------------------------------
 
+_ESCAPE, _ESCAPED = "\\", " ESCAPE '\\'"
+"""What LIKE takes as it is, and the clause for it. Without the clause, DuckDB searches for the parts of a pattern."""
 _LIKE_SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
@@ -247,7 +249,8 @@ def condition(predicate: Predicate) -> str | None:
         case In(column, values):
             return f"({_column(column)} IN ({', '.join(_literal(one, column.type) for one in values)}))"
         case Like(column, prefix, rest):
-            return f"({_column(column)} LIKE {text(prefix.translate(_LIKE_SPECIAL) + rest)} ESCAPE '\\')"
+            pattern = prefix.translate(_LIKE_SPECIAL) + rest
+            return f"({_column(column)} LIKE {text(pattern)}{_ESCAPED if _ESCAPE in pattern else ''})"
         case Computed():
             return None
         case IsNull(column):
