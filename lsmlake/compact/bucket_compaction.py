@@ -65,7 +65,8 @@ def compact_bucket(
         files: The data files of the bucket.
         state: The bucket to compact.
         pick: Picks the next compaction.
-        cached_rows: By file name, the columns `lookup_columns` of uncommitted files, so they are not read again.
+        cached_rows: By file name, the columns `lookup_columns`, and perhaps others, of uncommitted files, so they are not read
+            again.
         uncommitted_files: Level-0 files that are written but not yet committed.
         becoming: See `compact.job.Goal`; `pick` must then lead to a single run.
         reports: Whether to write a changelog, if compaction produces it.

@@ -156,7 +156,7 @@ def _live_rows_of(
             positions = known[file.name] if file.name in known else hits[file.name].positions
             live = positions[vector(file.name).live_mask(positions)]
             wanted = [*columns, ROW_KIND] if merging and file.delete_rows else columns
-            live_rows += work.bucket_files.fetch(file, live, wanted)
+            live_rows += work.fetch(file, live, wanted)
         if live_rows:
             runs.append(pa.concat_tables(with_kinds(live_rows)))
     if merging:

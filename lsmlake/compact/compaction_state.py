@@ -16,6 +16,7 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
+from lsmlake.options.changelog_options import LOOKUP
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.tables.version import Metadata
 
@@ -24,7 +25,7 @@ from lsmlake.tables.version import Metadata
 class CompactionState:
     """The files and vectors of the bucket so far: `files`, `vectors` and `retained` change, `base` does not. `uncommitted`:
     level-0 files that are not in `base`; `cached_rows`: rows of these files by file name, so that they are not read again, with
-    the columns `lookup_columns` and maybe `_row_kind`."""
+    the columns `lookup_columns` or `columns_kept`, and maybe `_row_kind`."""
 
     bucket_files: BucketFiles
     rule: MergeRule
@@ -96,6 +97,24 @@ class CompactionState:
             return self.cached_rows[file.name].select(list(columns))
         with self.bucket_files.open(file) as reader:
             return reader.read(range(reader.groups), list(columns))
+
+    def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """As `BucketFiles.fetch`; rows that are in memory are not read again."""
+        cached, stored = self.cached_rows.get(file.name), self.schema.row_columns
+        if cached is None or not {*columns} <= {*stored.names} & {*cached.column_names}:
+            yield from self.bucket_files.fetch(file, positions, columns)
+            return
+        rows = cached.select(list(columns))
+        yield rows.take(pa.array(positions)).cast(pa.schema([stored.field(name) for name in columns]))
+
+
+def columns_kept(schema: Schema, in_memory: bool) -> tuple[str, ...]:
+    """Returns the columns of the rows that a writer keeps for the compaction that follows: all for a changelog, if they are in
+    memory as they would be read, else those of the lookup."""
+    whole = in_memory and schema.parsed_options.changelog.producer == LOOKUP
+    if whole and not any(pa.types.is_nested(kind) for kind in schema.columns.types):
+        return tuple(schema.columns.names)
+    return lookup_columns(schema)
 
 
 def lookup_columns(schema: Schema) -> tuple[str, ...]:

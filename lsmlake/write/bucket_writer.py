@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lsmlake.beside import Threads
 from lsmlake.compact.bucket_compaction import Picker, compact_bucket
-from lsmlake.compact.compaction_state import lookup_columns
+from lsmlake.compact.compaction_state import columns_kept
 from lsmlake.errors import SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.data_writer import CHANGELOG, Origin, float_columns, nan_columns
@@ -179,7 +179,7 @@ def write_bucket(
     schema, bucket = files.schema, files.bucket
     origin = Origin(0, APPEND)
     kept: list[pa.Table] = []
-    columns = lookup_columns(schema) if pick else ()
+    columns = columns_kept(schema, reports and isinstance(tables, list)) if pick else ()
     passing = (_keep_columns(table, columns, kept) for table in tables) if pick else tables
     run, changelog = files.write(passing, origin, _nan_columns(tables, schema)), ()
     if not run:
