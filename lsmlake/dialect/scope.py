@@ -59,8 +59,8 @@ class Known:
 
     @property
     def placeless(self) -> Known:
-        """The facts without origins."""
-        return replace(self, origins=(), digits=None) if self.origins else self
+        """The facts without origins, and without digits: the column may have another type."""
+        return self if not self.origins and self.digits is None else replace(self, origins=(), digits=None)
 
 
 UNKNOWN = Known()
