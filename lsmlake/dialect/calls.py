@@ -119,7 +119,8 @@ def _aggregate(
 
 def _summand(name: str, made: Typed) -> str:
     """An argument of an aggregate. DuckDB adds up decimals of few digits in 64 bits, and their sum has 38 digits all the same."""
-    return made.in_64_bits.sql if name in SUMS and made.in_64_bits is not None else made.sql
+    narrow = made.in_64_bits if name in SUMS else None
+    return made.sql if narrow is None else narrow.sql
 
 
 def _within(

@@ -35,7 +35,7 @@ class Inner(NamedTuple):
     types: list[pa.DataType]
     keys: int | None
     used: tuple[ScopeColumn, ...]
-    member: str | None = None
+    member: Callable[[], str | None] | None = None
 
 
 Subquery = Callable[[exp.Expression, Scope], Inner]

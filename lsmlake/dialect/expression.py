@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -191,7 +191,8 @@ def _case(context: Context, node: exp.Case | exp.If) -> Typed:
     made = [context.typed(result) for result in results]
     sqls, kind = context.unified(results, made)
     sql = _when(conditions, sqls)
-    return Typed(sql, kind, narrow=partial(_narrow_case, sql, kind, conditions, made) if pa.types.is_decimal(kind) else None)
+    narrow = cache(partial(_narrow_case, sql, kind, conditions, made)) if pa.types.is_decimal(kind) else None
+    return Typed(sql, kind, narrow=narrow)
 
 
 def _when(conditions: Sequence[str], values: Sequence[str]) -> str:
@@ -202,15 +203,16 @@ def _when(conditions: Sequence[str], values: Sequence[str]) -> str:
 
 def _narrow_case(sql: str, kind: pa.DataType, conditions: Sequence[str], values: Sequence[Typed]) -> Narrow | None:
     """CASE of numbers of few digits in 64 bits. `sql`: the expression. `kind`: its type, which may round a value."""
-    parts = [one.in_64_bits for one in values if one.type != NULL]
-    if not parts or None in parts:
+    results = [None if one.type == NULL else one.in_64_bits for one in values]
+    parts = [one for one in results if one is not None]
+    if not parts or len(parts) < sum(one.type != NULL for one in values):
         return None
     scale = max(one.scale for one in parts)
     digits = max(one.digits - one.scale for one in parts) + scale
     if max(digits, scale) > INT64_DIGITS or scale > kind.scale:
         return None
     wanted = f"DECIMAL({INT64_DIGITS},{scale})"
-    casts = [f"CAST({'NULL' if one.type == NULL else one.in_64_bits.sql} AS {wanted})" for one in values]
+    casts = [f"CAST({'NULL' if one is None else one.sql} AS {wanted})" for one in results]
     return Narrow(sql, _when(conditions, casts), INT64_DIGITS, digits, scale)
 
 
@@ -258,7 +260,7 @@ def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
     sql, types = inner.sql, inner.types
     if isinstance(node, exp.Exists):
         alike = isinstance(node.this, exp.Select) and context.filters and existence.null_is_false(node)
-        as_member = inner.member if alike else None
+        as_member = inner.member() if alike and inner.member is not None else None
         return Typed(as_member or f"EXISTS ({sql})", BOOLEAN)
     if len(types) != 1:
         context.text.refuse(

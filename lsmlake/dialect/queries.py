@@ -32,7 +32,8 @@ class Query:
         keys: the number of expressions in the GROUP BY of a SELECT; None: it has no groups.
         known: the facts known of each output; (): none.
         shared: set for a query of WITH, which its references share.
-        member: the condition `column IN (SELECT ...)` that chooses the rows around it for which the query gives a row.
+        member: returns the condition `column IN (SELECT ...)` that chooses the rows around it for which the query gives a row, or
+            None. Only EXISTS asks for it.
     """
 
     sql: str
@@ -40,7 +41,7 @@ class Query:
     keys: int | None = None
     known: tuple[Known, ...] = ()
     shared: Shared | None = None
-    member: str | None = None
+    member: Callable[[], str | None] | None = None
 
     @property
     def schema(self) -> pa.Schema:

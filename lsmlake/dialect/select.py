@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 from sqlglot import exp
@@ -89,7 +90,7 @@ class Select:
         several = self.groups is not None and self.groups.sets is not None
         windows = kept is not None or any(item.find(exp.Window) is not None for item in self.items)
         if self.groups is None and generator is None and source.sql:
-            made = replace(made, member=member(node, source.sql, before))
+            made = replace(made, member=partial(member, node, source.sql, before))
         return made.placeless if limit or several or windows else made
 
     def _output(self, sql: str, keys: int | None = None) -> Query:

@@ -43,6 +43,8 @@ def main(arguments: list[str]) -> int:
         given = vars(parser.parse_args(arguments))
         name, through, works, registry = (given.pop(one) for one in ("database", "through", "record", "registry"))
         if registry:
+            if len(arguments) > 1:
+                parser.error("--registry has a run of its own: leave the other options out")
             print(prove(folder))
             shutil.rmtree(folder)
             return 0

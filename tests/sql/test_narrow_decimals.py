@@ -153,6 +153,14 @@ def test_results_of_few_digits_have_a_narrow_type(text, tmp_path, monkeypatch):
     assert int(kind.removeprefix("DECIMAL(").partition(",")[0]) <= 18, kind
 
 
+def test_conditions_in_many_levels_are_translated_at_once(tmp_path):
+    lake, text = opened(tmp_path), "a"
+    made(lake, "t", [{"id": n, "a": "12.34", "b": 1, "c": n, "d": 99, "e": 1} for n in range(3)])
+    for level in range(40):  # each part is asked once for its digits: asked twice at each level it would take for ever
+        text = f"CASE WHEN c > {level} THEN a ELSE {text} END"
+    assert lake.sql(f"SELECT sum({text}) FROM d.t").fetchall() == [(Decimal("37.02"),)]
+
+
 def test_digits_are_those_of_all_files_of_the_version(tmp_path):
     lake = opened(tmp_path)
     table = made(lake, "t", [{"id": 1, "a": "-0.05", "b": 0, "c": -700, "d": 1, "e": None}])
