@@ -17,6 +17,7 @@ from lsmlake.cdc import computed_columns
 from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_formats import ID, ChangeFormat
 from lsmlake.cdc.event_rows import ROW_KIND, TRUNCATED, EventReader
+from lsmlake.cdc.inner_names import split_paths
 from lsmlake.errors import InvalidQuery, InvalidSchema, Wording
 from lsmlake.format.paths import split_name
 from lsmlake.options.merge_options import AGGREGATION, DEDUPLICATE, PARTIAL_UPDATE
@@ -53,6 +54,7 @@ class ChangeInput:
         deletes, truncates: conditions on the rows that are deletes, and that remove all rows before them.
         ignore_nulls: a null leaves the old value.
         chosen, left_out: the columns to write, or those not to write.
+        left_inside: the paths of fields inside of nested values that the columns lack, and that are not written.
         computed: columns that events do not have, computed from those that they have.
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
@@ -67,6 +69,7 @@ class ChangeInput:
     ignore_nulls: bool = False
     chosen: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
+    left_inside: frozenset[str] = frozenset()
     computed: tuple[ComputedColumn, ...] = ()
     truncates_apply: bool = True
     may_lack: bool = False
@@ -102,11 +105,14 @@ class ChangeInput:
                 raise InvalidQuery(f"{name} is empty", expected="a condition", found=repr(text), cure=f"leave {name} out")
         if on_error not in (RAISE, REJECT):
             raise InvalidQuery("unknown on_error", expected=f"{RAISE!r} or {REJECT!r}", found=repr(on_error), cure="correct it")
+        left_inside = frozenset()
+        if read_as is not None and left_out:
+            left_out, left_inside = split_paths(left_out, schema.columns)
         contradictions = (
             (row_kind and events, "row_kind", f"format={read_as.name!r}" if read_as else "", "the events have their operations"),
             (row_kind and apply_as_deletes, "row_kind", "apply_as_deletes", "both say which rows are deletes"),
             (row_kind and apply_as_truncates, "row_kind", "apply_as_truncates", "both say what a row means"),
-            (columns is not None and left_out is not None, "columns", "except_columns", "both choose columns"),
+            (columns is not None and bool(left_out), "columns", "except_columns", "both choose columns"),
             (evolve and read_as is not None, "evolve", "format", "events are read as the columns that the table has"),
             (evolve and (apply_as_deletes or apply_as_truncates or columns or left_out), "evolve", _WORDS, _NOT_ALL),
         )
@@ -137,6 +143,7 @@ class ChangeInput:
             ignore_null_updates and engine == DEDUPLICATE,
             None if columns is None else tuple(columns),
             tuple(left_out or ()),
+            left_inside,
         )
 
     def reader(self, schema: Schema, zone: str) -> EventReader:
@@ -153,7 +160,8 @@ class ChangeInput:
         columns = pa.schema([field for field in schema.columns if field.name in names])
         merge = schema.parsed_options.merge
         sequence, with_before = merge.sequence_field, merge.engine == AGGREGATION
-        allowed = frozenset({*schema.columns.names, *self.left_out}) if self.chosen is None else None
+        others = {*self.left_out, *self.left_inside}
+        allowed = frozenset({*schema.columns.names, *others}) if self.chosen is None else None
         return EventReader(
             self.format,
             columns,
@@ -163,6 +171,7 @@ class ChangeInput:
             schema.combines_rows,
             with_before,
             allowed,
+            self.left_inside,
             self.truncates_apply,
             self.may_lack,
             key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),

@@ -14,6 +14,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -24,7 +25,8 @@ import pyarrow.compute as pc
 from lsmlake.cdc import event_queries
 from lsmlake.cdc.event_formats import DELETE, ID, INSERT, SKIP, TRUNCATE, UPDATE, Absent, ChangeFormat, Counting, PositionPart
 from lsmlake.cdc.event_queries import BETWEEN, EVENT, IMAGE, KIND, NAMES, OFFSET, REMOVED, SHORTENED, EventQuery
-from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, schema_in
+from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, plain_json, schema_in
+from lsmlake.cdc.inner_names import unknown_inside
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels import nested
 from lsmlake.schema.conform import shown
@@ -68,6 +70,7 @@ class EventReader:
         combines: the table combines rows, so it may lack any nullable column.
         with_before: the rows before updates are wanted, too, as -U.
         allowed: the fields that the rows of events may have; None: any, of which only `columns` are read.
+        inside: the paths of fields that nested values may have beside those of their columns; None: any, which are not read.
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
         key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
@@ -81,6 +84,7 @@ class EventReader:
     combines: bool = False
     with_before: bool = False
     allowed: frozenset[str] | None = None
+    inside: frozenset[str] | None = None
     truncates_apply: bool = True
     may_lack: bool = False
     key_may_be_id: bool = True
@@ -211,7 +215,7 @@ class _Batch:
             if keeps is not None:
                 unchanged[number] = keeps
             values = self._absent(texts, one, written, keeps is not None)
-            values = self._values(texts, one) if values is None else values
+            values = self._values(texts, one, written) if values is None else values
             missing = np.asarray(values.is_null()) & changes
             if one.name in self.reader.key:
                 self._refuse(missing, f"the event has no value for the key column {one.name!r}")
@@ -308,25 +312,44 @@ class _Batch:
         forms = (text, json.dumps(text)[1:-1]) if self.reader.format.events.document else (text,)
         return any(pc.any(pc.match_substring(self.texts[EVENT], form)).as_py() for form in forms)
 
-    def _values(self, texts: pa.Array, one: pa.Field) -> pa.Array:
-        """The values of a column; null for texts that cannot be read, whose events are rejected."""
+    def _values(self, texts: pa.Array, one: pa.Field, written: np.ndarray | None = None) -> pa.Array:
+        """The values of a column; null for texts that cannot be read, whose events are rejected. `written`: flags the events in
+        which a field inside of the value that the column lacks is refused; None: in none."""
         wanted = nested.nullable(plain(one.type))
         if texts.null_count == len(texts):
             return nested.nulls(len(texts), wanted)
         encoding = self.encodings.get(one.name) or encoding_in(one, self.reader.format)
         make = partial(decoded, encoding=encoding, wanted=wanted, zone=self.reader.zone)
+        strict = written is not None and self.reader.inside is not None and pa.types.is_nested(wanted)
+        if strict:
+            with suppress(Unfit, pa.ArrowException):  # what is wrong is found below
+                return make(texts, strict=True)
         try:
-            return make(texts)
+            values = make(texts)
         except Unfit:
             wrong = dict.fromkeys(np.flatnonzero(np.asarray(texts.is_valid())).tolist(), "values of this type do not fit")
         except pa.ArrowException:
             wrong = unreadable(texts, make)
-        for row, why in wrong.items():
-            what = f"column {one.name!r}: expected {format_type_of(one)}, found {shown(texts, row)}: {why}"
-            self.bad.setdefault(row, what)
+        else:
+            return make(self._without_unknown_inside(texts, encoding, one, written)) if strict else values
+        expected = f"expected {format_type_of(one)}"
+        reasons = {row: f"column {one.name!r}: {expected}, found {shown(texts, row)}: {why}" for row, why in wrong.items()}
+        return self._values(self._without(texts, reasons), one, written)
+
+    def _without_unknown_inside(self, texts: pa.Array, encoding: Encoding, one: pa.Field, written: np.ndarray) -> pa.Array:
+        """The values without those of events in which a field inside of the value is refused."""
+        found = unknown_inside(plain_json(texts, encoding), plain(one.type), one.name, self.reader.inside)
+        cure = "add the field to the column, or name its path in except_columns"
+        reasons = {row: f"the column {one.name!r} has no field {path!r}: {cure}" for row, path in found.items() if written[row]}
+        return self._without(texts, reasons)
+
+    def _without(self, texts: pa.Array, reasons: dict[int, str]) -> pa.Array:
+        """The values with null for those of some rows, which are refused for these reasons."""
         flags = np.zeros(len(texts), bool)
-        flags[list(wrong)] = True
-        return self._values(pc.if_else(pa.array(flags), pa.nulls(1, texts.type)[0], texts), one)
+        flags[list(reasons)] = True
+        for row, reason in reasons.items():
+            self.bad.setdefault(row, reason)
+        return pc.if_else(pa.array(flags), pa.nulls(1, texts.type)[0], texts)
 
     # -- result -------------------------------------------------------------------------------------------------------
 

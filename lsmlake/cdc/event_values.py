@@ -71,13 +71,22 @@ class Encoding(NamedTuple):
 _TEXT = Encoding("text")
 
 
-def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str) -> pa.Array:
-    """The values of texts as a column of the type `wanted`. `zone`: of times without a zone. Raises pa.ArrowInvalid, Unfit."""
+def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str, *, strict: bool = False) -> pa.Array:
+    """The values of texts as a column of a type.
+
+    Args:
+        texts: texts, or values of Arrow.
+        encoding: how they are written.
+        wanted: the type.
+        zone: of times without a zone.
+        strict: a field inside of a nested value that the type lacks is refused.
+
+    Raises:
+        pa.ArrowInvalid, Unfit: a value cannot be read.
+    """
     if pa.types.is_nested(wanted):
-        if encoding.name == "extended":
-            texts = _plain_inside(texts)
-        values = texts if pa.types.is_nested(texts.type) else _parsed(texts, wanted, encoding)
-        return lossless.convert(_inner(values, wanted, encoding, zone), wanted, zone)
+        values = texts if pa.types.is_nested(texts.type) else _parsed(plain_json(texts, encoding), wanted, encoding, strict)
+        return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
     return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
 
 
@@ -317,12 +326,19 @@ _BYTES = "base64", "hex", "latin-1", "unknown bytes"
 # -- nested values ----------------------------------------------------------------------------------------------------
 
 
-def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
-    """JSON texts as values of a type that `lossless` converts to the nested type `wanted`. Raises pa.ArrowInvalid."""
+def plain_json(texts: pa.Array, encoding: Encoding) -> pa.Array:
+    """Nested values as JSON without the words of an encoding."""
+    return _plain_inside(texts) if encoding.name == "extended" and not pa.types.is_nested(texts.type) else texts
+
+
+def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> pa.Array:
+    """JSON texts as values of a type that `lossless` converts to the nested type `wanted`. `strict`: fields that it lacks are
+    refused; otherwise they are not read. Raises pa.ArrowInvalid."""
     one_line = pc.replace_substring(pc.fill_null(texts, "null"), "\n", " ")
     lines = pc.binary_join_element_wise('{"v":', one_line, "}\n", "")
     data = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
-    options = pa_json.ParseOptions(pa.schema([("v", _readable(wanted, encoding))]), unexpected_field_behavior="ignore")
+    schema, others = pa.schema([("v", _readable(wanted, encoding))]), "error" if strict else "ignore"
+    options = pa_json.ParseOptions(schema, unexpected_field_behavior=others)
     try:
         rows = pa_json.read_json(pa.BufferReader(data), pa_json.ReadOptions(block_size=len(data) + 1), options)
     except pa.ArrowInvalid as refused:
@@ -333,22 +349,23 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Arra
     return pa.concat_arrays(rows["v"].chunks)
 
 
-def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str) -> pa.Array:
+def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str, strict: bool) -> pa.Array:
     """Nested values with what their encoding says inside, and with maps for lists of entries. What is no value of the type
-    `wanted` stays as it is, for `lossless` to refuse. Raises pa.ArrowInvalid, Unfit."""
+    `wanted` stays as it is, for `lossless` to refuse; so do fields that it lacks, if `strict`. Raises pa.ArrowInvalid, Unfit."""
     kind, t = values.type, pa.types
     if not t.is_nested(wanted):
         return _inmost(values, wanted, encoding, zone)
     if t.is_struct(wanted) and t.is_struct(kind):
         inner = {field.name: field.type for field in wanted}
         parts = {
-            field.name: _inner(its, inner[field.name], encoding.of(field.name), zone) if field.name in inner else its
+            field.name: _inner(its, inner[field.name], encoding.of(field.name), zone, strict) if field.name in inner else its
             for field, its in zip(kind, values.flatten(), strict=True)
+            if strict or field.name in inner
         }
         return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=values.is_null())
     if t.is_list(wanted) and t.is_list(kind):
         lengths, items = nested.list_parts(values)
-        made = _inner(items, wanted.value_type, encoding.of("element"), zone)
+        made = _inner(items, wanted.value_type, encoding.of("element"), zone, strict)
         return pa.ListArray.from_arrays(nested.offsets(lengths), made, mask=values.is_null())
     if not t.is_map(wanted):
         return values
@@ -361,7 +378,7 @@ def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str)
     else:
         return values
     types = wanted.key_type, wanted.item_type
-    entries = (_inner(*one, encoding.of(part), zone) for *one, part in zip(both, types, ("key", "value"), strict=True))
+    entries = (_inner(*one, encoding.of(part), zone, strict) for *one, part in zip(both, types, ("key", "value"), strict=True))
     return pa.MapArray.from_arrays(nested.offsets(lengths), *entries, mask=values.is_null())
 
 

@@ -11,10 +11,15 @@ from decimal import Decimal
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import new_lake
 
+import lsmlake
 from lsmlake.cdc import ChangeFormat, decode
 from lsmlake.cdc.declared_types import of_avro, of_connect
-from lsmlake.errors import InvalidData
+from lsmlake.cdc.inner_names import fields_beside, unknown_inside
+from lsmlake.errors import InvalidData, LakeError
 from lsmlake.kernels.avro_columns import AvroReader
 
 CONNECT, DEBEZIUM = "org.apache.kafka.connect.data.", "io.debezium."
@@ -241,3 +246,123 @@ def test_columns_are_declared_with_what_is_inside():
 def test_what_does_not_fit_inside_is_refused_with_its_column(others, words):
     with pytest.raises(InvalidData, match=words):
         decode([in_json(1), in_json(2, **others)], ChangeFormat("debezium-json"), COLUMNS)
+
+
+# -- fields inside of nested values that the column lacks -------------------------------------------------------------
+
+ADDRESS = {"city": "Rome", "lines": [{"text": "a"}, {"text": "b"}], "by": [{"key": "k", "value": {"n": 1}}]}
+NESTED = "id BIGINT NOT NULL, address STRUCT<city: STRING, lines: ARRAY<STRUCT<text: STRING>>, by: MAP<STRING, STRUCT<n: INT>>>"
+FIELDS = {
+    "address.zip": {**ADDRESS, "zip": 5},
+    "address.lines.element.size": {**ADDRESS, "lines": [{"text": "a"}, {"text": "b", "size": [1, "x"]}]},
+    "address.by.value.m": {**ADDRESS, "by": [{"key": "k", "value": {"n": 1, "m": None}}]},
+    "address.Zip.code": {**ADDRESS, "Zip.code": {"deep": [[[{"a": 1}]]]}},
+}
+
+
+def changed(number: int, address: object, op: str = "c") -> str:
+    row = {"id": number, "address": address}
+    event = {"before": None, "after": row} if op != "d" else {"before": row, "after": None}
+    return json.dumps({**event, "op": op, "source": {"lsn": number}})
+
+
+@pytest.fixture
+def addresses() -> lsmlake.Table:
+    return new_lake().create_table("d.addresses", NESTED, primary_key=["id"])
+
+
+def addresses_of(table: lsmlake.Table) -> dict[int, object]:
+    found = table.to_arrow().to_pylist()
+    for row in found:
+        by = row["address"]["by"]
+        row["address"]["by"] = [{"key": key, "value": value} for key, value in by]
+    return {row["id"]: row["address"] for row in found}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_a_field_inside_of_a_value_that_the_column_lacks_is_refused_by_its_path(addresses, path: str):
+    events = [changed(1, ADDRESS), changed(2, FIELDS[path]), changed(3, None)]
+    with pytest.raises(InvalidData, match=f"has no field '{path}'.*except_columns"):
+        addresses.upsert(events[:2], format="debezium-json")
+    assert addresses.snapshots().num_rows == 0
+    addresses.upsert(events[:2], format="debezium-json", on_error="reject")
+    assert addresses_of(addresses) == {1: ADDRESS}
+    addresses.upsert(events[:2], format="debezium-json", except_columns=[path])
+    assert addresses_of(addresses) == {1: ADDRESS, 2: ADDRESS}
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_a_path_goes_with_the_columns_to_read(addresses, path: str):
+    addresses.upsert([changed(2, FIELDS[path])], format="debezium-json", columns=["id", "address"], except_columns=[path])
+    assert addresses_of(addresses) == {2: ADDRESS}
+
+
+def test_each_event_is_judged_alone(addresses):
+    """Fields that are left out have values of several kinds, other fields are refused, and other values do not fit."""
+    zips = [5, "x", {"a": 1}, [1], None, True]
+    events = [changed(number, {**ADDRESS, "zip": one}) for number, one in enumerate(zips)]
+    events += [changed(10, {**ADDRESS, "other": 1}), changed(11, {**ADDRESS, "city": 7}), changed(12, {**ADDRESS, "city": {}})]
+    events += [changed(13, {**ADDRESS, "zip": 1, "lines": [{"other": 1}]}), changed(14, ADDRESS)]
+    addresses.upsert(events, format="debezium-json", on_error="reject", except_columns=["address.zip"])
+    assert addresses_of(addresses) == dict.fromkeys([*range(len(zips)), 14], ADDRESS)
+
+
+def test_a_delete_needs_no_more_than_its_key(addresses):
+    addresses.upsert([changed(1, ADDRESS), changed(2, ADDRESS)], format="debezium-json")
+    addresses.upsert([changed(2, FIELDS["address.zip"], "d")], format="debezium-json")
+    assert addresses_of(addresses) == {1: ADDRESS}
+
+
+@pytest.mark.parametrize("name", ["address.city", "address.lines.element.text", "address.by.value", "address.by.key"])
+def test_a_part_of_a_value_that_the_column_has_cannot_be_left_out(addresses, name: str):
+    with pytest.raises(LakeError, match=f"a value is written whole.*{name}"):
+        addresses.upsert([changed(1, ADDRESS)], format="debezium-json", except_columns=[name])
+
+
+def test_columns_and_other_columns_still_contradict(addresses):
+    with pytest.raises(LakeError, match="both choose columns"):
+        addresses.upsert([changed(1, ADDRESS)], format="debezium-json", columns=["id"], except_columns=["address", "address.zip"])
+
+
+def test_decode_reads_what_its_schema_names():
+    (row,) = decode([changed(1, FIELDS["address.zip"])], "debezium-json", "id BIGINT, address STRUCT<city: STRING>").to_pylist()
+    assert row["address"] == {"city": "Rome"}
+
+
+def test_avro_with_a_further_field_is_refused_by_its_path():
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL, address STRUCT<city: STRING>", primary_key=["id"])
+    inner = {"type": "record", "name": "A", "fields": [{"name": "city", "type": "string"}, {"name": "zip", "type": "int"}]}
+    fields = [{"name": "id", "type": "long"}, {"name": "address", "type": ["null", inner]}]
+    row = {"type": "record", "name": "R", "fields": fields}
+    schema = {"type": "record", "name": "E", "fields": [{"name": "after", "type": row}, {"name": "op", "type": "string"}]}
+    stream = io.BytesIO()
+    stream.write(b"\0\0\0\0\7")
+    given = {"after": {"id": 1, "address": {"city": "Rome", "zip": 5}}, "op": "c"}
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), given)
+    format, events = ChangeFormat("debezium-avro", registry={7: schema}), [stream.getvalue()]
+    with pytest.raises(InvalidData, match=r"has no field 'address\.zip'"):
+        table.upsert(events, format=format)
+    table.upsert(events, format=format, except_columns=["address.zip"])
+    assert table.to_arrow().to_pylist() == [{"id": 1, "address": {"city": "Rome"}}]
+
+
+def names_inside(value: object) -> object:
+    """The shape of a value, by a recursion over it."""
+    if isinstance(value, dict):
+        return {name: names_inside(inner) for name, inner in value.items()}
+    return [inner for inner in map(names_inside, value) if inner is not None] if isinstance(value, list) else None
+
+
+WORDS = st.text(st.sampled_from('ab"\\{}[]:, .\n\té0'), max_size=5)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS
+NESTED_VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3))
+
+
+@given(NESTED_VALUES, st.booleans(), st.sampled_from([None, 1]))
+def test_the_names_in_a_text_are_those_of_its_value(value: object, plain: bool, indent: int | None):
+    column = pa.struct([("a", pa.struct([("b", pa.list_(pa.struct([("a", pa.int64())])))]))])
+    text = json.dumps(value, ensure_ascii=plain, indent=indent)
+    names = list(fields_beside(names_inside(value), column, "c"))
+    found = unknown_inside(pa.array([text, None, text]), column, "c", ())
+    assert found == ({0: names[0], 2: names[0]} if names else {})
+    assert unknown_inside(pa.array([text]), column, "c", names) == {}
