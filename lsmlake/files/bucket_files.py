@@ -26,6 +26,7 @@ from lsmlake.lsm import lookup
 from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.concurrency import Once, side_by_side
+from lsmlake.storage.write_group import WriteGroup
 from lsmlake.tables.version import Metadata, Version
 
 _KEYS_AT_ONCE = 1 << 22
@@ -52,16 +53,18 @@ class _Whole(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketFiles:
-    """The files of `bucket`. `schema`: the columns that rows are read and written with."""
+    """The files of `bucket`. `schema`: the columns that rows are read and written with. `group`: writes runs of `write` together
+    with those of other buckets; None: each file is written for itself."""
 
     meta: Metadata
     schema: Schema
     bucket: Bucket
+    group: WriteGroup | None = None
 
     @staticmethod
-    def of(version: Version, bucket: Bucket) -> BucketFiles:
+    def of(version: Version, bucket: Bucket, group: WriteGroup | None = None) -> BucketFiles:
         """The files of a bucket, with the columns of `version`."""
-        return BucketFiles(version.meta, version.schema, bucket)
+        return BucketFiles(version.meta, version.schema, bucket, group)
 
     def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
         """Opens a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
@@ -79,7 +82,8 @@ class BucketFiles:
         self, tables: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA
     ) -> tuple[DataFile, ...]:
         """Writes one sorted run; see `write_run`."""
-        return write_run(self.meta.env, self.meta.paths, self.schema, self.directory, tables, origin, nan_columns, prefix)
+        env, paths = self.meta.env, self.meta.paths
+        return write_run(env, paths, self.schema, self.directory, tables, origin, nan_columns, prefix, self.group)
 
     def run_writer(self, origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA) -> RunWriter:
         """A sorted run to be written table by table."""

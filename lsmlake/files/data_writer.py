@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +33,7 @@ from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, write_unnamed
+from lsmlake.storage.write_group import WriteGroup
 
 DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
 """Prefixes of file names."""
@@ -60,6 +62,7 @@ def write_run(
     origin: Origin,
     nan_columns: Collection[str] = (),
     prefix: str = DATA,
+    group: WriteGroup | None = None,
 ) -> tuple[DataFile, ...]:
     """Writes one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
 
@@ -70,8 +73,10 @@ def write_run(
         tables: ascending by key, with the plain columns of the schema and, all or none of them, `_row_kind`. All rows of a key
             are in one table; they go into one file.
         nan_columns: float columns that may hold a NaN.
+        prefix: of the names of the files.
+        group: writes the files together with others, so they become visible later; None: each is written for itself.
     """
-    with RunWriter(env, paths, schema, directory, origin, nan_columns, prefix) as run:
+    with RunWriter(env, paths, schema, directory, origin, nan_columns, prefix, group) as run:
         for table in tables:
             run.add(table)
         return run.finish()
@@ -89,7 +94,9 @@ class RunWriter:
         origin: Origin,
         nan_columns: Collection[str] = (),
         prefix: str = DATA,
+        group: WriteGroup | None = None,
     ) -> None:
+        self.opened = partial(write_unnamed, env.storage) if group is None else group.write
         self.env, self.paths, self.schema, self.directory = env, paths, schema, directory
         self.origin, self.nan_columns, self.prefix = origin, nan_columns, prefix
         self.files: list[DataFile] = []
@@ -129,7 +136,7 @@ class RunWriter:
     def _begun(self, table: pa.Table) -> _FileWriter:
         """The writer of the next file, whose rows have the columns of `table`."""
         name = f"{self.prefix}-{self.env.ids()}.parquet"
-        sink = self._stack.enter_context(write_unnamed(self.env.storage, self.paths.new_data(self.directory, name)))
+        sink = self._stack.enter_context(self.opened(self.paths.new_data(self.directory, name)))
         sums = self._stack.enter_context(SummingSink(sink))
         self._writer = _FileWriter(
             self.directory,
@@ -145,21 +152,20 @@ class RunWriter:
         return self._writer
 
     def _end_file(self) -> None:
-        _finish(self.env, self.paths, self._writer, self.origin, self.files)
+        self._finish(self._writer)
         self._stack.pop_all().close()
         self._writer = None
 
-
-def _finish(env: Env, paths: TablePaths, writer: _FileWriter, origin: Origin, files: list[DataFile]) -> None:
-    """Adds the finished file to `files`, and writes its index file if it has one."""
-    file, indexed_values = writer.finish(origin, env.clock()), writer.values.index()
-    index = None if indexed_values == NOTHING else file_index.encode(indexed_values)
-    if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
-        files.append(file._replace(index=index))
-        return
-    files.append(file._replace(index_bytes=len(index)))
-    with write_unnamed(env.storage, paths.index(file)) as sink:
-        sink.write(index)
+    def _finish(self, writer: _FileWriter) -> None:
+        """Adds the finished file to `files`, and writes its index file if it has one."""
+        file, indexed_values = writer.finish(self.origin, self.env.clock()), writer.values.index()
+        index = None if indexed_values == NOTHING else file_index.encode(indexed_values)
+        if index is None or len(index) <= writer.schema.parsed_options.index.in_manifest_bytes:
+            self.files.append(file._replace(index=index))
+            return
+        self.files.append(file._replace(index_bytes=len(index)))
+        with self.opened(self.paths.index(file)) as sink:
+            sink.write(index)
 
 
 class _FileWriter:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lsmlake import undo
+from lsmlake.beside import Threads
 from lsmlake.errors import InvalidQuery, LakeError, StorageFailed
 
 TEMPORARY = ".tmp-"  # prefix of names reserved for the backend and never listed; Spark ignores names with a leading dot, too
@@ -112,10 +113,18 @@ class Storage(ABC):
         directories."""
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Writes whole files, as `write` does. After an error, some of them may be visible."""
-        for path, data in files.items():
-            with self.write(path) as sink:
-                sink.write(data)
+        """Writes whole files, as `write` does, `writes_at_once` at once. After an error, some of them may be visible."""
+        if self.writes_at_once == 1:
+            for file in files.items():
+                self._write_one(*file)
+            return
+        with Threads(min(self.writes_at_once, max(1, len(files)))) as threads:
+            for written in [threads.submit(self._write_one, *file) for file in files.items()]:
+                written.result()
+
+    def _write_one(self, path: str, data: bytes) -> None:
+        with self.write(path) as sink:
+            sink.write(data)
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TypeVar
 
 from lsmlake import undo
@@ -17,7 +16,6 @@ from lsmlake.format.data_files import CommitMessage
 from lsmlake.format.paths import Branch, TablePaths
 from lsmlake.format.snapshot import NamedFile, Snapshot
 from lsmlake.schema.schema import Schema
-from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, read_bytes, storage_errors
 from lsmlake.tables.live import Cache
@@ -121,9 +119,6 @@ class TableFiles:
         gathered = dict(self.gathered)
         self.gathered.clear()
         undo.made(self.env.storage.delete_all, gathered)
-        if self.env.storage.at_once > 1:
-            side_by_side([partial(self.write, path, data) for path, data in gathered.items()], self.env.storage.at_once)
-            return
         try:
             self.env.storage.write_all(gathered)
         except BaseException:  # some files may exist

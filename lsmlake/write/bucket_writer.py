@@ -1,7 +1,8 @@
 """Writes prepared rows (`write.prepare`) as one sorted level-0 run per bucket, and optionally compacts the bucket inline.
 
 1. `split` sorts the rows by bucket and key, combines rows of equal keys by the merge rule, and cuts the result at buckets.
-2. `write_bucket` writes one run and, with a picker, compacts the bucket including the new run.
+2. `write_level0` writes one run.
+3. `WrittenRun.compacted` compacts the bucket including the new run, if its picker chooses so.
 
 With `changelog-producer = input` the writer also writes all rows of each key with their original kinds, as changelog files.
 
@@ -10,9 +11,10 @@ A writer does not know its sequence. It reads only the keys of older rows, unles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +29,7 @@ from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, BucketState, C
 from lsmlake.kernels.groups import Groups, gather, group
 from lsmlake.kernels.keys import comparable
 from lsmlake.lsm.cover import Covers, route
+from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.lookup import find
 from lsmlake.lsm.merge.merge_errors import Unmergeable, merge_or_name_keys
 from lsmlake.lsm.merge.rule import MergeRule, merge
@@ -155,49 +158,93 @@ def _cuts(edges: np.ndarray, groups: Groups, rows: int) -> np.ndarray | None:
     return np.append(groups.starts, len(groups.rows))[edges] if rows == len(groups.rows) else None
 
 
-def write_bucket(
+class WrittenRun(NamedTuple):
+    """The level-0 run of one commit in a bucket, written and not compacted.
+
+    Attributes:
+        files: the data files of the bucket.
+        message: the message of the run alone.
+        cached_rows: what a compaction needs of the rows, see `compact_bucket`; None: the run is not compacted.
+        reports: whether the compaction writes a changelog, if the options ask for it.
+    """
+
+    files: BucketFiles
+    message: CommitMessage
+    cached_rows: Mapping[str, pa.Table] | None
+    reports: bool
+
+    def if_due(self, base: BucketState | None, pick: Picker | None) -> WrittenRun:
+        """The run, without its rows in memory if `pick` chooses no compaction. `base`: see `compacted`."""
+        base = base or self._new_bucket()
+        files = (*base.files, *self.message.append.added)
+        is_due = pick is not None and self.cached_rows is not None and pick(Levels.of(files, base.dead)) is not None
+        return self if is_due else self._replace(cached_rows=None)
+
+    def compacted(self, base: BucketState | None, pick: Picker) -> CommitMessage:
+        """The message of the run, compacted inline.
+
+        Args:
+            base: The bucket as of the snapshot that the compaction starts from. None: the bucket does not exist yet.
+            pick: Picks the compactions.
+
+        Raises:
+            Unmergeable: The rows of a key cannot be merged.
+        """
+        message, clock = self.message, self.files.meta.env.clock
+        base, began_ms, added = base or self._new_bucket(), clock(), message.append.added
+        try:
+            compacted = compact_bucket(self.files, base, pick, self.cached_rows, added, reports=self.reports)
+        except Unmergeable as error:
+            if _contain_any(self.cached_rows.values(), error.keys):
+                raise error.changed(cure="correct the rows of this key in the batch; nothing was written") from error
+            return message  # only rows of earlier commits fail: a writer never fails because of a compaction
+        if compacted is None or (compacted.compact.added == added and not compacted.compact.removed):
+            return message
+        edit = replace(compacted.compact, changelog=message.append.changelog + compacted.compact.changelog)
+        return replace(message, compact=edit, written=message.written + compacted.written, compact_ms=clock() - began_ms)
+
+    def _new_bucket(self) -> BucketState:
+        return BucketState(self.message.bucket, self.message.append.total_buckets)
+
+
+def write_level0(
     files: BucketFiles,
     total: int,
     tables: Iterable[pa.Table],
-    base: BucketState | None,
-    pick: Picker | None,
     changelog_rows: Iterable[pa.Table] = (),
     *,
+    compacts: bool,
     reports: bool = True,
-) -> CommitMessage | None:
-    """Writes the level-0 run of one commit and, with `pick`, compacts the bucket inline.
+) -> WrittenRun | None:
+    """Writes the level-0 run of one commit; None if it has no row.
 
     Args:
-        files: The data files of the bucket.
+        files: The data files of the bucket. With a group, the new files become visible when it ends, or before.
         total: The total of the bucket.
         tables: Sorted, combined rows; a list if they are in memory.
-        base: The bucket as of the snapshot that the compaction starts from. None: the bucket does not exist yet.
-        pick: Picks the inline compactions. None: no compaction.
         changelog_rows: The rows of the changelog (`with_input_kinds`), sorted by key.
-        reports: Whether the compaction writes a changelog, if the options ask for it.
+        compacts: The run may be compacted: what a compaction needs of the rows stays in memory.
+        reports: See `WrittenRun`.
     """
     schema, bucket = files.schema, files.bucket
     origin = Origin(0, APPEND)
     kept: list[pa.Table] = []
-    columns = columns_kept(schema, reports and isinstance(tables, list)) if pick else ()
-    passing = (_keep_columns(table, columns, kept) for table in tables) if pick else tables
+    columns = columns_kept(schema, reports and isinstance(tables, list)) if compacts else ()
+    passing = (_keep_columns(table, columns, kept) for table in tables) if compacts else tables
     run, changelog = files.write(passing, origin, _nan_columns(tables, schema)), ()
     if not run:
         return None
     try:
         changelog = files.write(changelog_rows, origin, float_columns(schema), CHANGELOG)
-        append = BucketEdit(bucket, total, added=run, changelog=changelog)
-        rows = sum(file.rows for file in run)
-        message = CommitMessage(bucket, append, rows=rows, written=files.paths((*run, *changelog)))
-        if pick is None:
-            return message
-        cached_rows = _by_file(run, kept)
-        if len(run) == 1:  # a slice would keep the rows of all files in memory
-            files.remember(run[0], cached_rows[run[0].name].select(schema.key))
-        return _compacted(files, message, base or BucketState(bucket, total), pick, cached_rows, reports)
     except BaseException:
-        files.delete((*run, *changelog))
+        files.delete(run)
         raise
+    cached_rows = _by_file(run, kept) if compacts else None
+    if compacts and len(run) == 1:  # a slice would keep the rows of all files in memory
+        files.remember(run[0], cached_rows[run[0].name].select(schema.key))
+    append = BucketEdit(bucket, total, added=run, changelog=changelog)
+    message = CommitMessage(bucket, append, rows=sum(file.rows for file in run), written=files.paths((*run, *changelog)))
+    return WrittenRun(replace(files, group=None), message, cached_rows, reports)
 
 
 def base_states(base: Version, buckets: Sequence[Bucket]) -> dict[Bucket, BucketState]:
@@ -210,33 +257,22 @@ def base_states(base: Version, buckets: Sequence[Bucket]) -> dict[Bucket, Bucket
         return {}
 
 
-def write_onto(
-    base: Version,
-    bucket: Bucket,
-    total: int,
-    tables: Iterable[pa.Table],
-    state: BucketState | None,
-    pick: Picker | None,
-    changelog_rows: Iterable[pa.Table],
-) -> CommitMessage | None:
-    """Calls `write_bucket` with the `state` of the bucket at `base`. If `base` expires meanwhile, writes the rows at
-    level 0 without compaction. Raises SnapshotNotFound if it expires and `tables` is not a list, so it cannot be read twice."""
+def compacted_onto(base: Version, run: WrittenRun, state: BucketState | None, pick: Picker) -> CommitMessage:
+    """The message of a run, compacted with the `state` of its bucket at `base`. If `base` expires meanwhile, it is not compacted.
+    After an error, the files of the run stay."""
     try:
         with base.unless_expired():
-            return write_bucket(BucketFiles.of(base, bucket), total, tables, state, pick, changelog_rows)
+            return run.compacted(state, pick)
     except SnapshotNotFound:
-        if not isinstance(tables, list):
-            raise
-        return write_bucket(BucketFiles.of(base, bucket), total, tables, None, None, changelog_rows)
+        return run.message
 
 
-def write_alone(base: Version, bucket: Bucket, total: int, tables: Iterable[pa.Table]) -> CommitMessage | None:
-    """Writes rows that replace the content of their bucket: one merged run at the last level, or nothing if all of them are
-    deletes. Reads nothing of the bucket and writes no changelog. `tables`: see `write_bucket`."""
-    pick = in_full(base.schema, base.meta.env.clock())
-    message = write_bucket(BucketFiles.of(base, bucket), total, tables, None, pick, reports=False)
-    if message is not None and message.compact is None:  # the compaction has left no row
-        return replace(message, append=None, compact=BucketEdit(bucket, total), rows=0)
+def compacted_alone(base: Version, run: WrittenRun) -> CommitMessage:
+    """The message of a run that replaces the content of its bucket: one merged run at the last level, or nothing if all its rows
+    are deletes. Reads nothing of the bucket. After an error, the files of the run stay."""
+    message = run.compacted(None, in_full(base.schema, base.meta.env.clock()))
+    if message.compact is None:  # the compaction has left no row
+        return replace(message, append=None, compact=BucketEdit(message.bucket, message.append.total_buckets), rows=0)
     return message
 
 
@@ -265,20 +301,3 @@ def _by_file(files: Sequence[DataFile], kept: Sequence[pa.Table]) -> dict[str, p
 def _contain_any(tables: Iterable[pa.Table], keys: pa.Table) -> bool:
     """Whether the tables contain at least one of the `keys`."""
     return any(len(find(keys, table.select(keys.column_names), repeats=True)[0]) for table in tables)
-
-
-def _compacted(
-    files: BucketFiles, message: CommitMessage, base: BucketState, pick: Picker, cached_rows: dict[str, pa.Table], reports: bool
-) -> CommitMessage:
-    clock = files.meta.env.clock
-    began_ms = clock()
-    try:
-        compacted = compact_bucket(files, base, pick, cached_rows, message.append.added, reports=reports)
-    except Unmergeable as error:
-        if _contain_any(cached_rows.values(), error.keys):
-            raise error.changed(cure="correct the rows of this key in the batch; nothing was written") from error
-        return message  # only rows of earlier commits fail: a writer never fails because of a compaction
-    if compacted is None or (compacted.compact.added == message.append.added and not compacted.compact.removed):
-        return message
-    edit = replace(compacted.compact, changelog=message.append.changelog + compacted.compact.changelog)
-    return replace(message, compact=edit, written=message.written + compacted.written, compact_ms=clock() - began_ms)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from lsmlake.compact.bucket_compaction import Picker
 from lsmlake.compact.reshape import as_needed as as_needed_buckets
 from lsmlake.compact.reshape import reshape
 from lsmlake.errors import InvalidData, LakeError, SnapshotNotFound
+from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.files.divide import Divide, divide
 from lsmlake.files.spill import Spill
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
@@ -44,18 +45,21 @@ from lsmlake.options.option_types import AUTO
 from lsmlake.schema.rowkind import INSERT, UPDATE_BEFORE, kinds_of, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import together
+from lsmlake.storage.write_group import WriteGroup
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.write.append import append_files
 from lsmlake.write.bucket_writer import (
+    WrittenRun,
     base_states,
+    compacted_alone,
+    compacted_onto,
     fold,
     in_replay_order,
     split,
     split_in_order,
     split_input,
     split_unfolded,
-    write_alone,
-    write_onto,
+    write_level0,
 )
 from lsmlake.write.contended import compact_apart, note
 from lsmlake.write.key_places import CHANGE, KeyPlaces, reports
@@ -256,34 +260,82 @@ def placed_parts(version: Version, given: Intake, request: WriteRequest) -> Iter
 
 def bucket_messages(version: Version, intake: Intake, pick: Picker | None, workers: int = 1) -> list[CommitMessage]:
     """Writes the rows of an intake, bucket by bucket; returns one message per bucket. An error removes the written files.
-    `workers`: how many buckets are written at once, if the rows are in memory; of small buckets, `Storage.writes_at_once`. Raises
-    InvalidData if the rows must be `distinct` and are not."""
-    overwrites, states, size = intake.request.replaces is not None, None, intake.bytes
-    collected: Iterable[BucketRows] = intake.sorted()
+    `workers`: how many buckets are written at once, if the rows are in memory; the runs of small buckets are written together.
+    Raises InvalidData if the rows must be `distinct` and are not."""
+    storage, discard = version.meta.env.storage, version.meta.files.discard
     if intake.in_memory:
-        parts = list(collected)
+        parts = list(intake.sorted())
+        overwrites = intake.request.replaces is not None
         states = base_states(version, [part.bucket for part in parts]) if pick and not overwrites else {}
-        size += sum(file.bytes for state in states.values() for file in state.files)
-        if size <= _SMALL_BYTES * len(parts):
-            workers = max(workers, version.meta.env.storage.writes_at_once)
-        collected = _released(parts)
-
-    def state_of(bucket: Bucket) -> BucketState | None:
-        known = states if states is not None else base_states(version, [bucket]) if pick else {}
-        return known.get(bucket)
-
-    def written(part: BucketRows) -> CommitMessage | None:
-        if overwrites and version.schema.moves_keys and part.bucket not in intake.named:
-            return write_onto(version, part.bucket, part.total, part.rows, None, None, ())
-        if overwrites:
-            return write_alone(version, part.bucket, part.total, part.rows)
-        return write_onto(version, part.bucket, part.total, part.rows, state_of(part.bucket), pick, part.changelog)
-
-    messages = together(written, collected, workers if intake.in_memory else 1, version.meta.files.discard)
+        size = intake.bytes + sum(file.bytes for state in states.values() for file in state.files)
+        writes = _BucketWrites(version, intake, pick, states)
+        if len(parts) > 1 and storage.writes_at_once > 1 and size <= _SMALL_BYTES * len(parts):
+            messages = writes.together(_released(parts), max(workers, storage.writes_at_once))
+        else:
+            messages = together(writes.message, _released(parts), workers, discard)
+    else:
+        messages = together(_BucketWrites(version, intake, pick, None).message, intake.sorted(), 1, discard)
     if intake.request.distinct and sum(message.rows for message in messages) < intake.rows:
-        version.meta.files.discard(messages)
+        discard(messages)
         raise InvalidData("several rows have one key", cure="write one row for each key")
     return messages
+
+
+@dataclass(frozen=True)
+class _BucketWrites:
+    """Writes the buckets of an intake. `states`: the buckets at the version, as far as `pick` needs them; None: they are read one
+    by one."""
+
+    version: Version
+    intake: Intake
+    pick: Picker | None
+    states: Mapping[Bucket, BucketState] | None
+
+    def message(self, part: BucketRows) -> CommitMessage | None:
+        """Writes and compacts a bucket; None if it has no row."""
+        run = self._run(part)
+        if run is None:
+            return None
+        try:
+            return self._compacted(run)
+        except BaseException:
+            self.version.meta.files.discard([run.message])
+            raise
+
+    def together(self, parts: Iterable[BucketRows], workers: int) -> list[CommitMessage]:
+        """Writes the runs of small buckets as one group, and then compacts those that are due, `workers` at once."""
+        runs = []
+        with WriteGroup.of(self.version.meta.env.storage) as group:
+            for part in parts:
+                if (run := self._run(part, group)) is not None:
+                    runs.append(run if self._overwrites else run.if_due(self._state(part.bucket), self.pick))
+        try:
+            return together(self._compacted, runs, workers, lambda done: None)
+        except BaseException:
+            self.version.meta.files.discard([run.message for run in runs])
+            raise
+
+    @property
+    def _overwrites(self) -> bool:
+        return self.intake.request.replaces is not None
+
+    def _run(self, part: BucketRows, group: WriteGroup | None = None) -> WrittenRun | None:
+        files = BucketFiles.of(self.version, part.bucket, group)
+        if not self._overwrites:
+            return write_level0(files, part.total, part.rows, part.changelog, compacts=self.pick is not None)
+        stays = self.version.schema.moves_keys and part.bucket not in self.intake.named
+        return write_level0(files, part.total, part.rows, compacts=not stays, reports=False)
+
+    def _compacted(self, run: WrittenRun) -> CommitMessage:
+        if run.cached_rows is None:
+            return run.message
+        if self._overwrites:
+            return compacted_alone(self.version, run)
+        return compacted_onto(self.version, run, self._state(run.message.bucket), self.pick)
+
+    def _state(self, bucket: Bucket) -> BucketState | None:
+        known = base_states(self.version, [bucket]) if self.states is None and self.pick else self.states or {}
+        return known.get(bucket)
 
 
 def _released(parts: list[BucketRows]) -> Iterator[BucketRows]:

@@ -44,7 +44,7 @@ from lsmlake.lsm.pick.strategy import as_needed, in_full
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
 from lsmlake.tables.version import Metadata
-from lsmlake.write.bucket_writer import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_level0
 from lsmlake.write.prepare import prepare
 
 MORE = int(os.environ.get("LSMLAKE_SWITCHES", "1")) - 1
@@ -309,7 +309,8 @@ def written(world: MemoryStorage, prefix: str, data: pa.Table, inline: bool) -> 
     choose = as_needed(table.version.schema.parsed_options.compaction, 0) if inline else None
     states = table.states()
     parts = split(prepare(data, table.version.schema)[0], table.version.schema, Covers(1))
-    return [write_bucket(BucketFiles.of(table.version, bucket), 1, [part], states.get(bucket), choose) for bucket, part in parts]
+    runs = [write_level0(BucketFiles.of(table.version, bucket), 1, [part], compacts=True) for bucket, part in parts]
+    return [run.compacted(states.get(run.message.bucket), choose) if choose else run.message for run in runs]
 
 
 def compacted(world: MemoryStorage, prefix: str, full: bool) -> list[CommitMessage]:

@@ -22,7 +22,7 @@ from lsmlake.commit.request import Identity, Request
 from lsmlake.errors import InvalidData, InvalidOption
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.lsm.cover import Covers
-from lsmlake.write.bucket_writer import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_level0
 from lsmlake.write.prepare import prepare
 from lsmlake.write.write import picker
 
@@ -741,7 +741,8 @@ def test_two_commits_that_raced_count_in_the_order_they_landed():
         ((bucket, part),) = split(rows, table.version.schema, Covers(1))
         state = table.states()[bucket]
         choose = picker(table.version, None)
-        message = write_bucket(BucketFiles.of(table.version, bucket), 1, [part], state, choose)  # has looked up and merged
+        run = write_level0(BucketFiles.of(table.version, bucket), 1, [part], compacts=True)
+        message = run.compacted(state, choose)  # has looked up and merged
         other = (1, 2, 2) if engine == PARTIAL else (1, 1, 1)
         table.upsert(batch(table, [other]), row_kind="op")
         commit(table.version, Request(Identity("late"), [message]))

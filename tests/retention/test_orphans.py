@@ -33,7 +33,7 @@ from lsmlake.storage.local import LocalStorage
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage, read_bytes
 from lsmlake.tables.version import Metadata, Version
-from lsmlake.write.bucket_writer import split, write_bucket
+from lsmlake.write.bucket_writer import split, write_level0
 from lsmlake.write.prepare import prepare
 from lsmlake.write.write_request import WriteRequest
 
@@ -266,7 +266,7 @@ def written(table: Table, seed: int) -> list[CommitMessage]:
     """The files of an upsert that has not committed yet."""
     schema, version = table.version.schema, table.version
     parts = split(prepare(rows(seed), schema, WriteRequest(cast=Cast("UTC")))[0], schema, Covers(2))
-    return [write_bucket(BucketFiles.of(version, bucket), 2, [part], None, None) for bucket, part in parts]
+    return [write_level0(BucketFiles.of(version, bucket), 2, [part], compacts=False).message for bucket, part in parts]
 
 
 def test_a_writer_that_publishes_files_older_than_the_limit_keeps_them():

@@ -27,7 +27,7 @@ from lsmlake.schema.envelope import unwrap_json, wrap_json
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.types.widening import widens
-from lsmlake.write.bucket_writer import split, write_onto
+from lsmlake.write.bucket_writer import split, write_level0
 from lsmlake.write.prepare import prepare
 
 NESTED = "id BIGINT, a INT, p STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<q: INT>>, m MAP<STRING, STRUCT<z: INT>>"
@@ -320,7 +320,7 @@ def begun(table: Table, row: dict):
     version = table.version
     rows, _ = prepare(pa.Table.from_pylist([row], version.schema.plain_columns), version.schema)
     ((bucket, part),) = split(rows, version.schema, version.covers())
-    message = write_onto(version, bucket, 1, [part], None, None, [])
+    message = write_level0(BucketFiles.of(version, bucket), 1, [part], compacts=False).message
     return lambda: commit(version, Request(Identity("slow"), [message])).snapshot
 
 

@@ -15,6 +15,7 @@ from strategies import contents, fake_env
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import StorageFailed
+from lsmlake.storage import write_group
 from lsmlake.storage.concurrency import Once, ahead, together
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.write import write
@@ -222,9 +223,18 @@ class FailingAtData(MemoryStorage):
         return super().write(path)
 
 
+class FailingInAGroup(FailingAtData):
+    """Small files are written together."""
+
+    writes_at_once = 2
+
+
+@pytest.mark.parametrize("kind", [FailingAtData, FailingInAGroup])
+@pytest.mark.parametrize("batch", [1, 2, 32])
 @pytest.mark.parametrize("at", range(1, BUCKETS + 1, 3))
-def test_a_bucket_that_fails_takes_all_others_with_it(at: int):
-    storage = FailingAtData()
+def test_a_bucket_that_fails_takes_all_others_with_it(monkeypatch, at: int, batch: int, kind: type[FailingAtData]):
+    monkeypatch.setattr(write_group, "_FILES", batch)
+    storage = kind()
     table = _table(storage, 4)
     table.upsert(_rows(0))
     before = contents(storage)
