@@ -291,7 +291,7 @@ def test_the_commands_of_a_page_run_in_order(at_orders: Path):
 
 # -- names in the documents -------------------------------------------------------------------------------------------
 
-CALLS = re.compile(r"`([a-z_]+(?:/[a-z_]+)*\.py)`:((?:(?:,| and| or)?\s`[A-Za-z_.]+\(\)`)+)")
+CALLS = re.compile(r"`([a-z_]+(?:/[a-z_]+)*\.py)`:((?:(?:,| and| or)?\s`[A-Za-z0-9_.]+\(\)`)+)")
 """A path and one or more calls of functions or methods in that module."""
 
 
