@@ -173,6 +173,7 @@ def _read(folder: Path, spark: SparkSession, rows: int, partitions: int, rounds:
     tables = {"table": _table(folder / "table", batch.schema), "default": _table(folder / "default", batch.schema, bucket="auto")}
     for table in tables.values():
         table.upsert(batch)
+    lakes = {name: lsmlake.connect(folder / name) for name in tables}
     of_spark = {name: lsmlake.connect(folder / name, spark=spark).table("bench.parts") for name in tables}
     connection = duckdb.connect()
     by_bucket = _by_bucket(batch)
@@ -191,7 +192,11 @@ def _read(folder: Path, spark: SparkSession, rows: int, partitions: int, rounds:
             lambda name: _in_duckdb(tables[name].scan().to_duckdb(connection)),
             lambda each: _in_duckdb(_files(connection, each)),
         ),
-        "lake.sql": (lambda name: _in_sql(folder / name), lambda each: _in_duckdb(_files(connection, each))),
+        "lake.sql": (lambda name: _in_sql(lakes[name]), lambda each: _in_duckdb(_files(connection, each))),
+        "lake.sql, connected anew": (
+            lambda name: _in_sql(lsmlake.connect(folder / name)),
+            lambda each: _in_duckdb(_files(duckdb.connect(), each)),
+        ),
         "Spark": (lambda name: _in_spark(of_spark[name].df()), lambda each: _in_spark(spark.read.parquet(each))),
     }
     expected = _in_arrow(batch)
@@ -226,8 +231,8 @@ def _in_duckdb(rows) -> Sums:  # the types belong to an optional package
     return tuple(map(int, rows.aggregate(_SUMS).fetchall()[0]))
 
 
-def _in_sql(folder: Path) -> Sums:
-    (found,) = lsmlake.connect(folder).sql(f"SELECT {_SUMS} FROM bench.parts").fetchall()
+def _in_sql(lake: lsmlake.Lake) -> Sums:
+    (found,) = lake.sql(f"SELECT {_SUMS} FROM bench.parts").fetchall()
     return tuple(map(int, found))
 
 

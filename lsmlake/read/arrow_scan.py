@@ -28,7 +28,7 @@ from lsmlake.lsm.merge.merge_windows import RunReader, merge_windows, whole_keys
 from lsmlake.lsm.merge.rule import MergeRule, OldRow, distinct, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import ColumnBounds, evaluate, evaluate_live, may_match
-from lsmlake.read.plan import Plan, Projection, Split
+from lsmlake.read.plan import Plan, Projection, Split, in_groups
 from lsmlake.read.superseded import dead_rows, reads_level0_as_it_is
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
@@ -38,7 +38,6 @@ Finish = Callable[[pa.Table], pa.Table]
 """`finished` for a plan; or a function that does nothing, if the rows of several files are joined before."""
 
 _AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
-_TOGETHER_BYTES = 1 << 18  # of small files that one worker reads: handing over each file takes longer than reading it
 
 
 def read_plan(plan: Plan) -> Iterator[pa.Table]:
@@ -55,30 +54,11 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
 def _parts_of(plan: Plan) -> Iterator[Generator[pa.Table]]:
     """Yields the parts of a plan that can be read in parallel: those of one split, or all of several small splits as one."""
     finish = partial(finished, plan=plan)
-    for splits in _in_groups(plan):
+    for splits in in_groups(plan.splits, plan.version.meta.env.storage.at_once):
         if len(splits) == 1:
             yield from _parts(BucketFiles.of(plan.version, splits[0].bucket), plan, splits[0], finish)
         else:
             yield _joined(plan, splits)
-
-
-def _in_groups(plan: Plan) -> Iterator[list[Split]]:
-    """Consecutive splits in groups of small files, the first groups of few, as the caller may stop early; where each file takes a
-    request, the splits one by one."""
-    if plan.version.meta.env.storage.at_once > 1:
-        yield from ([split] for split in plan.splits)
-        return
-    group: list[Split] = []
-    size, most = 0, 1
-    for split in plan.splits:
-        of_split = sum(file.bytes for file in (*split.files, *split.level0, *split.merged, *split.lookup_files))
-        if len(group) == most or (group and size + of_split > _TOGETHER_BYTES):
-            yield group
-            group, size, most = [], 0, 2 * most
-        group.append(split)
-        size += of_split
-    if group:
-        yield group
 
 
 def _joined(plan: Plan, splits: Sequence[Split]) -> Generator[pa.Table]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -37,8 +38,8 @@ from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.interruption import as_stream
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.arrow_scan import Fresh, finished, freshen_for_scan, output_schema, read_plan
-from lsmlake.read.plan import Plan, Split
-from lsmlake.read.superseded import reads_level0_as_it_is
+from lsmlake.read.plan import AllSplits, Plan, Split, in_groups
+from lsmlake.read.superseded import is_settled, reads_level0_as_it_is
 from lsmlake.schema.adapt import is_evolved
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
@@ -150,6 +151,8 @@ def source_of(plan: Plan) -> NativeSource:
 
 def _key(plan: Plan) -> Hashable:
     """A cache key of the files, vectors and columns that a plan reads, without the predicate. File names are never reused."""
+    if isinstance(plan.splits, AllSplits):
+        return plan.schema.id, plan.columns, plan.splits.identity
     splits = (
         (split.files, split.level0, split.lookup_files, split.merged, split.retained, split.vectors) for split in plan.splits
     )
@@ -169,9 +172,12 @@ def _built(plan: Plan, key: Hashable) -> NativeSource:
         fields = {number: _fields(version.meta.schemas.get(number), plan.schema, plan.columns) for number in schemas}
         chosen = {number: _readable(plan, split, fields) for number, split in enumerate(plan.splits)}
         taken = [number for number, files in chosen.items() if files is not None]
-        marked = [number for number in taken if plan.splits[number].level0 or plan.splits[number].vectors]
+        rule = rule_of(plan.schema)
+        marked = [n for n in taken if plan.splits[n].vectors or not is_settled(plan.splits[n], rule)]
         fresh_of = {number: Fresh(None, {file.name: EMPTY for file in chosen[number]}) for number in taken}
-        fresh_of.update(ahead((_freshened(plan, number) for number in marked), version.meta.env.workers))
+        numbers, groups = iter(marked), in_groups((plan.splits[number] for number in marked), 1)
+        looks = (_freshened(plan, list(islice(numbers, len(group)))) for group in groups)
+        fresh_of.update(ahead(looks, version.meta.env.workers))
     for number, split in enumerate(plan.splits):
         files, fresh = chosen[number], fresh_of.get(number)
         if files is None or fresh is None:
@@ -200,9 +206,10 @@ def _fields(stored: Schema, wanted: Schema, columns: Sequence[str]) -> Stored | 
     return tuple(old for old, _ in pairs)
 
 
-def _freshened(plan: Plan, number: int) -> Generator[tuple[int, Fresh]]:
-    split = plan.splits[number]
-    yield number, freshen_for_scan(BucketFiles.of(plan.version, split.bucket), plan, split, plan.needed)
+def _freshened(plan: Plan, numbers: Sequence[int]) -> Generator[tuple[int, Fresh]]:
+    for number in numbers:
+        split = plan.splits[number]
+        yield number, freshen_for_scan(BucketFiles.of(plan.version, split.bucket), plan, split, plan.needed)
 
 
 def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> tuple[DataFile, ...] | None:

@@ -11,7 +11,7 @@ the key, prune only files that are alone in their section and hold no -U or -D r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -36,6 +36,8 @@ from lsmlake.tables.live import Selection
 from lsmlake.tables.version import OF_FALLBACK, Version
 
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
+_SPLIT_BYTES, _FILE_BYTES = 600, 900  # of memory, about
+_TOGETHER_BYTES = 1 << 18  # of small files that one worker reads: handing over each file takes longer than reading it
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
 """(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of at least
 `columns`."""
@@ -65,6 +67,37 @@ class Split:
     def of_fallback(self) -> bool:
         """Whether the files are those of the fallback of the version."""
         return any(file.schema_id >= OF_FALLBACK for file in (*self.files, *self.level0, *self.merged))
+
+
+class AllSplits(tuple[Split, ...]):
+    """The splits of all files of a snapshot. `identity`: only the same splits have it; some of them, or others, have none."""
+
+    identity: Hashable = None
+
+    @staticmethod
+    def of(splits: Iterable[Split], identity: Hashable) -> AllSplits:
+        made = AllSplits(splits)
+        made.identity = identity
+        return made
+
+
+def in_groups(splits: Iterable[Split], at_once: int) -> Iterator[list[Split]]:
+    """Consecutive splits in groups of small files, the first groups of few, as the caller may stop early; where each file takes a
+    request, the splits one by one. `at_once`: see `Storage`."""
+    if at_once > 1:
+        yield from ([split] for split in splits)
+        return
+    group: list[Split] = []
+    size, most = 0, 1
+    for split in splits:
+        of_split = sum(file.bytes for file in (*split.files, *split.level0, *split.merged, *split.lookup_files))
+        if len(group) == most or (group and size + of_split > _TOGETHER_BYTES):
+            yield group
+            group, size, most = [], 0, 2 * most
+        group.append(split)
+        size += of_split
+    if group:
+        yield group
 
 
 def by_file(splits: Sequence[Split]) -> list[Split]:
@@ -212,11 +245,26 @@ def plan(
             steps.append((narrowed.step, int(matches.sum())))
         if vectors and not matches.all() and rule_of(schema).old_row is OldRow.REPLACED:
             table, matches = table.filter(pa.array(matches)), matches[matches]
-    split = _splits if vectors else _merging_splits
-    splits = split(table, matches, vector_refs, schema, retained)
+    split = partial(_splits if vectors else _merging_splits, table, matches, vector_refs, schema, retained)
+    if predicate is None and near is None and live is None and version.fallback is None:
+        splits = _known_splits(version, mode, split)
+    else:
+        splits = split()
     if not vectors and table.num_rows:
         steps.append(("read", sum(len(split.files) + len(split.merged) for split in splits)))
     return Plan(schema, predicate, names, version, mode, splits, tuple(steps))
+
+
+def _known_splits(version: Version, mode: str, made: Callable[[], tuple[Split, ...]]) -> AllSplits:
+    """All splits of a snapshot, which the handle of the table keeps."""
+    snapshot = version.snapshot
+    names = tuple(file and file.name for file in (snapshot.delta_manifest_list, snapshot.index_manifest))
+    identity = "splits", version.meta.paths.root, names, version.schema.id, mode
+    return version.meta.files.cache.get(identity, lambda: AllSplits.of(made(), identity), _bytes_of_splits)
+
+
+def _bytes_of_splits(splits: AllSplits) -> int:
+    return sum(_SPLIT_BYTES + _FILE_BYTES * len((*one.files, *one.level0, *one.lookup_files, *one.merged)) for one in splits)
 
 
 def _at_last_level(table: pa.Table, schema: Schema) -> np.ndarray:

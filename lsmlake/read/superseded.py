@@ -2,7 +2,7 @@
 
 If the newest row of a key replaces the others as a whole, a fresh read needs only these vectors: it scans the files of all levels
 unmerged and skips the dead rows. Only keys are read to find them. The vectors of a split stay in the cache of the table handle,
-so the next read of the same version is a raw read.
+so the next read of the same version is a raw read. Of level-0 files without a key that another file can hold, nothing is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.levels import recency
+from lsmlake.lsm.levels import recency, sections
 from lsmlake.lsm.merge.rule import MergeRule, OldRow
 from lsmlake.read.plan import Split
 from lsmlake.schema.rowkind import is_retract
@@ -36,6 +36,22 @@ def reads_level0_as_it_is(split: Split, rule: MergeRule) -> bool:
     return bool(split.level0) and rule.old_row is OldRow.REPLACED and not rule.retains
 
 
+def is_settled(split: Split, rule: MergeRule) -> bool:
+    """Whether the rows of a split are known to be those of its files without the rows that vectors mark: without level 0, or
+    because no level-0 file can have a key in common with another file."""
+    return not split.level0 or (reads_level0_as_it_is(split, rule) and not _meeting(split))
+
+
+def _meeting(split: Split) -> list[DataFile]:
+    """The level-0 files whose keys must be read: those whose range of keys meets that of another file, and those that may hold
+    deletes or several rows of a key."""
+    met: set[str] = set()
+    for section in sections((*split.files, *split.lookup_files, *split.level0)):
+        if len(section.files) > 1:
+            met.update(file.name for file in section.files)
+    return [file for file in split.level0 if file.name in met or file.delete_rows or not file.sorted]
+
+
 def dead_rows(files: BucketFiles, split: Split, rule: MergeRule) -> Dead:
     """The dead rows of a split that `reads_level0_as_it_is`."""
     older = tuple(file.name for file in (*split.files, *split.lookup_files))
@@ -49,24 +65,26 @@ def _bytes(dead: Dead) -> int:
 
 
 def _dead_rows(files: BucketFiles, split: Split, rule: MergeRule) -> Dead:
-    key = files.schema.key
-    oldest_first = sorted(split.level0, key=lambda file: (recency(file), file.min_key), reverse=True)
+    key, level0 = files.schema.key, _meeting(split)
+    older = {file.name: file for file in sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))}
+    stored = files.meta.vectors.read(split.vectors, tuple(older.values()))
+    dead = dict.fromkeys((file.name for file in split.level0), EMPTY) | {name: stored.get(name, EMPTY) for name in older}
+    if not level0:
+        return dead
+    oldest_first = sorted(level0, key=lambda file: (recency(file), file.min_key), reverse=True)
     ordered = [file for _, run in groupby(oldest_first, key=recency) for file in sorted(run, key=lambda file: file.min_key)]
     tables = [_keys(files, file) for file in ordered]
     keys = [table.select(key) for table in tables]
     groups = group(np.concatenate(comparable(keys)))
     newest = np.zeros(sum(table.num_rows for table in tables), bool)
     newest[groups.last] = True
-    dead, start = {}, 0
+    start = 0
     for file, table in zip(ordered, tables, strict=True):
         live = newest[start : start + table.num_rows]
         if ROW_KIND in table.column_names:
             live = live & ~np.asarray(is_retract(table[ROW_KIND]))
         dead[file.name] = EMPTY if live.all() else DeletionVector.of(np.flatnonzero(~live))
         start += table.num_rows
-    older = {file.name: file for file in sorted((*split.files, *split.lookup_files), key=lambda file: (file.level, file.min_key))}
-    stored = files.meta.vectors.read(split.vectors, tuple(older.values()))
-    dead |= {name: stored.get(name, EMPTY) for name in older}
     wanted = pa.concat_tables(keys).take(pa.array(groups.first))
     for name, hits in files.find(wanted, tuple(older.values()), repeats=rule.repeats_keys).items():
         dead[name] |= DeletionVector.of(hits.positions)

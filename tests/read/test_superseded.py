@@ -12,7 +12,9 @@ import lsmlake
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.read import superseded
 from lsmlake.read.native import source_of
+from lsmlake.read.plan import RAW, plan
 
 COLUMNS = "id BIGINT NOT NULL, v INT, s STRING"
 
@@ -98,3 +100,53 @@ def test_tables_opened_by_one_lake_look_the_keys_of_a_version_up_once(tmp_path: 
     new = pa.table({"id": [1, 2], "v": pa.array([1, 2], pa.int32()), "s": ["a", "b"]})
     lsmlake.connect(tmp_path).table("s.t").upsert(new, compact=False)
     assert rows_of(lake.table("s.t").to_arrow()) == model | {1: (1, "a"), 2: (2, "b")}
+
+
+def _read_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the level-0 files whose keys are read from now on."""
+    read, real = [], superseded._keys
+    monkeypatch.setattr(superseded, "_keys", lambda files, file: (read.append(file.name), real(files, file))[1])
+    return read
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_keys_are_read_only_where_files_can_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("s")
+    table = lake.create_table("s.t", COLUMNS, primary_key=["id"], options={"bucket": 1})
+    chance, model, shared = np.random.default_rng(seed), {}, set()
+    spans: list[tuple[int, int]] = []
+    for number in range(8):
+        first = int(chance.integers(0, 40)) * 10
+        ids = np.arange(first, first + int(chance.integers(1, 25)))
+        kinds = np.where(np.arange(len(ids)) == (0 if chance.random() < 0.3 else -1), "-D", "+I")
+        table.upsert(
+            pa.table({"id": ids, "v": pa.array(ids, pa.int32()), "s": [f"{number}"] * len(ids), "kind": kinds}),
+            row_kind="kind",
+            compact=number == 0,
+        )
+        model |= {key: (key, f"{number}") for key in ids.tolist()}
+        for key in ids[kinds == "-D"].tolist():
+            del model[key]
+        for other, (low, high) in enumerate(spans):
+            if low <= ids[-1] and ids[0] <= high:
+                shared |= {other, number}
+        spans.append((int(ids[0]), int(ids[-1])))
+        if (kinds == "-D").any():
+            shared.add(number)
+    read = _read_files(monkeypatch)
+    assert rows_of(lsmlake.connect(tmp_path).table("s.t").to_arrow()) == model
+    assert rows_of(lsmlake.connect(tmp_path).sql("SELECT * FROM s.t").to_arrow()) == model
+    assert len(set(read)) == len(shared - {0}), "the first file is compacted"
+
+
+def test_a_query_of_all_files_plans_them_once(tmp_path: Path):
+    lake, table, model = table_with_level0(tmp_path, {}, seed=3)
+    first, second = plan(table.version), plan(table.version)
+    assert first.splits is second.splits
+    assert plan(table.version, mode=RAW).splits is not first.splits
+    table.upsert([{"id": 9_999, "v": 1, "s": "new"}], cast=True, compact=False)
+    assert plan(table.version).splits is not first.splits
+    assert rows_of(lake.sql("SELECT * FROM s.t").to_arrow()) == {**model, 9_999: (1, "new")}
+    table.rollback(table.version.number - 1)
+    assert rows_of(lake.sql("SELECT * FROM s.t").to_arrow()) == model
