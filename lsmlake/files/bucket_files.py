@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.data_reader import DataReader, checked_kinds, reading
-from lsmlake.files.data_writer import DATA, Origin, RunWriter, write_run
+from lsmlake.files.data_writer import DATA, Opened, Origin, RunWriter, write_run
 from lsmlake.files.page_reader import GroupBounds, PageReader, RowOfGroup
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.paths import bucket_directory
@@ -26,7 +26,6 @@ from lsmlake.lsm import lookup
 from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.concurrency import Once, side_by_side
-from lsmlake.storage.write_group import WriteGroup
 from lsmlake.tables.version import Metadata, Version
 
 _KEYS_AT_ONCE = 1 << 22
@@ -53,18 +52,18 @@ class _Whole(NamedTuple):
 
 @dataclass(frozen=True)
 class BucketFiles:
-    """The files of `bucket`. `schema`: the columns that rows are read and written with. `group`: writes runs of `write` together
-    with those of other buckets; None: each file is written for itself."""
+    """The files of `bucket`. `schema`: the columns that rows are read and written with. `opened`: opens the files of
+    `write`, as a group of small files does; None: each becomes visible when it is complete."""
 
     meta: Metadata
     schema: Schema
     bucket: Bucket
-    group: WriteGroup | None = None
+    opened: Opened | None = None
 
     @staticmethod
-    def of(version: Version, bucket: Bucket, group: WriteGroup | None = None) -> BucketFiles:
+    def of(version: Version, bucket: Bucket, opened: Opened | None = None) -> BucketFiles:
         """The files of a bucket, with the columns of `version`."""
-        return BucketFiles(version.meta, version.schema, bucket, group)
+        return BucketFiles(version.meta, version.schema, bucket, opened)
 
     def open(self, file: DataFile, encoded: Collection[str] = ()) -> DataReader:
         """Opens a file for reading; see `DataReader` for `encoded`. Raises Corrupt."""
@@ -83,7 +82,7 @@ class BucketFiles:
     ) -> tuple[DataFile, ...]:
         """Writes one sorted run; see `write_run`."""
         env, paths = self.meta.env, self.meta.paths
-        return write_run(env, paths, self.schema, self.directory, tables, origin, nan_columns, prefix, self.group)
+        return write_run(env, paths, self.schema, self.directory, tables, origin, nan_columns, prefix, self.opened)
 
     def run_writer(self, origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA) -> RunWriter:
         """A sorted run to be written table by table."""

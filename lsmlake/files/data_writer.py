@@ -7,8 +7,8 @@ stores the columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -33,8 +33,9 @@ from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, write_unnamed
-from lsmlake.storage.write_group import WriteGroup
 
+Opened = Callable[[str], AbstractContextManager[pa.NativeFile]]
+"""Opens a sink for a new file, as `write_unnamed`."""
 DATA, CHANGELOG, RETAINED = "data", "changelog", "deletes"
 """Prefixes of file names."""
 
@@ -62,7 +63,7 @@ def write_run(
     origin: Origin,
     nan_columns: Collection[str] = (),
     prefix: str = DATA,
-    group: WriteGroup | None = None,
+    opened: Opened | None = None,
 ) -> tuple[DataFile, ...]:
     """Writes one sorted run into `directory`; returns the files in key order, those of an append-only table in row order.
 
@@ -74,9 +75,9 @@ def write_run(
             are in one table; they go into one file.
         nan_columns: float columns that may hold a NaN.
         prefix: of the names of the files.
-        group: writes the files together with others, so they become visible later; None: each is written for itself.
+        opened: opens the new files; None: each becomes visible when it is complete.
     """
-    with RunWriter(env, paths, schema, directory, origin, nan_columns, prefix, group) as run:
+    with RunWriter(env, paths, schema, directory, origin, nan_columns, prefix, opened) as run:
         for table in tables:
             run.add(table)
         return run.finish()
@@ -94,9 +95,9 @@ class RunWriter:
         origin: Origin,
         nan_columns: Collection[str] = (),
         prefix: str = DATA,
-        group: WriteGroup | None = None,
+        opened: Opened | None = None,
     ) -> None:
-        self.opened = partial(write_unnamed, env.storage) if group is None else group.write
+        self.opened = opened or partial(write_unnamed, env.storage)
         self.env, self.paths, self.schema, self.directory = env, paths, schema, directory
         self.origin, self.nan_columns, self.prefix = origin, nan_columns, prefix
         self.files: list[DataFile] = []

@@ -21,6 +21,7 @@ _FILES, _BYTES = 32, 8 << 20
 """So many files, or bytes, are written at once."""
 _BATCHES = 4
 """Up to so many times as much waits in memory to be written."""
+_SMALL_BYTES = 1 << 20  # of a file: encoding it takes less time than a disk or a network
 
 
 class WriteGroup:
@@ -32,6 +33,11 @@ class WriteGroup:
         self._bytes = 0
         self._running: deque[Work[None]] = deque()
         self._given: list[str] = []
+
+    @staticmethod
+    def suits(storage: Storage, files: int, size: int) -> bool:
+        """Whether so many files of `size` bytes together are written in less time by a group."""
+        return files > 1 and storage.writes_at_once > 1 and size <= _SMALL_BYTES * files
 
     @staticmethod
     @contextmanager

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.data_writer import Origin, nan_columns
+from lsmlake.files.data_writer import Opened, Origin, nan_columns
 from lsmlake.format.data_files import APPEND, Bucket, BucketEdit, CommitMessage
 from lsmlake.lsm.cover import Covers, route
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.concurrency import together
+from lsmlake.storage.write_group import WriteGroup
 from lsmlake.tables.version import Version
 
 LEVEL = 1
@@ -55,26 +56,31 @@ def joined(messages: Iterable[CommitMessage]) -> list[CommitMessage]:
 
 
 def _written(version: Version, covers: Covers, rows: pa.Table) -> list[CommitMessage]:
-    def write(part: tuple[Bucket, pa.Table]) -> CommitMessage:
+    def write(part: tuple[Bucket, pa.Table], opened: Opened | None = None) -> CommitMessage:
         bucket, table = part
-        files = BucketFiles.of(version, bucket)
+        files = BucketFiles.of(version, bucket, opened)
         added = files.write([table], Origin(LEVEL, APPEND), nan_columns(table))
         edit = BucketEdit(bucket, covers.total(bucket), added=added)
         return CommitMessage(bucket, edit, rows=table.num_rows, written=files.paths(added))
 
-    return together(write, by_bucket(rows, version.schema, covers), version.meta.env.workers, version.meta.files.discard)
+    env = version.meta.env
+    count, parts = by_bucket(rows, version.schema, covers)
+    if WriteGroup.suits(env.storage, count, rows.nbytes):
+        with WriteGroup.of(env.storage) as group:
+            return [write(part, group.write) for part in parts]
+    return together(write, parts, env.workers, version.meta.files.discard)
 
 
-def by_bucket(rows: pa.Table, schema: Schema, covers: Covers) -> Iterator[tuple[Bucket, pa.Table]]:
-    """Yields the rows of each bucket, in their order. `rows`: with the partition columns and the bucket key."""
+def by_bucket(rows: pa.Table, schema: Schema, covers: Covers) -> tuple[int, Iterator[tuple[Bucket, pa.Table]]]:
+    """The number of buckets of rows, and the rows of each, in their order. `rows`: with the partition columns and the bucket
+    key."""
     if not rows.num_rows:
-        return
+        return 0, iter(())
     routed = route(rows, schema, covers)
     codes = routed.codes
     if (codes == codes[0]).all():
-        yield routed.bucket(codes[0]), rows
-        return
+        return 1, iter([(routed.bucket(codes[0]), rows)])
     order = np.argsort(codes, kind="stable")
     edges = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist(), len(order)]
-    for first, last in pairwise(edges):
-        yield routed.bucket(codes[order[first]]), rows.take(order[first:last])
+    parts = ((routed.bucket(codes[order[first]]), rows.take(order[first:last])) for first, last in pairwise(edges))
+    return len(edges) - 1, parts

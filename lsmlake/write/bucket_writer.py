@@ -219,7 +219,7 @@ def write_level0(
     """Writes the level-0 run of one commit; None if it has no row.
 
     Args:
-        files: The data files of the bucket. With a group, the new files become visible when it ends, or before.
+        files: The data files of the bucket. In a group, the new files become visible when it ends, or before.
         total: The total of the bucket.
         tables: Sorted, combined rows; a list if they are in memory.
         changelog_rows: The rows of the changelog (`with_input_kinds`), sorted by key.
@@ -244,7 +244,7 @@ def write_level0(
         files.remember(run[0], cached_rows[run[0].name].select(schema.key))
     append = BucketEdit(bucket, total, added=run, changelog=changelog)
     message = CommitMessage(bucket, append, rows=sum(file.rows for file in run), written=files.paths((*run, *changelog)))
-    return WrittenRun(replace(files, group=None), message, cached_rows, reports)
+    return WrittenRun(replace(files, opened=None), message, cached_rows, reports)
 
 
 def base_states(base: Version, buckets: Sequence[Bucket]) -> dict[Bucket, BucketState]:

@@ -27,6 +27,7 @@ from lsmlake.compact.reshape import as_needed as as_needed_buckets
 from lsmlake.compact.reshape import reshape
 from lsmlake.errors import InvalidData, LakeError, SnapshotNotFound
 from lsmlake.files.bucket_files import BucketFiles
+from lsmlake.files.data_writer import Opened
 from lsmlake.files.divide import Divide, divide
 from lsmlake.files.spill import Spill
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
@@ -71,7 +72,6 @@ from lsmlake.write.write_request import WriteRequest
 
 _log = logging.getLogger("lsmlake.write")
 _SPLIT_INLINE_BYTES = 8 << 20  # rewritten in 0.3 seconds
-_SMALL_BYTES = 1 << 20  # rows in memory and stored files of a bucket: writing them takes less time than a disk or a network
 
 
 class Part(NamedTuple):
@@ -269,7 +269,7 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         states = base_states(version, [part.bucket for part in parts]) if pick and not overwrites else {}
         size = intake.bytes + sum(file.bytes for state in states.values() for file in state.files)
         writes = _BucketWrites(version, intake, pick, states)
-        if len(parts) > 1 and storage.writes_at_once > 1 and size <= _SMALL_BYTES * len(parts):
+        if WriteGroup.suits(storage, len(parts), size):
             messages = writes.together(_released(parts), max(workers, storage.writes_at_once))
         else:
             messages = together(writes.message, _released(parts), workers, discard)
@@ -307,7 +307,7 @@ class _BucketWrites:
         runs = []
         with WriteGroup.of(self.version.meta.env.storage) as group:
             for part in parts:
-                if (run := self._run(part, group)) is not None:
+                if (run := self._run(part, group.write)) is not None:
                     runs.append(run if self._overwrites else run.if_due(self._state(part.bucket), self.pick))
         try:
             return together(self._compacted, runs, workers, lambda done: None)
@@ -319,8 +319,8 @@ class _BucketWrites:
     def _overwrites(self) -> bool:
         return self.intake.request.replaces is not None
 
-    def _run(self, part: BucketRows, group: WriteGroup | None = None) -> WrittenRun | None:
-        files = BucketFiles.of(self.version, part.bucket, group)
+    def _run(self, part: BucketRows, opened: Opened | None = None) -> WrittenRun | None:
+        files = BucketFiles.of(self.version, part.bucket, opened)
         if not self._overwrites:
             return write_level0(files, part.total, part.rows, part.changelog, compacts=self.pick is not None)
         stays = self.version.schema.moves_keys and part.bucket not in self.intake.named

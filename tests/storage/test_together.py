@@ -18,7 +18,6 @@ from lsmlake.errors import StorageFailed
 from lsmlake.storage import write_group
 from lsmlake.storage.concurrency import Once, ahead, together
 from lsmlake.storage.memory import MemoryStorage
-from lsmlake.write import write
 
 BUCKETS = 8
 
@@ -204,7 +203,7 @@ def test_small_buckets_are_written_side_by_side_where_writes_wait(monkeypatch):
     table = _table(storage, 1)
     table.upsert(_rows(0))
     assert table.count() == 2_000
-    monkeypatch.setattr(write, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(write_group, "_SMALL_BYTES", 0)
     storage.meet, storage.threads = Barrier(1), set()
     table.upsert(_rows(1))
     assert storage.threads == {main_thread()}, "large ones one after another"
@@ -246,3 +245,23 @@ def test_a_bucket_that_fails_takes_all_others_with_it(monkeypatch, at: int, batc
         storage.left = 1 << 30
         table.upsert(_rows(1), compact=False)
         before = contents(storage)
+
+
+@pytest.mark.parametrize("kind", [FailingAtData, FailingInAGroup])
+@pytest.mark.parametrize("at", [1, BUCKETS])
+def test_an_append_that_fails_leaves_nothing(kind: type[FailingAtData], at: int):
+    storage = kind()
+    lake = Lake(fake_env(storage), Runtime())
+    lake.create_database("d")
+    table = lake.create_table("d.a", "part INT, v BIGINT", partition_by=["part"])
+    numbers = range(BUCKETS * 10)
+    rows = pa.table({"part": pa.array([number % BUCKETS for number in numbers], pa.int32()), "v": list(numbers)})
+    table.append(rows)
+    before = contents(storage)
+    storage.left = at
+    with pytest.raises(StorageFailed, match="full"):
+        table.append(rows)
+    assert contents(storage) == before
+    storage.left = 1 << 30
+    table.append(rows)
+    assert table.count() == 2 * rows.num_rows and table.verify() == []
