@@ -45,6 +45,7 @@ from lsmlake.schema.schema import ROW_KIND, Schema
 
 _THREADS = 2
 _MERGED_VECTOR_BYTES = 8 << 20
+_SMALL_BYTES = 1 << 20
 
 Picker = Callable[[Levels], "Compaction | None"]
 
@@ -210,7 +211,8 @@ def _rewrite(
         merged = map(expiry.live_rows, merged) if expiry else merged
     elif any(file.delete_rows for file in files):
         merged = (table for part in merged for table in with_kinds([part], always=True))
-    tables = _prefetched(merged, work.pool) if work.meta.env.limits.merge_ahead else merged
+    is_small = sum(file.bytes for file in files) <= _SMALL_BYTES  # of one window: there is nothing to merge ahead
+    tables = _prefetched(merged, work.pool) if work.meta.env.limits.merge_ahead and not is_small else merged
     new_values = work.rule.old_row is OldRow.MERGED  # merging may produce values, and so NaNs, that no input has
     nan_columns = float_columns(work.schema) if new_values else nan_columns_of(files, work.schema)
     return work.bucket_files.write(tables, _origin(files, level), nan_columns)

@@ -66,6 +66,7 @@ class Goal:
     becoming: Schema | None = None
 
 
+_SMALL_BYTES = 1 << 18  # of the files of a bucket
 CompactBuckets = Callable[[Sequence[BucketState], Goal], "list[CommitMessage]"]
 
 
@@ -76,9 +77,16 @@ def compact_here(
 
     def run(states: Sequence[BucketState], goal: Goal) -> list[CommitMessage]:
         one = partial(compact_one, meta, schema, goal)
-        return together(one, watch(states), meta.env.workers, meta.files.discard)
+        return together(one, watch(states), _at_once(meta, states), meta.files.discard)
 
     return run
+
+
+def _at_once(meta: Metadata, states: Sequence[BucketState]) -> int:
+    """How many buckets to compact at once: where reads wait for no network, small ones one by one, because most of their work is
+    Python."""
+    size = sum(file.bytes for state in states for file in state.files)
+    return 1 if meta.env.storage.at_once == 1 and size <= _SMALL_BYTES * len(states) else meta.env.workers
 
 
 def compact_one(meta: Metadata, schema: Schema, goal: Goal, state: BucketState) -> CommitMessage | None:

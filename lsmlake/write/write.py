@@ -270,7 +270,8 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         size = intake.bytes + sum(file.bytes for state in states.values() for file in state.files)
         writes = _BucketWrites(version, intake, pick, states)
         if WriteGroup.suits(storage, len(parts), size):
-            messages = writes.together(_released(parts), max(workers, storage.writes_at_once))
+            at_once = workers if storage.at_once == 1 else storage.writes_at_once  # small compactions are mostly Python
+            messages = writes.together(_released(parts), at_once)
         else:
             messages = together(writes.message, _released(parts), workers, discard)
     else:

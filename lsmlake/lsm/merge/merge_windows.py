@@ -1,6 +1,7 @@
 """Merges sorted runs that are larger than memory, one window of the key space at a time.
 
-1. Load a share of the window from each run, in proportion to its remaining rows, so that all runs reach about the same key.
+1. Load a chunk of each run, which tells the bytes of a row, then a share of the window, in proportion to the rows that the run
+   has left, so that all runs reach about the same key. Runs that fit into one window are merged at once.
 2. The bound is the smallest last loaded key among the runs that are not fully loaded. All rows up to the bound are in memory.
 3. Merge and yield the rows up to the bound (inclusive), keep the others for the next window. Repeat.
 
@@ -43,6 +44,11 @@ class RunReader:
         self.loaded = pa.concat_tables(with_kinds(parts)) if parts else None
 
     @property
+    def left(self) -> int:
+        """The estimated number of rows not yet merged."""
+        return max(self.rows, 0) + (0 if self.loaded is None else self.loaded.num_rows)
+
+    @property
     def done(self) -> bool:
         return self.ended and (self.loaded is None or not self.loaded.num_rows)
 
@@ -58,15 +64,16 @@ def merge_windows(
         merge: Merges sorted tables, oldest first, into one.
         window_bytes: Approximate size of a window in memory.
     """
-    runs, window = list(runs), 1
-    while runs:
-        left = sum(max(run.rows, 0) for run in runs) or 1
+    runs = list(runs)
+    while True:
         for run in runs:
-            run.load(window * max(run.rows, 0) // left)
+            run.load(1)
         runs = [run for run in runs if not run.done]
         if not runs:
             return
-        window = _window_rows(runs, window_bytes)
+        window, left = _window_rows(runs, window_bytes), sum(run.left for run in runs)
+        for run in runs:
+            run.load(window * run.left // left)
         yield merge(with_kinds(_cut(runs, key) if len(runs) > 1 else [_all(runs[0])]))
 
 
