@@ -96,6 +96,7 @@ class Shared:
 
 INT64_DIGITS = 18
 """DuckDB computes a DECIMAL of so many digits in 64 bits, and one of more in 128, which takes several times as long."""
+_BIGINT_DIGITS = 19  # of the greatest values
 
 
 class Narrow(NamedTuple):
@@ -146,7 +147,7 @@ class Typed(NamedTuple):
 def narrowed(sql: str, kind: pa.DataType, digits: int | None) -> Narrow | None:
     """A number of few digits in 64 bits; None for others. `digits`: how many its values have at most; None: its type says it."""
     scale = kind.scale if pa.types.is_decimal(kind) else 0
-    own = kind.precision if pa.types.is_decimal(kind) else INT64_DIGITS
+    own = kind.precision if pa.types.is_decimal(kind) else _BIGINT_DIGITS
     most = own if digits is None else min(own, digits)
     if max(most, scale) > INT64_DIGITS or not (pa.types.is_decimal(kind) or (pa.types.is_integer(kind) and digits is not None)):
         return None

@@ -181,3 +181,13 @@ def test_engines_that_compute_values_at_reads_say_nothing(tmp_path):
     table.upsert([{**rows[0], "a": "-9999999999999.98"}], cast=True, compact=False)
     assert most_digits(table.version, "a") is None
     assert lake.sql("SELECT a * a FROM d.t").fetchall() == [(Decimal("0.0001"),)]
+
+
+@pytest.mark.parametrize("most", [10**17, 10**18 - 1, 10**18, 2**63 - 1, -(2**63)])
+def test_integers_of_nineteen_digits_are_added_up(most: int, tmp_path):
+    lake = opened(tmp_path)
+    table = lake.create_table("d.t", "id INT NOT NULL, v BIGINT", primary_key=["id"])
+    table.upsert([{"id": 1, "v": most}, {"id": 2, "v": -1 if most > 0 else 1}], cast=True)
+    found = lake.sql("SELECT sum(v), avg(v), max(v), sum(v * CAST(1 AS DECIMAL(1,0))) FROM d.t").fetchall()
+    total = most + (-1 if most > 0 else 1)
+    assert found == [(total, total / 2, max(most, -1 if most > 0 else 1), Decimal(total))]
