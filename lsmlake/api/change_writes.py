@@ -13,7 +13,7 @@ from lsmlake.cdc.change_input import ChangeInput, ChangeWords, check_order
 from lsmlake.cdc.change_rows import write_changes
 from lsmlake.cdc.decoding import decoded_tables, event_tables, has_event_column, texts_in
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, ROW_KIND, TEXT, refusal
+from lsmlake.cdc.event_rows import OWN_COLUMNS, PLACE, POSITION, REASON, ROW_KIND, TEXT, refusal
 from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
@@ -101,6 +101,10 @@ def _of_rows(version: Version, runtime: Runtime, data: object, request: WriteReq
     def chosen(rows: pa.Table) -> pa.Table:
         if operation == (request.row_kind and request.row_kind.column) and operation not in rows.column_names:
             rows = rows.append_column(operation, pa.nulls(rows.num_rows, pa.string()))  # rows of a first load
+        given_kinds = request.row_kind and request.row_kind.column
+        if taken := [name for name in rows.column_names if name in OWN_COLUMNS and name != given_kinds]:
+            cure = f"leave it out of the data or, if it says the kinds of the rows, pass row_kind={ROW_KIND!r}"
+            raise InvalidData("the data has a column with a name of lsmlake's own", found=taken, cure=cure)
         rows = words.applied(rows)
         own = [name for name in rows.column_names if request.row_kind is not None and name == request.row_kind.column]
         others = [one for one in rows.column_names if one.lower() in order and one not in schema.columns.names]

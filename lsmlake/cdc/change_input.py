@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from lsmlake.cdc import computed_columns
 from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_formats import ID, ChangeFormat
-from lsmlake.cdc.event_rows import ROW_KIND, TRUNCATED, EventReader
+from lsmlake.cdc.event_rows import KEPT, ROW_KIND, TRUNCATED, EventReader, keeps
 from lsmlake.cdc.inner_names import split_paths
-from lsmlake.errors import InvalidQuery, InvalidSchema, Wording
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, Wording
 from lsmlake.format.paths import split_name
 from lsmlake.options.merge_options import AGGREGATION, DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
@@ -217,6 +217,14 @@ class ChangeWords:
         from lsmlake.dialect.scope import Scope  # loads sqlglot
 
         checked = condition_of(condition, Scope.of(_known(rows.schema)), zone=self.zone)
+        names = rows.column_names
+        if KEPT in names and (lacking := [one for one in checked.needs if keeps(rows, names.index(one)).any()]):
+            raise InvalidData(
+                "an update lacks unchanged values that a condition reads",
+                where=condition,
+                found=lacking,
+                cure="let the source send whole rows, such as by REPLICA IDENTITY FULL, or read other columns",
+            )
         return pc.fill_null(checked.over(rows), False).combine_chunks()
 
 

@@ -59,12 +59,14 @@ class EventFormat:
         operations: code -> meaning.
         after, before: the paths to the rows after and before the change. A delete may have its row in either.
         positions: alternatives; the first whose first part an event has orders this event among the others.
-        control: a pattern; an event without an operation whose text it matches is no change, such as a heartbeat.
+        control: a pattern; an event without an operation whose text it matches is no change, such as a heartbeat, if it names no
+            operation and no row (`CHANGES`).
         enveloped: the event may stand in the field `payload`, beside the field `schema` that describes its values.
         many: `after` and `before` are lists: an event changes several rows.
         absent: see `Absent`.
         bytes_as: how values of BINARY columns are written, see `cdc.event_values`; None: the format does not say it.
         typed: values of other types may have the encodings of Debezium, see `cdc.event_values`.
+        omits_nulls: rows lack the fields that are null.
         columns: the data has a column for each field of a row, beside the column of the operation, if it has that column.
         whole_before: updates have all values of the old row.
         document: rows are documents of MongoDB, in extended JSON.
@@ -90,6 +92,7 @@ class EventFormat:
     absent: Absent = Absent.NULL
     bytes_as: str | None = "base64"
     typed: bool = False
+    omits_nulls: bool = False
     columns: str = ""
     whole_before: bool = False
     document: bool = False
@@ -124,6 +127,8 @@ _CONTROL = (
     r'|"status"\s*:\s*"(BEGIN|END)".*"data_collections"\s*:|"databaseName"\s*:.*"(ddl|tableChanges)"\s*:'
 )
 """Events of Debezium that are no changes: heartbeats, the borders of transactions, changes of schemas."""
+CHANGES = r'"(op|operationType|before|after|fullDocument|documentKey)"\s*:'
+"""A pattern of texts that name an operation or a row: they are changes, even if they cannot be read."""
 _DEBEZIUM = EventFormat(
     operation=("op",),
     operations={"c": INSERT, "r": INSERT, "u": UPDATE, "d": DELETE, "t": TRUNCATE, "m": SKIP},
@@ -206,6 +211,7 @@ FORMATS: Mapping[str, EventFormat] = {
             (PositionPart("metadata.timestamp", _TEXT),),
         ),
         bytes_as=None,
+        omits_nulls=True,
         columns="Op",
         table=(("metadata.schema-name",), ("metadata.table-name",)),
         key="control.table-def.primaryKey",
@@ -225,6 +231,7 @@ FORMATS: Mapping[str, EventFormat] = {
         control=_CONTROL,
         enveloped=True,
         absent=Absent.KEPT,
+        omits_nulls=True,
         document=True,
         names=r"[^.$\x00][^.\x00]*",
         table=(("ns.db", "source.db"), ("ns.coll", "source.collection")),

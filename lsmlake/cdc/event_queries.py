@@ -18,9 +18,9 @@ EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
 VALUE = "value"
 """The column of the events in data, as Kafka's sources name it; beside it they have the columns `KEY` and `OFFSET`."""
 KIND, IMAGE, REMOVED, SHORTENED = "kind", "image", "removed", "shortened"
-NAMES = "names"
-"""The column with the names of the fields of the row that an event writes, joined by `BETWEEN`."""
-BETWEEN = "\n"
+NAMES, OLD_NAMES = "names", "old_names"
+"""The columns with the names of the fields of the row that an event writes, and of the one before it, joined by `BETWEEN`."""
+BETWEEN = "\x1f"
 _PARSED, _ROW, _OLD, _NUMBER = "parsed", "row_after", "row_before", "element"
 _DOCUMENTS = "after", "fullDocument"
 _CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("updatedFields", "removedFields", "truncatedArrays"))
@@ -54,7 +54,7 @@ class EventQuery:
         old: the numbers of the columns whose values before an update are read.
         key: the names of the key columns.
         within: the events stand in the field `payload`: all of them, none, or some (None).
-        named: `NAMES` is read, too.
+        whole_before: `OLD_NAMES` is read, too.
         key_is_id: the key columns that documents do not have as fields are their field `_id`, or the fields of it.
     """
 
@@ -63,7 +63,7 @@ class EventQuery:
     old: Sequence[int]
     key: Sequence[str] = ()
     within: bool | None = None
-    named: bool = False
+    whole_before: bool = False
     key_is_id: bool = False
 
     def in_duckdb(self, events: str) -> str:
@@ -96,8 +96,9 @@ class EventQuery:
         given = self.format
         kind = self._value(engine, *given.operation)
         yield KIND, kind
-        if self.named:
-            yield NAMES, self._names(engine)
+        yield NAMES, self._names(engine, given.after)
+        if self.whole_before:
+            yield OLD_NAMES, self._names(engine, given.before)
         for number, parts in enumerate(given.positions):
             for place, part in enumerate(parts):
                 yield position(number, place), self._value(engine, part.path)
@@ -119,13 +120,14 @@ class EventQuery:
     def _value(self, engine: DuckWords | SparkWords, *paths: str) -> str:
         return first_of([engine.path(root, path) for path in paths for root in self._roots(engine)])
 
-    def _names(self, engine: DuckWords | SparkWords) -> str:
+    def _names(self, engine: DuckWords | SparkWords, row: str) -> str:
+        """The names of the fields of a row, which stands at the path `row`."""
         given = self.format
         if given.document:
             return engine.names(self._value(engine, *_DOCUMENTS, _CHANGED), "$")
         places = ["$.payload", "$"] if self.within is None else ["$.payload" if self.within else "$"]
-        path = (f".{given.after}" if given.after else "") + ("[0]" if given.many else "")
-        return first_of([engine.names(EVENT, place + path) for place in (places if given.enveloped else ["$"])])
+        paths = [f"{place}.{row}" if row else place for place in (places if given.enveloped else ["$"])]
+        return first_of([engine.names(EVENT, path, _NUMBER if given.many else None) for path in paths])
 
     def _roots(self, engine: DuckWords | SparkWords) -> list[str]:
         inside = engine.path(_PARSED, "payload")
@@ -194,8 +196,10 @@ class DuckWords:
     def json_at(self, text: str, path: str) -> str:
         return f"TRY(CAST(json_extract({text}, '$.{path}') AS VARCHAR))"
 
-    def names(self, text: str, path: str) -> str:
-        return f"TRY(array_to_string(json_keys({text}, '{path}'), {_text(BETWEEN)}))"
+    def names(self, text: str, path: str, number: str | None = None) -> str:
+        """The names of the fields of an object. `number`: it is this element of a list."""
+        where = f"'{path}'" if number is None else f"concat('{path}[', {number} - 1, ']')"
+        return f"TRY(array_to_string(json_keys({text}, {where}), {_text(BETWEEN)}))"
 
     def path(self, root: str, path: str) -> str:
         return ".".join([root, *map(_quoted, path.split("."))])
@@ -226,9 +230,11 @@ class SparkWords:
     def json_at(self, text: str, path: str) -> str:
         return f"get_json_object({text}, '$.{path}')"
 
-    def names(self, text: str, path: str) -> str:
-        inside = text if path == "$" else f"get_json_object({text}, '{path}')"
-        return f"array_join(json_object_keys({inside}), '\\n')"
+    def names(self, text: str, path: str, number: str | None = None) -> str:
+        """As in DuckDB."""
+        where = f"'{path}'" if number is None else f"concat('{path}[', {number}, ']')"
+        inside = text if path == "$" and number is None else f"get_json_object({text}, {where})"
+        return f"array_join(json_object_keys({inside}), '\\u001F')"
 
     def path(self, root: str, path: str) -> str:
         return ".".join([root, *map(_backticked, path.split("."))])

@@ -17,14 +17,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc import event_queries
-from lsmlake.cdc.event_formats import DELETE, ID, INSERT, SKIP, TRUNCATE, UPDATE, Absent, ChangeFormat, Counting, PositionPart
-from lsmlake.cdc.event_queries import BETWEEN, EVENT, IMAGE, KIND, NAMES, OFFSET, REMOVED, SHORTENED, EventQuery
+from lsmlake.cdc.event_formats import (
+    CHANGES,
+    DELETE,
+    ID,
+    INSERT,
+    SKIP,
+    TRUNCATE,
+    UPDATE,
+    Absent,
+    ChangeFormat,
+    Counting,
+    PositionPart,
+)
+from lsmlake.cdc.event_queries import BETWEEN, EVENT, IMAGE, KIND, NAMES, OFFSET, OLD_NAMES, REMOVED, SHORTENED, EventQuery
 from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, plain_json, schema_in
 from lsmlake.cdc.inner_names import unknown_inside
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
@@ -38,7 +51,7 @@ from lsmlake.types.type_text import format_type_of
 
 ROW_KIND, POSITION, PLACE = "_row_kind", "_event_position", "_event_offset"
 KEPT, TEXT, REASON = "_event_kept", "_event_text", "_event_reason"
-_OTHERS = ROW_KIND, POSITION, KEPT, TEXT, REASON, PLACE
+OWN_COLUMNS = ROW_KIND, POSITION, KEPT, TEXT, REASON, PLACE
 """The columns of decoded rows beside those of the table."""
 TRUNCATED, REJECTED = "truncate", "reject"
 """Row kinds, in a decoded table, of an event that removes all rows, and of one that cannot be read."""
@@ -55,6 +68,10 @@ NO_EVENT = r'^\s*(null|\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\})
 """The texts of a tombstone, beside no text."""
 _LOSES_DIGITS = r"^-?(?:[0-9.]{17,}|[0-9.]+[eE].*)$"
 """Numbers that the parser of JSON may have rounded: it reads those with a fraction as DOUBLE."""
+_IS_ROUNDED = r"^-?[0-9]{16,}\.[0-9]*$|^-?[0-9.]+[eE].*$"
+"""Whole numbers that the parser may have rounded, because they are written with a fraction or an exponent."""
+_SCHEMA, _LATE_SCHEMA = r'^\s*\{\s*"schema"\s*:', r'(?s)^\s*\{\s*"payload"\s*:\s*\{.*\}\s*,\s*"schema"\s*:\s*\{'
+_SCHEMA_IS_LATE = "the field schema comes after the field payload, whose values it describes: it must be the first"
 
 
 @dataclass(frozen=True)
@@ -90,19 +107,18 @@ class EventReader:
     key_may_be_id: bool = True
 
     def __post_init__(self) -> None:
-        if taken := [name for name in self.columns.names if name in _OTHERS]:
+        if taken := [name for name in self.columns.names if name in OWN_COLUMNS]:
             cure = "rename the column"
             raise InvalidQuery(
-                "events cannot be read into columns with these names", expected=f"none of {_OTHERS}", found=taken, cure=cure
+                "events cannot be read into columns with these names", expected=f"none of {OWN_COLUMNS}", found=taken, cure=cure
             )
 
     @cached_property
     def query(self) -> EventQuery:
         """The query that reads the texts of the events."""
         old = range(len(self.columns)) if self.with_before else map(self.columns.names.index, self.key)
-        named = self.allowed is not None
-        format, names = self.format.events, self.columns.names
-        return EventQuery(format, names, tuple(old), tuple(self.key), named=named, key_is_id=self.key_is_id)
+        format, names, whole = self.format.events, self.columns.names, self.with_before
+        return EventQuery(format, names, tuple(old), tuple(self.key), whole_before=whole, key_is_id=self.key_is_id)
 
     @property
     def key_is_id(self) -> bool:
@@ -113,7 +129,7 @@ class EventReader:
     def fields(self) -> pa.Schema:
         """The columns of decoded rows. All are nullable: a rejected event has no values."""
         own = [pa.field(one.name, nested.nullable(plain(one.type))) for one in self.columns]
-        others = [pa.field(name, pa.int64() if name == PLACE else pa.string()) for name in _OTHERS]
+        others = [pa.field(name, pa.int64() if name == PLACE else pa.string()) for name in OWN_COLUMNS]
         return pa.schema([*own, *others])
 
     def rows(self, texts: pa.Table) -> pa.Table:
@@ -121,12 +137,12 @@ class EventReader:
         texts = texts.combine_chunks()
         groups = self._by_schema(texts)
         if len(groups) == 1:
-            return _Batch(self, groups[0][1], texts).decoded()[0]
+            return groups[0].batch(self, texts).decoded()[0]
         made, places = [], []
-        for rows, encodings in groups:
-            one, numbers = _Batch(self, encodings, texts.take(pa.array(rows))).decoded()
+        for group in groups:
+            one, numbers = group.batch(self, texts.take(pa.array(group.rows))).decoded()
             made.append(one)
-            places.append(rows[numbers])
+            places.append(group.rows[numbers])
         return pa.concat_tables(made).take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
     def described(self, texts: pa.Table, encodings: dict[str, Encoding], bad: dict[int, str]) -> tuple[pa.Table, np.ndarray]:
@@ -134,31 +150,73 @@ class EventReader:
         numbers of the events that the rows come from."""
         return _Batch(self, encodings, texts.combine_chunks(), dict(bad)).decoded()
 
-    def _by_schema(self, texts: pa.Table) -> list[tuple[np.ndarray, dict[str, Encoding]]]:
-        """The rows whose events have the same schema, and the encodings that it gives to fields."""
+    def _by_schema(self, texts: pa.Table) -> list[_Described]:
+        """The rows whose events have the same schema."""
         events = texts[EVENT]
         left, groups = np.arange(texts.num_rows), []
         if not self.format.events.typed:
-            return [(left, {})]
-        described = np.asarray(pc.fill_null(pc.match_substring_regex(events, r'^\s*\{\s*"schema"\s*:'), False))
-        groups = [(left[~described], {})]
+            return [_Described(left, {})]
+        matches = [pc.match_substring_regex(events, pattern) for pattern in (_SCHEMA, _LATE_SCHEMA)]
+        described, late = (np.asarray(pc.fill_null(one, False)) for one in matches)
+        groups = [_Described(left[~described & ~late], {}), _Described(left[late], {}, _SCHEMA_IS_LATE)]
         left = left[described]
         while len(left):
             schema, prefix = schema_in(events[left[0]].as_py())
             same = np.asarray(pc.starts_with(events.take(pa.array(left)), prefix)) if prefix else np.arange(len(left)) == 0
-            groups.append((left[same], encodings_of(schema)))
+            groups.append(_Described.of(left[same], schema))
             left = left[~same]
-        return [group for group in groups if len(group[0])] or groups
+        return [group for group in groups if len(group.rows)] or groups[:1]
+
+
+class _Described(NamedTuple):
+    """Rows whose events have the same schema, and the encodings that it gives to fields. `wrong`: why it cannot be read."""
+
+    rows: np.ndarray
+    encodings: dict[str, Encoding]
+    wrong: str = ""
+
+    @staticmethod
+    def of(rows: np.ndarray, schema: object) -> _Described:
+        try:
+            return _Described(rows, encodings_of(schema))
+        except (AttributeError, KeyError, TypeError, ValueError) as broken:
+            return _Described(rows, {}, f"the schema of the event cannot be read: {type(broken).__name__}: {broken}")
+
+    def batch(self, reader: EventReader, texts: pa.Table) -> _Batch:
+        return _Batch(reader, self.encodings, texts, dict.fromkeys(range(texts.num_rows), self.wrong) if self.wrong else {})
+
+
+class _Fields(NamedTuple):
+    """The fields that the rows of events have: the lists of them that occur, and the number of that of each event."""
+
+    lists: list[list[str]]
+    of_event: np.ndarray
+
+    @staticmethod
+    def of(texts: pa.ChunkedArray) -> _Fields:
+        names = texts.combine_chunks().dictionary_encode()
+        lists = [text.split(BETWEEN) if text else [] for text in names.dictionary.to_pylist()]
+        return _Fields([*lists, []], np.asarray(pc.fill_null(names.indices, len(lists))).astype(np.int64))
+
+    def having(self, matches: Callable[[list[str]], bool]) -> np.ndarray:
+        """Flags the events whose list matches."""
+        return np.array([matches(one) for one in self.lists], bool)[self.of_event]
+
+    def have(self, name: str) -> np.ndarray:
+        """Flags the events with a field."""
+        return self.having(lambda names: name in names)
 
 
 @dataclass
 class _Batch:
-    """Events with the same schema while they are decoded. `bad`: the reason for each row that cannot be read."""
+    """Events with the same schema while they are decoded. `bad`: the reason for each row that cannot be read. `fields`: those of
+    the rows; None: all have those of their schema."""
 
     reader: EventReader
     encodings: dict[str, Encoding]
     texts: pa.Table
     bad: dict[int, str] = field(default_factory=dict)
+    fields: _Fields | None = None
 
     def decoded(self) -> tuple[pa.Table, np.ndarray]:
         """The rows, and the numbers of the events that they come from, ascending."""
@@ -166,13 +224,17 @@ class _Batch:
         kept = np.flatnonzero(action != _SKIP)
         if len(kept) < len(action):
             self.texts, action = self.texts.take(pa.array(kept)), action[kept]
-            self.bad = {int(np.searchsorted(kept, row)): reason for row, reason in self.bad.items()}
+            left = zip(np.searchsorted(kept, list(self.bad)).tolist(), self.bad.items(), strict=True)
+            self.bad = {place: reason for place, (row, reason) in left if place < len(kept) and kept[place] == row}
+        self.fields = _Fields.of(self.texts[NAMES]) if NAMES in self.texts.column_names else None
         self._refuse_others(action <= _UPDATE)
+        self._refuse_without_row(action)
         if not self.reader.truncates_apply:
             self._refuse(action == _TRUNCATE, _OF_ONE_SHARD)
         rows, unchanged = self._rows(action)
+        before, has_before = self._before(rows, action)
         action[list(self.bad)] = _BAD
-        return self._assembled(rows, unchanged, action, kept)
+        return self._assembled(rows, unchanged, action, kept, before, has_before & (action != _BAD))
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -191,7 +253,9 @@ class _Batch:
         if not is_bytes(texts[EVENT].type):
             unread = np.flatnonzero((action == _BAD) & np.asarray(texts[KIND].is_null()))
             pattern = f"(?s){NO_EVENT}|{given.control}" if given.control else f"(?s){NO_EVENT}"
-            skipped = pc.match_substring_regex(texts[EVENT].take(pa.array(unread)), pattern)
+            events = texts[EVENT].take(pa.array(unread))
+            is_change = pc.match_substring_regex(events, CHANGES)
+            skipped = pc.and_(pc.match_substring_regex(events, pattern), pc.invert(is_change))
             action[unread[np.asarray(skipped)]] = _SKIP
         name = " or ".join(given.operation)
         for row in np.flatnonzero(action == _BAD).tolist():
@@ -214,8 +278,10 @@ class _Batch:
             texts, keeps = self._without_unchanged(texts, one, action)
             if keeps is not None:
                 unchanged[number] = keeps
-            values = self._absent(texts, one, written, keeps is not None)
-            values = self._values(texts, one, written) if values is None else values
+            lacking = self._lacking(texts, one, written if keeps is None else written & ~keeps)
+            values = self._values(texts, one, written)
+            if lacking.any() and one.name not in self.reader.key:
+                values = self._completed(values, one, lacking)
             missing = np.asarray(values.is_null()) & changes
             if one.name in self.reader.key:
                 self._refuse(missing, f"the event has no value for the key column {one.name!r}")
@@ -235,33 +301,63 @@ class _Batch:
         if is_bytes(texts.type) or pa.types.is_nested(texts.type):
             return texts
         texts = texts.cast(pa.string())
-        if one is None or not pa.types.is_decimal(one.type) or is_bytes(self.texts[EVENT].type):
+        if one is None or is_bytes(self.texts[EVENT].type):
             return texts
         if self.reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
             return texts
-        return _exact(texts, self.texts[EVENT].combine_chunks(), one.name)
+        loses = _LOSES_DIGITS if pa.types.is_decimal(one.type) else _IS_ROUNDED if pa.types.is_integer(one.type) else None
+        return texts if loses is None else _exact(texts, self.texts[EVENT].combine_chunks(), one.name, loses)
 
     def _refuse(self, rows: np.ndarray, reason: str) -> None:
         for row in np.flatnonzero(rows).tolist():
             self.bad.setdefault(row, reason)
 
     def _refuse_others(self, written: np.ndarray) -> None:
-        """Refuses the events whose rows have a field that is not allowed. `written`: flags those that write a row."""
-        if self.reader.allowed is None:
-            return
-        if self.encodings or NAMES not in self.texts.column_names:
-            shapes, of_event = [list(self.encodings)], np.zeros(len(written), np.int64)
-        else:
-            names = self.texts[NAMES].combine_chunks().dictionary_encode()
-            shapes = [text.split(BETWEEN) if text else [] for text in names.dictionary.to_pylist()]
-            of_event = np.asarray(pc.fill_null(names.indices, -1))
-        if self.reader.format.events.document:  # an update of a part of a field
-            shapes = [[name.partition(".")[0] for name in shape] for shape in shapes]
-        allowed = self.reader.allowed | {ID} if self.reader.key_is_id else self.reader.allowed
-        for number, shape in enumerate(shapes):
-            if other := next((name for name in shape if name not in allowed), None):
+        """Refuses the events whose rows have a field that is not allowed, or one twice. `written`: flags those that write a
+        row."""
+        fields = _Fields([list(self.encodings)], np.zeros(len(written), np.int64)) if self.fields is None else self.fields
+        allowed = self.reader.allowed
+        for number, names in enumerate(fields.lists):
+            own = written & (fields.of_event == number)
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                self._refuse(own, f"the event has the field {twice!r} twice")
+            if self.reader.format.events.document:  # an update of a part of a field
+                names = [name.partition(".")[0] for name in names]
+            known = names if allowed is None else allowed | {ID} if self.reader.key_is_id else allowed
+            if other := next((name for name in names if name not in known), None):
                 what = f"the table has no column for the field {other!r}: add the column, or name the field in except_columns"
-                self._refuse(written & (of_event == number), what)
+                self._refuse(own, what)
+
+    def _refuse_without_row(self, action: np.ndarray) -> None:
+        """Refuses the events that have no row where they need one: documents, and rows that an aggregation takes back."""
+        reader, texts = self.reader, self.texts
+        if reader.format.events.document and self.fields is not None:
+            nothing = self.fields.having(lambda names: not names) & np.asarray(texts[IMAGE].is_null())
+            self._refuse((action <= _UPDATE) & nothing, "the event has no document, and does not say which fields change")
+        if not reader.with_before:
+            return
+        if OLD_NAMES in texts.column_names:
+            whole = self._has_whole_row_before()
+        else:
+            names = [event_queries.before(reader.columns.names.index(name)) for name in reader.key]
+            known = [np.asarray(texts[name].is_valid()) for name in names if name in texts.column_names]
+            whole = np.logical_and.reduce(known) if known else np.zeros(len(action), bool)
+            whole |= action == _DELETE  # whose row is the one before it, so a missing key is refused
+        taken_back = (action == _UPDATE) | (action == _DELETE)
+        what = "the event lacks the row before the change, or some of its fields, and an aggregation must take that row back"
+        self._refuse(taken_back & ~whole, f"{what}: let the source send whole rows, such as by REPLICA IDENTITY FULL")
+
+    def _has_whole_row_before(self) -> np.ndarray:
+        """Flags the events whose row before the change has the fields of the row after it or, of deletes, more than the key."""
+        columns, key = set(self.reader.columns.names), set(self.reader.key)
+        new, old = self.fields, _Fields.of(self.texts[OLD_NAMES])
+        pairs, of_event = np.unique(new.of_event * len(old.lists) + old.of_event, return_inverse=True)
+        flags = []
+        for pair in pairs.tolist():
+            place, old_place = divmod(pair, len(old.lists))
+            after, before = set(new.lists[place]) & columns, set(old.lists[old_place]) & columns
+            flags.append(after <= before if after else bool(before - key) or columns <= key)
+        return np.array(flags, bool)[of_event]
 
     def _without_unchanged(self, texts: pa.Array, one: pa.Field, action: np.ndarray) -> tuple[pa.Array, np.ndarray | None]:
         """The texts without those that stand for a value that has not changed, and the rows of these; None: there are none."""
@@ -278,39 +374,33 @@ class _Batch:
     def _not_named(self, texts: pa.Array, name: str, action: np.ndarray) -> np.ndarray:
         """Flags the updates that say nothing of a field. They may be images of the changed fields only."""
         images = self.texts[IMAGE]
-        keeps = np.asarray(texts.is_null()) & (action == _UPDATE) & np.asarray(images.is_valid())
-        rows = pa.array(np.flatnonzero(keeps))
-        named = pc.match_substring_regex(images.take(rows), _null_of(name))
+        keeps = np.asarray(texts.is_null()) & (action == _UPDATE) & np.asarray(images.is_valid()) & ~self.fields.have(name)
         if REMOVED in self.texts.column_names:
-            parts = (f'"{name}.', images), (f'"{name}.', self.texts[SHORTENED]), (f'"{name}"', self.texts[SHORTENED])
-            for text, column in parts:
+            removed, own = self.texts[REMOVED], json.dumps(name, ensure_ascii=False)
+            shortened, part = self.texts[SHORTENED], f"{own[:-1]}."
+            for text, column in ((part, images), (part, removed), (part, shortened), (own, shortened)):
                 within = np.asarray(pc.fill_null(pc.match_substring(column, text), False)) & (action == _UPDATE)
                 self._refuse(within, f"the update changes a part of {name!r}: let the source send full documents")
-            removed = pc.match_substring(self.texts[REMOVED].take(rows), f'"{name}"')
-            named = pc.or_(pc.fill_null(named, False), pc.fill_null(removed, False))
-        keeps[np.asarray(rows)] = ~np.asarray(pc.fill_null(named, False))
+            keeps &= ~np.asarray(pc.fill_null(pc.match_substring(removed, own), False))
         return keeps
 
-    def _absent(self, texts: pa.Array, one: pa.Field, written: np.ndarray, keeps: bool) -> pa.Array | None:
-        """The values of a column that no event of the batch has as a field; None: some event has it."""
-        if texts.null_count < len(texts) or keeps or not written.any() or not one.name.isascii():
-            return None
-        if self.encodings:
-            if one.name in self.encodings:
-                return None
-        elif is_bytes(self.texts[EVENT].type) or self._is_named(one.name):
-            return None
-        if may_be_omitted(one) and not self.reader.combines:
-            return with_default(one, len(texts)).cast(nested.nullable(plain(one.type)))
-        if not (one.nullable and (self.reader.combines or self.reader.may_lack)):
-            self._refuse(written, f"the events have no field for the column {one.name!r}, which has no default")
-        return None
+    def _lacking(self, texts: pa.Array, one: pa.Field, written: np.ndarray) -> np.ndarray:
+        """Flags the rows that are written and whose events have no field for the column."""
+        if self.fields is not None:
+            return written & np.asarray(texts.is_null()) & ~self.fields.have(one.name)
+        none = texts.null_count == len(texts) and one.name not in self.encodings
+        return written if none else np.zeros(len(written), bool)
 
-    def _is_named(self, name: str) -> bool:
-        """Whether an event has a name in quotes. Documents of MongoDB may be strings, in which quotes are escaped."""
-        text = json.dumps(name)
-        forms = (text, json.dumps(text)[1:-1]) if self.reader.format.events.document else (text,)
-        return any(pc.any(pc.match_substring(self.texts[EVENT], form)).as_py() for form in forms)
+    def _completed(self, values: pa.Array, one: pa.Field, lacking: np.ndarray) -> pa.Array:
+        """The values with the default of the column where events lack it; refuses these events if there is none."""
+        reader = self.reader
+        if may_be_omitted(one) and not reader.combines:
+            default = with_default(one, len(values)).cast(values.type)
+            return pc.if_else(pa.array(lacking), default, values)
+        may_be_null = reader.combines or reader.may_lack or reader.format.events.omits_nulls
+        if not (one.nullable and may_be_null):
+            self._refuse(lacking, f"the event has no field for the column {one.name!r}, which has no default")
+        return values
 
     def _values(self, texts: pa.Array, one: pa.Field, written: np.ndarray | None = None) -> pa.Array:
         """The values of a column; null for texts that cannot be read, whose events are rejected. `written`: flags the events in
@@ -354,7 +444,13 @@ class _Batch:
     # -- result -------------------------------------------------------------------------------------------------------
 
     def _assembled(
-        self, rows: list[pa.Array], unchanged: dict[int, np.ndarray], action: np.ndarray, numbers: np.ndarray
+        self,
+        rows: list[pa.Array],
+        unchanged: dict[int, np.ndarray],
+        action: np.ndarray,
+        numbers: np.ndarray,
+        before: list[pa.Array],
+        has_before: np.ndarray,
     ) -> tuple[pa.Table, np.ndarray]:
         fields, own = self.reader.fields, len(self.reader.columns)
         count = len(action)
@@ -369,10 +465,11 @@ class _Batch:
         kinds = pa.array(_KINDS).take(pa.array(action))
         others = [kinds, self._positions(count), kept, events, reasons, offset.cast(pa.int64())]
         made = pa.table([*rows, *others], schema=fields)
-        before, of_event = self._before(rows, action)
-        if before is None:
+        of_event = np.flatnonzero(has_before)
+        if not len(of_event):
             return made, numbers
-        old = [*before, *(column.take(pa.array(of_event)) for column in made.columns[own:])]
+        places = pa.array(of_event)
+        old = [column.take(places) for column in (*before, *made.columns[own:])]
         kind = pa.chunked_array([pc.if_else(pa.array(self._moved(rows, action)[of_event]), "-D", "-U")])
         earlier = pa.table(old, schema=fields).set_column(own, fields.field(ROW_KIND), kind)
         earlier = earlier.set_column(fields.names.index(KEPT), fields.field(KEPT), pa.nulls(len(of_event), pa.string()))
@@ -380,28 +477,23 @@ class _Batch:
         both = pa.concat_tables([earlier, made]).take(pa.array(order))
         return both, numbers[np.concatenate([of_event, np.arange(count)])[order]]
 
-    def _before(self, rows: list[pa.Array], action: np.ndarray) -> tuple[list[pa.Array] | None, np.ndarray]:
-        """The rows before updates, where they are wanted: those of an update that changes the key, or all."""
-        reader, moved = self.reader, self._moved(rows, action)
-        wanted = moved | (self._has_before(action) if reader.with_before else False)
-        of_event = np.flatnonzero(wanted)
-        if not len(of_event):
-            return None, of_event
+    def _before(self, rows: list[pa.Array], action: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
+        """The rows before updates, and flags those that are wanted: of an update that changes the key, or of all. Refuses those
+        that cannot be read."""
+        reader = self.reader
+        wanted = self._moved(rows, action) | ((action == _UPDATE) if reader.with_before else False)
+        wanted[list(self.bad)] = False
+        if not wanted.any():
+            return [], wanted
         made = []
         for number, one in enumerate(reader.columns):
-            name = event_queries.before(number)
+            name, values = event_queries.before(number), rows[number]
             if name in self.texts.column_names:
-                values = self._values(self._texts(name, one).take(pa.array(of_event)), one)
-                values = pc.coalesce(values, rows[number].take(pa.array(of_event))) if one.name in reader.key else values
-            else:
-                values = rows[number].take(pa.array(of_event))
+                texts = self._texts(name, one)
+                values = self._values(pc.if_else(pa.array(wanted), texts, pa.nulls(1, texts.type)[0]), one)
+                values = pc.coalesce(values, rows[number]) if one.name in reader.key else values
             made.append(values)
-        return made, of_event
-
-    def _has_before(self, action: np.ndarray) -> np.ndarray:
-        names = [event_queries.before(number) for number in self.reader.query.old]
-        found = [np.asarray(self.texts[name].is_valid()) for name in names if name in self.texts.column_names]
-        return (action == _UPDATE) & np.logical_and.reduce(found) if found else np.zeros(len(action), bool)
+        return made, wanted
 
     def _moved(self, rows: list[pa.Array], action: np.ndarray) -> np.ndarray:
         """Flags the updates that change the key."""
@@ -446,9 +538,9 @@ def _counted(texts: pa.Array, part: PositionPart) -> pa.Array:
     return pc.utf8_lpad(pc.fill_null(texts, "~" * _DIGITS if part.last else ""), _DIGITS, "0")
 
 
-def _exact(texts: pa.Array, events: pa.Array, name: str) -> pa.Array:
-    """The texts of decimals, with the digits of numbers that the parser has rounded."""
-    rounded = pc.fill_null(pc.match_substring_regex(texts, _LOSES_DIGITS), False)
+def _exact(texts: pa.Array, events: pa.Array, name: str, loses: str) -> pa.Array:
+    """The texts of numbers, with the digits of those that the parser may have rounded, which match the pattern `loses`."""
+    rounded = pc.fill_null(pc.match_substring_regex(texts, loses), False)
     if not pc.any(rounded).as_py():
         return texts
     return pc.replace_with_mask(texts, rounded, _as_written(texts.filter(rounded), events.filter(rounded), name))
@@ -493,11 +585,6 @@ def marked(values: pa.Array, mark: str) -> np.ndarray:
         return np.zeros(len(values), bool)
     data = base64.b64encode(mark.encode()).decode()
     return np.asarray(pc.is_in(values, pa.array([mark, data, json.dumps([mark]), json.dumps([data])])))
-
-
-def _null_of(name: str) -> str:
-    """A pattern that matches an object of JSON in which the field is null."""
-    return rf'"{_in_json(name)}"\s*:\s*null'
 
 
 def _in_json(name: str) -> str:

@@ -309,7 +309,7 @@ def test_an_unchanged_value_is_never_written_as_null():
     assert rows_of(table) == [{"id": 1, "name": "a", "body": "b"}]
     summed = made("id BIGINT NOT NULL, name STRING", merge_engine="aggregation")
     with pytest.raises(InvalidData, match="aggregation needs"):
-        summed.upsert([event("u", {"id": 1, "name": UNAVAILABLE}, 2)], format="debezium-json")
+        summed.upsert([event("u", {"id": 1, "name": UNAVAILABLE}, 2, {"id": 1, "name": "a"})], format="debezium-json")
 
 
 def test_a_commit_of_another_writer_is_seen_by_an_update_that_keeps_values(monkeypatch: pytest.MonkeyPatch):

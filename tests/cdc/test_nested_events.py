@@ -355,7 +355,9 @@ def names_inside(value: object) -> object:
 
 WORDS = st.text(st.sampled_from('ab"\\{}[]:, .\n\té0'), max_size=5)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS
-NESTED_VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3))
+NESTED_VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3), max_leaves=8
+)
 
 
 @given(NESTED_VALUES, st.booleans(), st.sampled_from([None, 1]))
