@@ -51,7 +51,7 @@ def test_an_aggregation_takes_back_a_row_with_nulls(format: str):
     table.upsert([written(1, first, None), written(2, second, first)], format=format)
     assert rows_of(table) == [second]
     for op, after, before in ((2, first, None), (2, first, {"id": 1}), (3, None, {"id": 1}), (2, {**first, "id": 2}, {"id": 1})):
-        with pytest.raises(InvalidData, match="an aggregation must take that row back.*REPLICA IDENTITY FULL"):
+        with pytest.raises(InvalidData, match="an aggregation must take that row back"):
             table.upsert([written(op, after, before)], format=format)
     assert rows_of(table) == [second]
 
