@@ -57,6 +57,10 @@ class RoutedEvents:
         """Writes events, which are the result of another method, to a table for rejected events."""
         rejected_events.keep(env, table, rejected_events.refused(data, reason), identity)
 
+    def in_process(self, data: pa.Table) -> pa.Table:
+        """The events as they are: they are in this process."""
+        return data
+
     def _flags(self, table: SourceTable) -> pa.ChunkedArray:
         own = pc.equal(self.events[SOURCE], table.name)
         types = self.events[TYPES]

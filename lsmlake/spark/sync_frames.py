@@ -78,6 +78,10 @@ class RoutedFrame:
         made = data.select(moment, *(column.alias(name) for name, column in columns.items()))
         frame_writer.upsert(version, made, WriteRequest(identity, compact=False), set())
 
+    def in_process(self, data) -> pa.Table:
+        """Events, which are the result of another method, in the driver."""
+        return data.toArrow()
+
 
 @contextmanager
 def routed(df, format: ChangeFormat, column: str | None) -> Iterator[RoutedFrame]:

@@ -271,6 +271,40 @@ def test_texts_alone_are_put_together_to_batches():
     assert report.to_arrow()["created"].to_pylist() == [True]
 
 
+IN_S = {"db": "s", "table": "new"}
+IN_CANAL = {"database": "s", "table": "new"}
+WITHOUT_COLUMNS = [
+    ("debezium-json", {"op": "c", "after": None, "source": IN_S}, "no value for the key column"),
+    ("debezium-json", {"op": "X", "source": IN_S}, "unknown operation 'X'"),
+    ("debezium-json", {"op": "c", "after": {"id": None, "n": None}, "source": IN_S}, "no value for the key column"),
+    ("debezium-json", {"op": "d", "source": IN_S}, "no value for the key column"),
+    ("debezium-json", {"schema": {}, "payload": {"op": "c", "after": {"id": 1}, "source": IN_S}}, "the events describe no columns"),
+    ("canal-json", {**IN_CANAL, "type": "INSERT", "data": []}, "no value for the key column"),
+    ("maxwell-json", {**IN_CANAL, "type": "insert"}, "no value for the key column"),
+]
+
+
+@pytest.mark.parametrize(("format", "bad", "words"), WITHOUT_COLUMNS)
+@pytest.mark.parametrize("key", [["id"], None])
+def test_a_bad_event_of_a_table_that_is_not_there_is_rejected(format: str, bad: dict, words: str, key: list[str] | None):
+    lake, words = new_lake(), words if key else words.replace("the events describe no columns", "no value for the key column")
+    given = {"format": format, "database": "d", "primary_keys": key}
+    assert lake.sync([json.dumps(bad)], **given)["new"].rejected == 1 and lake.tables("d") == ["new_rejected"]
+    assert words in rows_of(lake, "d.new_rejected")[0]["reason"]
+    with pytest.raises((InvalidData, InvalidSchema), match=words):
+        lake.sync([json.dumps(bad)], **given, on_error="raise")
+
+
+def test_an_event_without_work_of_a_table_that_is_not_there_is_no_error():
+    lake = new_lake()
+    keyed = pa.table({"value": [None, json.dumps({"op": "t", "source": IN_S})], "key": ['{"id": 1}', None]})
+    report = lake.sync(keyed, format="debezium-json", database="d", on_error="raise")
+    assert report["new"].rejected == 0 and lake.tables("d") == []
+    canal = [json.dumps({**IN_CANAL, "type": kind, "isDdl": True, "sql": "-"}) for kind in ("TRUNCATE", "CREATE")]
+    lake.sync(canal, format="canal-json", database="d", on_error="raise")
+    assert lake.tables("d") == []
+
+
 def test_every_looks_for_new_files_until_it_is_stopped(tmp_path: Path):
     looked: list[float] = []
     lake = new_lake()

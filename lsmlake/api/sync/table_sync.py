@@ -24,7 +24,9 @@ from lsmlake.api.table_verbs.handle import check_keyed
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput
 from lsmlake.cdc.computed_columns import ComputedColumn, typed
+from lsmlake.cdc.decoding import decoded_tables, event_tables
 from lsmlake.cdc.event_queries import VALUE
+from lsmlake.cdc.event_rows import ROW_KIND, EventReader, refusal
 from lsmlake.cdc.source_tables import SourceTable, check_described
 from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, TableNotFound, Wording
@@ -43,6 +45,10 @@ from lsmlake.write.write_request import WriteRequest
 REFUSALS = InvalidData, InvalidSchema, InvalidOption, InvalidQuery
 """Errors that events or their tables cause. After any other error, such as one of the storage, the batch is applied again."""
 
+_UNKNOWN_KEY = "(unknown)"
+"""The name of the key column of a table whose key nothing says, in the reasons of rejected events."""
+_WRITES = {"+I", "+U"}
+
 
 class Routed(Protocol):
     """Events of many tables, told apart by their tables. Data is what `Table.upsert` takes, with a column of events."""
@@ -58,6 +64,9 @@ class Routed(Protocol):
 
     def reject(self, env: Env, table: str, data: object, reason: str, identity: Identity) -> None:
         """Writes events to a table for rejected events."""
+
+    def in_process(self, data: object) -> pa.Table:
+        """Events, which are the result of another method, in this process."""
 
 
 @dataclass
@@ -125,6 +134,8 @@ class TableSync:
             self._reject([source], refused, f"{writer}/refused-{number}")
         if good and version is not None:
             self._write(version, good, identity)
+        elif good:
+            self._check_columnless(good, writer)
 
     def _existing(self) -> Version | None:
         try:
@@ -269,6 +280,35 @@ class TableSync:
                 self.name, commits=commits, rows=rows, rejected=rejected, snapshot_id=None if snapshot is None else snapshot.id
             ),
         )
+
+    def _check_columnless(self, sources: Sequence[SourceTable], writer: str) -> None:
+        """Rejects the events that cannot be applied, of a table that does not exist because no event describes its columns.
+        Truncates, deletes and control records have nothing to do. Raises InvalidData, InvalidSchema."""
+        home = rejected_events.name_for(self.name)
+        for number, source in enumerate(sources):
+            own = Identity(f"{writer}/columnless-{number}", self.number)
+            key = self.rules.key_of(self.target) or source.key or (_UNKNOWN_KEY,)
+            columns = pa.schema([(name, pa.string()) for name in key])
+            reader = EventReader(self.rules.format, columns, tuple(key), may_lack=True)
+            data = self.routed.in_process(self.routed.of([source]))
+            events = event_tables(data, VALUE, of_bytes=self.rules.format.events.avro)
+            good, bad = rejected_events.apart(pa.concat_tables([reader.fields.empty_table(), *decoded_tables(events, reader)]))
+            if bad.num_rows and not self.rules.rejects:
+                raise refusal(bad, self.name)
+            if set(good[ROW_KIND].unique().to_pylist()) & _WRITES:
+                refused = InvalidSchema(
+                    "the events describe no columns, so no table can be made",
+                    where=source.name,
+                    expected="events with the types or the values of their fields",
+                    found=source.types or "",
+                    cure="correct the source of the events, or create the table before",
+                )
+                if not self.rules.rejects:
+                    raise refused
+                self._reject([source], refused, own.writer_id)
+            elif bad.num_rows:
+                rejected_events.keep(self.lake.env, home, bad, own)
+                self.done = of_table(self.done, SyncedTable(self.name, rejected=self._rejected(home, own)))
 
     def _reject(self, sources: Sequence[SourceTable], refused: LakeError, writer: str) -> None:
         """Writes the events of some tables at the source to the table of rejected events."""
