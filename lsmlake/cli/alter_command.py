@@ -63,18 +63,18 @@ def alter(
     alterations: list[Alteration] = [
         *map(lsmlake.unset_option, unset or ()),
         *map(lsmlake.drop_column, drop or ()),
-        *(lsmlake.rename_column(*pair) for pair in pairs(rename, "OLD=NEW")),
-        *(lsmlake.change_type(*pair) for pair in pairs(type, "NAME=TYPE")),
+        *(lsmlake.rename_column(*pair) for pair in pairs(rename, "OLD=NEW", "--rename")),
+        *(lsmlake.change_type(*pair) for pair in pairs(type, "NAME=TYPE", "--type")),
         *_added(add or ()),
         *(lsmlake.move_column(name, first=True) for name in first or ()),
-        *(lsmlake.move_column(name, after=other) for name, other in pairs(after, "NAME=OTHER")),
-        *(lsmlake.set_comment(*pair) for pair in pairs(comment, "NAME=TEXT")),
-        *(lsmlake.set_default(*pair) for pair in pairs(default, "NAME=VALUE")),
+        *(lsmlake.move_column(name, after=other) for name, other in pairs(after, "NAME=OTHER", "--after")),
+        *(lsmlake.set_comment(*pair) for pair in pairs(comment, "NAME=TEXT", "--comment")),
+        *(lsmlake.set_default(*pair) for pair in pairs(default, "NAME=VALUE", "--default")),
         *map(lsmlake.drop_not_null, nullable or ()),
         *map(lsmlake.set_not_null, not_null or ()),
         *map(lsmlake.drop_partition_field, drop_partition_field or ()),
         *map(lsmlake.add_partition_field, add_partition_field or ()),
-        *(lsmlake.set_option(*pair) for pair in pairs(set, "NAME=VALUE")),
+        *(lsmlake.set_option(*pair) for pair in pairs(set, "NAME=VALUE", "--set")),
     ]
     if not alterations:
         raise InvalidOption("nothing to alter", cure="add --set NAME=VALUE, --add 'NAME TYPE' or another option; see --help")

@@ -54,31 +54,37 @@ def is_directory(location: str) -> bool:
     return address.kind != FILE or directory_at(address.prefix).is_dir()
 
 
-def column_names(text: str | None) -> list[str] | None:
-    """The value of --columns as names; None for all columns. Raises InvalidQuery if a name is empty."""
+def column_names(text: str | None, option: str = "--columns") -> list[str] | None:
+    """The value of an option as names; None: it is not given. Raises InvalidQuery if a name is empty."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         written = ",".join(filter(None, names))
-        cure = f"write --columns {written}" if written else "leave --columns out for all columns"
-        raise InvalidQuery("a column name is empty", where="--columns", found=repr(text), cure=cure)
+        cure = f"write {option} {written}" if written else f"leave {option} out"
+        raise InvalidQuery("a column name is empty", where=option, found=repr(text), cure=cure)
     return names
 
 
-def settings(texts: Sequence[str] | None) -> dict[str, str]:
-    """Parse texts of the form NAME=VALUE. Raises InvalidOption."""
-    return dict(pairs(texts, "NAME=VALUE"))
+def settings(texts: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Parse texts of the form NAME=VALUE, the values of `option`. Raises InvalidOption, also for a repeated name."""
+    return dict(pairs(texts, "NAME=VALUE", option))
 
 
-def pairs(texts: Sequence[str] | None, form: str) -> list[tuple[str, str]]:
-    """Parse texts of a form such as OLD=NEW. Raises InvalidOption."""
+def pairs(texts: Sequence[str] | None, form: str, option: str | None = None) -> list[tuple[str, str]]:
+    """Parse texts of a form such as OLD=NEW, the values of `option`. Raises InvalidOption, also for a repeated name. `option`:
+    None: the caller checks the names."""
     split = []
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidOption(f"{form.partition('=')[2].lower()} is missing", found=repr(text), cure=f"write {form}")
         split.append((name.strip(), value.strip()))
+    names = [name for name, _ in split]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice and option is not None:
+        cure = f"write {option} {form} once for each name"
+        raise InvalidOption(f"{option} names {', '.join(twice)} twice", found=list(texts or ()), cure=cure)
     return split
 
 

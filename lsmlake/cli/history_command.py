@@ -34,7 +34,7 @@ def history(
         start (START): Where the first call begins: latest-full, with the current rows (default); earliest-full, with the oldest
             snapshot.
     """
-    names = {"track": column_names(track), "track_except": column_names(track_except)}
+    names = {"track": column_names(track, "--track"), "track_except": column_names(track_except, "--track-except")}
     with busy("following"):
         kept = lake.history_of(source, name, **names, sequence_by=sequence_by, start=start)
         rows, open_rows = kept.count(), kept.scan(where="valid_to IS NULL").count()

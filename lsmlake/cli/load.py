@@ -88,7 +88,8 @@ def load(
         cure = "leave out --primary-key, --partition-by and --option, which belong to --create"
         raise InvalidSchema("the table exists already", where=table, cure=cure)
     if create:
-        keys, partitions, options = column_names(primary_key) or (), split_terms(partition_by or ""), settings(option)
+        keys, partitions = column_names(primary_key, "--primary-key") or (), split_terms(partition_by or "")
+        options = settings(option, "--option")
         with _database(lake, split_name(table)[0], new_warehouse), _counted() as counter:
             given = as_input(files, inferred=True, options=texts)
             _, snapshot = created_from(
@@ -208,9 +209,9 @@ def adopt(
     """
     with _database(lake, split_name(table)[0]), busy("adopting files"):
         given = {
-            "primary_key": column_names(primary_key) or [],
+            "primary_key": column_names(primary_key, "--primary-key") or [],
             "partition_by": [] if unpartitioned else None,
-            "options": settings(option),
+            "options": settings(option, "--option"),
         }
         report = _adopted(lake, source, table, format or _format_of(source), given, snapshot, newest, link)
     kept = "1 file as it is" if report.adopted == 1 else f"{report.adopted:,} files as they are"

@@ -21,7 +21,7 @@ from sqlglot.tokens import TokenType
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
-from lsmlake.cli.argument_reading import column_names, pairs
+from lsmlake.cli.argument_reading import column_names, settings
 from lsmlake.cli.arguments import Columns, SnapshotId, TagName, Timestamp, Where
 from lsmlake.cli.opening import open_lake
 from lsmlake.cli.progress import waiting
@@ -57,7 +57,7 @@ def sql(
         json: Print one JSON array for each statement.
     """
     chosen = output_of(format, json, output)
-    args = dict(pairs(arg, "NAME=VALUE")) or None
+    args = settings(arg, "--arg") or None
     shell = sql is None and sys.stdin.isatty()
     if shell and (args or chosen.takes_one_query):
         option = chosen.takes_one_query or "--arg"

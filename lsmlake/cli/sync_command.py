@@ -80,14 +80,14 @@ def sync(
         "database": database,
         "tables": tables,
         "excluding_tables": excluding_tables,
-        "table_mapping": settings(table_mapping),
+        "table_mapping": dict(pairs(table_mapping, "REGEX=NAME", "--table-mapping")),
         "table_prefix": table_prefix,
         "table_suffix": table_suffix,
         "merge_shards": merge_shards,
-        "primary_keys": _per_table(primary_key, "--primary-key", lambda text: column_names(text) or []),
+        "primary_keys": _per_table(primary_key, "--primary-key", lambda text: column_names(text, "--primary-key") or []),
         "partition_by": _per_table(partition_by, "--partition-by", split_terms),
         "computed_columns": _computed(computed_column),
-        "options": settings(option),
+        "options": settings(option, "--option"),
         "evolve": evolve,
         "infer_types": not all_text,
         "on_error": on_error,
@@ -118,12 +118,12 @@ def _per_table(texts: Sequence[str] | None, name: str, read) -> dict[str, list[s
     if unnamed := [text for text in texts if "=" not in text]:
         cure = f"write {name} TABLE=..., once for each table"
         raise InvalidQuery(f"{name} for all tables stands alone", where=name, found=unnamed[0], cure=cure)
-    return {table: read(value) for table, value in pairs(texts, "TABLE=NAMES")}
+    return {table: read(value) for table, value in pairs(texts, "TABLE=NAMES", name)}
 
 
 def _computed(texts: Sequence[str] | None) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
-    for name, expression in pairs(texts, "TABLE.COLUMN=SQL"):
+    for name, expression in pairs(texts, "TABLE.COLUMN=SQL", "--computed-column"):
         table, dot, column = name.partition(".")
         if not dot:
             cure = "write TABLE.COLUMN=SQL"

@@ -332,8 +332,30 @@ def test_sync_applies_events_of_many_tables(files: Path):
     assert "add --primary-key people_2=NAMES" in complaint(*sync, *unkeyed)
     assert "stands alone" in complaint(*sync, "--primary-key", "id", "--primary-key", "people=key")
     assert "has no table" in complaint(*sync, "--computed-column", "dt=x")
+    repeated = {
+        "--primary-key": ("orders=id", "orders=at"),
+        "--partition-by": ("orders=id", "orders=at"),
+        "--computed-column": ("orders.m=1", "orders.m=2"),
+        "--option": ("bucket=2", "bucket=3"),
+        "--table-mapping": (r"shop\..*=x", r"shop\..*=y"),
+    }
+    for option, (one, other) in repeated.items():
+        assert f"{option} names {one.partition('=')[0]} twice" in complaint(*sync, option, one, option, other)
+    assert "leave --primary-key out" in complaint(*sync, "--primary-key", "")
+    assert "write --primary-key id" in complaint(*sync, "--primary-key", "orders=id,")
     assert "--every needs --checkpoint" in complaint(*sync, "--every", "1s")
     assert "debezium-avro needs registry" in complaint(*sync, "--registry", "http://x")
+
+
+def test_a_name_is_given_once(warehouse: Path):
+    def altered(*options: str) -> str:
+        return complaint("alter", "sales.orders", *options, "-w", warehouse)
+
+    assert "--set names bucket twice" in altered("--set", "bucket=5", "--set", "bucket=6")
+    assert "--comment names day twice" in altered("--comment", "day=a", "--comment", "day=b")
+    query = "sql", "SELECT :x", "--arg", "x=1", "--arg", "x=2", "-w", warehouse
+    assert "--arg names x twice" in complaint(*query)
+    assert "leave --track out" in complaint("history", "sales.orders", "sales.h", "--track", "", "-w", warehouse)
 
 
 def test_load_appends_to_a_table_without_a_key(files: Path):
