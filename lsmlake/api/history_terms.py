@@ -65,6 +65,13 @@ class HistoryTerms(NamedTuple):
         if unknown := [one for one in named if one not in columns]:
             cure = "correct the names"
             raise InvalidQuery("unknown columns to track", where=where, expected=columns, found=unknown, cure=cure)
+        if joined := [one for one in named if "," in one or one != one.strip()]:
+            cure = Wording(
+                "rename the column of the table, or choose the columns by the other argument, track or track_except",
+                command="rename the column of the table, or choose the columns by the other option, --track or --track-except",
+            )
+            expected = "names without commas and without blanks at their ends"
+            raise InvalidQuery("a history cannot keep these names", where=where, expected=expected, found=joined, cure=cure)
         tracked = self.track or tuple(one for one in columns if one not in named)
         if not tracked:
             cure = "name fewer columns in track_except"

@@ -460,6 +460,18 @@ def test_arguments_that_contradict_are_refused_before_anything_is_made(how, word
     assert lake.tables("d") == ["t"] and table.system_table("consumers").num_rows == 0
 
 
+@pytest.mark.parametrize("name", ["a,b", " a"])
+def test_a_name_that_the_options_of_a_history_cannot_keep_is_refused_before_anything_is_made(name: str):
+    lake = new_lake()
+    columns = pa.schema([pa.field("id", pa.int64(), False), (name, pa.int64()), ("c", pa.int64())])
+    table = lake.create_table("d.t", columns, primary_key=["id"])
+    for argument in ("track", "track_except"):
+        with pytest.raises(InvalidQuery, match="a history cannot keep these names"):
+            lake.history_of(table, "d.h", **{argument: [name]})
+    assert lake.tables("d") == ["t"]
+    assert lake.history_of(table, "d.h", track=["c"]).count() == 0
+
+
 def test_sources_and_names_that_do_not_fit_are_refused():
     lake = new_lake()
     lake.create_table("d.log", "a INT")
