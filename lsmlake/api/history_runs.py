@@ -93,8 +93,12 @@ class HistoryRun:
         if taken := [one for one in schema.columns.names if one.lower() in (VALID_FROM, VALID_TO)]:
             cure = "rename the column of the table"
             raise InvalidSchema(f"the table has a column {taken[0]!r}, which the history adds", where=where, cure=cure)
-        given.tracked(schema, where)
-        terms = given if history is None else given.agreed(_kept_terms(source, version, history), history.name)
+        if history is None:
+            terms = given
+        else:
+            kept, gone = _kept_terms(source, version, history)
+            kept = kept.without(gone, where)
+            terms = given.without(gone, where).agreed(kept, history.name)
         axis = HistoryAxis.of(schema, terms.sequence_by, where)
         terms = terms._replace(sequence_by=axis.column or COMMIT_TIME)
         tracked = terms.tracked(schema, where)
@@ -277,9 +281,9 @@ def _renames(source: Table, version: Version, history: Version, where: str) -> l
     return renames(history.schema, source.meta.schemas.get(_only(position).schema_id), version.schema, where)
 
 
-def _kept_terms(source: Table, version: Version, history: Table) -> HistoryTerms:
-    """The terms of a history, with the names that columns of the source have now. Raises InvalidQuery if a table is no history of
-    the source."""
+def _kept_terms(source: Table, version: Version, history: Table) -> tuple[HistoryTerms, set[str]]:
+    """The terms of a history, with the names that columns of the source have now, and the columns that the source has no longer.
+    Raises InvalidQuery if a table is no history of the source."""
     now = history.version
     position, options = position_of(now), now.schema.parsed_options.history
     others = position is not None and _only(position).table_uuid != source.meta.paths.line
@@ -302,7 +306,8 @@ def _kept_terms(source: Table, version: Version, history: Table) -> HistoryTerms
             found=f"primary key {list(schema.primary_key)}",
             cure=f"choose another name for the history, or remove the option {SOURCE}, which history_of sets",
         )
-    return HistoryTerms.kept(schema.parsed_options.history)
+    gone = {*schema.columns.names} - {*version.schema.columns.names, VALID_FROM, VALID_TO}
+    return HistoryTerms.kept(schema.parsed_options.history), gone
 
 
 def _aligned(rows: pa.Table, schema: Schema) -> pa.Table:

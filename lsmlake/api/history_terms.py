@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from lsmlake.errors import InvalidQuery, Wording
@@ -56,6 +56,17 @@ class HistoryTerms(NamedTuple):
                     cure=_AS_KEPT,
                 )
         return kept
+
+    def without(self, gone: Collection[str], where: str) -> HistoryTerms:
+        """Without columns that the source has no longer. Raises InvalidQuery if it has none of the tracked columns."""
+        track, track_except = (
+            None if columns is None else tuple(one for one in columns if one not in gone)
+            for columns in (self.track, self.track_except)
+        )
+        if track == ():
+            cure = "add one of them to the table again, or make a history of another name"
+            raise InvalidQuery("the table has lost all columns to track", where=where, found=list(self.track), cure=cure)
+        return self._replace(track=track, track_except=track_except or None)
 
     def tracked(self, schema: Schema, where: str) -> tuple[str, ...] | None:
         """The columns of the source of which a change begins a version; None: all. Raises InvalidQuery."""

@@ -302,6 +302,28 @@ def test_columns_that_the_source_gets_or_loses():
     assert [(one["name"], one["n"], one["note"]) for one in rows] == [("a", 7, None), ("b", None, "x")]
 
 
+def test_a_history_goes_on_without_a_tracked_column_that_the_source_has_lost():
+    lake = new_lake()
+    table = made(lake)
+    upsert(table, row(1, "a", 7))
+    lake.history_of(table, "d.h", track=["name", "n"])
+    lake.history_of(table, "d.other", track_except=["n"])
+    table.alter(lsmlake.drop_column("n"))
+    table.upsert([{"id": 1, "name": "a", "at": None}])
+    for track in (None, ["name", "n"], ["name"]):
+        assert lake.history_of(table, "d.h", track=track).count() == 1
+    with pytest.raises(InvalidQuery, match="made with another track, expected name, found at;"):
+        lake.history_of(table, "d.h", track=["at"])
+    table.upsert([{"id": 1, "name": "b", "at": None}])
+    assert lake.history_of(table, "d.h").count() == lake.history_of(table, "d.other", track_except=["n"]).count() == 2
+    table.alter(lsmlake.drop_column("name"))
+    with pytest.raises(InvalidQuery, match="the table has lost all columns to track.*; add one of them to the table again"):
+        lake.history_of(table, "d.h")
+    table.alter(lsmlake.add_column("name", "STRING"))
+    upsert(table, {"id": 1, "name": "c", "at": None})
+    assert lake.history_of(table, "d.h").count() == 3
+
+
 def test_partitions_and_keys_of_several_columns():
     lake = new_lake()
     columns = "dt STRING NOT NULL, id BIGINT NOT NULL, v BINARY"
