@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lsmlake.cdc.change_reader import AUTO, DIFF
 from lsmlake.cdc.commits import COMMIT_FIELDS
 from lsmlake.cdc.row_versions import RowChanges
-from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels.keys import joined
 from lsmlake.lsm.difference import KIND_FIELD, equal_rows
 from lsmlake.options.changelog_options import INPUT
@@ -86,11 +86,17 @@ class HistoryAxis(NamedTuple):
             return commits.cast(self.type)
         named = joined(table[self.column])
         if self.late:
-            if named.null_count:
+            is_nan = pa.types.is_floating(named.type) and pc.any(pc.is_nan(named)).as_py()
+            if named.null_count or is_nan:
                 raise InvalidData(
                     "a change has no value for the column that orders the versions",
                     where=f"{where}, column {self.column!r}",
-                    cure=f"write the column with every change, or order the versions by {COMMIT_TIME}",
+                    found="NaN" if is_nan else "null",
+                    cure=Wording(
+                        f"write it with every change; a history of another name, with sequence_by={COMMIT_TIME!r}, can have this one",
+                        command="write it with every change; a history of another name, with "
+                        f"--sequence-by {COMMIT_TIME}, can have this one",
+                    ),
                 )
             return named
         numbers = np.asarray(pc.fill_null(named.cast(pa.int64()), np.iinfo(np.int64).min))

@@ -21,7 +21,7 @@ from lsmlake import Lake, Table
 from lsmlake.api import history_runs
 from lsmlake.api.history_runs import HistoryRun
 from lsmlake.cdc import row_versions
-from lsmlake.errors import InvalidQuery, InvalidSchema, LakeError, SnapshotNotFound
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, LakeError, SnapshotNotFound
 
 UTC = dt.timezone.utc
 DAY = dt.datetime(2026, 1, 1, tzinfo=UTC)
@@ -492,6 +492,20 @@ def test_a_name_that_the_options_of_a_history_cannot_keep_is_refused_before_anyt
             lake.history_of(table, "d.h", **{argument: [name]})
     assert lake.tables("d") == ["t"]
     assert lake.history_of(table, "d.h", track=["c"]).count() == 0
+
+
+@pytest.mark.parametrize(("value", "found"), [(float("nan"), "NaN"), (None, "null")])
+def test_a_change_without_a_place_is_refused_and_another_history_takes_it(value: float | None, found: str):
+    lake = new_lake()
+    options = {"changelog_producer": "input", "sequence__field": "x"}
+    table = made(lake, "id BIGINT NOT NULL, x DOUBLE", **options)
+    table.upsert([{"id": 1, "x": 1.0}])
+    lake.history_of(table, "d.h")
+    table.upsert([{"id": 1, "x": value}])
+    with pytest.raises(InvalidData, match=f"d.t, column 'x': .*found {found}; .*sequence_by='_commit_time'"):
+        lake.history_of(table, "d.h")
+    assert lake.table("d.h").count() == 1
+    assert lake.history_of(table, "d.by_commit", sequence_by="_commit_time", start="earliest-full").count() >= 1
 
 
 def test_sources_and_names_that_do_not_fit_are_refused():
