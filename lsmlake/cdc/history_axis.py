@@ -93,7 +93,7 @@ class HistoryAxis(NamedTuple):
                     where=f"{where}, column {self.column!r}",
                     found="NaN" if is_nan else "null",
                     cure=Wording(
-                        f"write it with every change; a history of another name, with sequence_by={COMMIT_TIME!r}, can have this one",
+                        f"write it with every change; a history of another name, with sequence_by={COMMIT_TIME!r}, can have it",
                         command="write it with every change; a history of another name, with "
                         f"--sequence-by {COMMIT_TIME}, can have this one",
                     ),
