@@ -26,6 +26,29 @@ class ComputedColumn(NamedTuple):
     type: pa.DataType
 
 
+def check_readable(expressions: Mapping[str, str], where: str) -> None:
+    """Raises InvalidQuery for an expression that is wrong whatever columns there are. `where`: the table."""
+    from lsmlake.dialect.sql_text import Text  # loads sqlglot
+
+    for name, text in expressions.items():
+        try:
+            with Text(text).read():
+                continue
+        except InvalidQuery as refused:
+            raise _uncomputable(where, name, refused) from refused
+
+
+def in_key(names: Sequence[str], where: str) -> InvalidQuery:
+    """The error for computed columns in the primary key of a table."""
+    cure = "leave it out: a table may be partitioned by a column outside of its key"
+    return InvalidQuery("a computed column cannot be in the primary key", where=where, found=names, cure=cure)
+
+
+def _uncomputable(where: str, name: str, refused: InvalidQuery) -> InvalidQuery:
+    place, cure = f"{where}, computed column {name!r}", "correct the expression; it reads the other columns of the table"
+    return InvalidQuery("a column cannot be computed", where=place, found=refused, cure=cure)
+
+
 def typed(expressions: Mapping[str, str], columns: Mapping[str, pa.DataType], where: str) -> tuple[ComputedColumn, ...]:
     """The computed columns over columns of these types. Raises InvalidQuery, which names the table and the column."""
     from lsmlake.dialect.row_evaluation import type_of_expression  # loads sqlglot
@@ -39,8 +62,7 @@ def typed(expressions: Mapping[str, str], columns: Mapping[str, pa.DataType], wh
         try:
             made.append(ComputedColumn(name, text, type_of_expression(text, scope)))
         except InvalidQuery as refused:
-            place, cure = f"{where}, computed column {name!r}", "correct the expression; it reads the other columns of the table"
-            raise InvalidQuery("a column cannot be computed", where=place, found=refused, cure=cure) from refused
+            raise _uncomputable(where, name, refused) from refused
     return tuple(made)
 
 

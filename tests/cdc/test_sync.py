@@ -25,7 +25,7 @@ from lsmlake.api.sync.sync_checkpoint import SyncCheckpoint
 from lsmlake.api.sync.sync_rules import SyncArguments, SyncRules
 from lsmlake.api.sync.sync_run import SyncRun
 from lsmlake.api.sync.sync_source import EventInput, source_of
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, InvalidSchema, LakeError
+from lsmlake.errors import CommitConflict, InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.storage.memory import MemoryStorage
 from lsmlake.storage.storage import Storage
@@ -269,6 +269,29 @@ def test_texts_alone_are_put_together_to_batches():
     report = lake.sync(texts, format="debezium-json", database="shop", primary_keys=["id"])
     assert (report.batches, report["shop.a"].commits, report["a"].rows) == (1, 1, 50)
     assert report.to_arrow()["created"].to_pylist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"options": {"bukket": 1}}, "bukket"),
+        ({"options": {"bucket": "x"}}, "option 'bucket' has an invalid value"),
+        ({"table_prefix": "a/"}, "table_prefix and table_suffix"),
+        ({"primary_keys": ["id", "id"]}, "primary_keys names a column twice"),
+        ({"primary_keys": {"a": [""]}}, "primary_keys has an empty name"),
+        ({"partition_by": {"a": ["n", "n"]}}, "partition_by names a column twice"),
+        ({"primary_keys": {"shop.a": ["id"]}}, "without the database"),
+        ({"computed_columns": {"a": {"m": "n +"}}}, "a column cannot be computed"),
+        ({"computed_columns": {"m": "n + 1"}}, "table -> column -> expression"),
+        ({"computed_columns": {"a": {"id": "n + 1"}}}, "cannot be in the primary key"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_an_event_is_read(given: dict, words: str):
+    lake = new_lake()
+    events = iter([event("c", "a", {"id": 1, "n": 1}, 1)])
+    with pytest.raises((InvalidQuery, InvalidOption), match=words):
+        lake.sync(events, **{"format": "debezium-json", "database": "shop", "primary_keys": ["id"], **given})
+    assert len(list(events)) == 1 and "shop" not in lake.databases()
 
 
 IN_S = {"db": "s", "table": "new"}

@@ -101,6 +101,7 @@ class Syncing(CatalogVerbs):
 
         Raises:
             InvalidQuery: arguments are not valid, or contradict each other.
+            InvalidOption: an option in `options` is unknown, or its value does not fit.
             InvalidData: the source has no events, or a file or batch is not the one that was read before.
             LakeError: a table could not be written. The other tables have the batch, and the next call begins with it.
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lsmlake.cdc.change_input import RAISE, REJECT
+from lsmlake.cdc.computed_columns import check_readable, in_key
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import check_database, is_name
+from lsmlake.options.table_options import Options
 from lsmlake.schema.source_columns import EvolveRule
 
 PerTable = Mapping[str, Sequence[str]] | Sequence[str]
@@ -76,7 +78,7 @@ class SyncRules:
 
     @staticmethod
     def of(given: SyncArguments) -> SyncRules:
-        """Raises InvalidQuery for arguments that are not valid."""
+        """Raises InvalidQuery, InvalidOption for arguments that are not valid."""
         format = ChangeFormat.of(given.format)
         if not format.events.table:
             raise InvalidQuery(
@@ -94,7 +96,7 @@ class SyncRules:
         for name in (given.table_mapping or {}).values():
             if not is_name(name):
                 raise InvalidQuery("not the name of a table", where="table_mapping", found=repr(name), cure="correct the name")
-        return SyncRules(
+        rules = SyncRules(
             format,
             check_database(given.database),
             _pattern("tables", given.tables),
@@ -105,12 +107,29 @@ class SyncRules:
             given.merge_shards,
             _per_table("primary_keys", given.primary_keys),
             _per_table("partition_by", given.partition_by),
-            dict(given.computed_columns or {}),
+            _computed(given.computed_columns),
             dict(given.options or {}),
             EvolveRule(given.evolve),
             given.infer_types,
             given.on_error == REJECT,
         )
+        rules._check()
+        return rules
+
+    def _check(self) -> None:
+        """Raises InvalidQuery, InvalidOption for what is wrong whatever the events say, so that it does not reject events."""
+        if not is_name(f"{self.prefix}t{self.suffix}"):
+            found, cure = f"{self.prefix}orders{self.suffix}", "correct table_prefix and table_suffix"
+            raise InvalidQuery("no table can have a name with this prefix and suffix", where="sync", found=repr(found), cure=cure)
+        if wrong := sorted(name for name in self.named if not is_name(name)):
+            cure = "write the names that the tables have in the lake, without the database, such as orders"
+            where = "primary_keys, partition_by or computed_columns"
+            raise InvalidQuery("not names of tables", where=where, found=wrong, cure=cure)
+        Options.parse(self.options, "options of sync")
+        for table, expressions in self.computed.items():
+            check_readable(expressions, table)
+            if both := [name for name in self.key_of(table) if name in expressions]:
+                raise in_key(both, table)
 
     def target(self, source: str) -> str | None:
         """The name in the lake, without the database, of a table at the source; None: the table is not to be kept."""
@@ -153,10 +172,23 @@ def _of(given: PerTable, table: str) -> tuple[str, ...]:
 
 def _per_table(name: str, given: PerTable | None) -> PerTable:
     found = {} if given is None else given
-    lists = found.values() if isinstance(found, Mapping) else [found]
+    lists = list(found.values()) if isinstance(found, Mapping) else [found]
     if any(isinstance(one, str) for one in lists):
         cure = "write a list, such as ['id'], or table -> list"
         raise InvalidQuery(f"{name} is a text", expected="a list of names", found=given, cure=cure)
+    for one in map(list, lists):
+        if twice := [each for number, each in enumerate(one) if each in one[:number]]:
+            raise InvalidQuery(f"{name} names a column twice", found=twice, cure="name it once")
+        if not all(isinstance(each, str) and each for each in one):
+            raise InvalidQuery(f"{name} has an empty name", expected="names of columns", found=one, cure="correct it")
+    return found
+
+
+def _computed(given: Mapping[str, Mapping[str, str]] | None) -> Mapping[str, Mapping[str, str]]:
+    found = dict(given or {})
+    if not all(isinstance(one, Mapping) for one in found.values()):
+        cure = "write table -> column -> expression"
+        raise InvalidQuery("computed_columns name no tables", where="sync", found=found, cure=cure)
     return found
 
 

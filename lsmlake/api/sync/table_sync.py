@@ -23,7 +23,7 @@ from lsmlake.api.sync.sync_rules import SyncRules
 from lsmlake.api.table_verbs.handle import check_keyed
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput
-from lsmlake.cdc.computed_columns import ComputedColumn, typed
+from lsmlake.cdc.computed_columns import ComputedColumn, in_key, typed
 from lsmlake.cdc.decoding import decoded_tables, event_tables
 from lsmlake.cdc.event_queries import VALUE
 from lsmlake.cdc.event_rows import ROW_KIND, EventReader, refusal
@@ -218,8 +218,7 @@ class TableSync:
             )
         computed = {one.name: one.type for one in typed(self.rules.computed_of(self.target), columns, self.name)}
         if both := [name for name in key if name in computed]:
-            cure = "leave it out: a table may be partitioned by a column outside of its key"
-            raise InvalidQuery("a computed column cannot be in the primary key", where=self.name, found=both, cure=cure)
+            raise in_key(both, self.name)
         table = self.lake.create_table(
             self.name,
             pa.schema(list({**columns, **computed}.items())),
