@@ -32,8 +32,7 @@ def check_readable(expressions: Mapping[str, str], where: str) -> None:
 
     for name, text in expressions.items():
         try:
-            with Text(text).read():
-                continue
+            Text(text).parsed()
         except InvalidQuery as refused:
             raise _uncomputable(where, name, refused) from refused
 

@@ -107,7 +107,7 @@ class SyncRules:
             given.merge_shards,
             _per_table("primary_keys", given.primary_keys),
             _per_table("partition_by", given.partition_by),
-            _computed(given.computed_columns),
+            dict(given.computed_columns or {}),
             dict(given.options or {}),
             EvolveRule(given.evolve),
             given.infer_types,
@@ -181,14 +181,6 @@ def _per_table(name: str, given: PerTable | None) -> PerTable:
             raise InvalidQuery(f"{name} names a column twice", found=twice, cure="name it once")
         if not all(isinstance(each, str) and each for each in one):
             raise InvalidQuery(f"{name} has an empty name", expected="names of columns", found=one, cure="correct it")
-    return found
-
-
-def _computed(given: Mapping[str, Mapping[str, str]] | None) -> Mapping[str, Mapping[str, str]]:
-    found = dict(given or {})
-    if not all(isinstance(one, Mapping) for one in found.values()):
-        cure = "write table -> column -> expression"
-        raise InvalidQuery("computed_columns name no tables", where="sync", found=found, cure=cure)
     return found
 
 
