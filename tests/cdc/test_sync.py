@@ -560,6 +560,18 @@ def test_a_value_of_any_depth_does_not_stop_the_other_events():
     assert [tuple(one.values()) for one in rows_of(lake, "d.t")] == [(1, deep, 7), (2, None, 8)]
 
 
+def test_a_pattern_that_matches_nothing_is_reported(caplog: pytest.LogCaptureFixture):
+    lake, given = new_lake(), {"format": "debezium-json", "database": "lake", "primary_keys": ["id"]}
+    events = [event("c", "orders", {"id": 1}, 1), event("c", "people", {"id": 1}, 2)]
+    report = lake.sync(iter([events[:1], events]), **given, tables="orders")
+    assert (report.left_out, report.tables, lake.tables("lake")) == (("shop.orders", "shop.people"), (), [])
+    assert "leave out all its tables: shop.orders, shop.people" in caplog.text
+    caplog.clear()
+    report = lake.sync(events, **given, excluding_tables=r"shop\.people", table_mapping={r"shop\.ordrs": "x"})
+    assert (report.unmatched, report.left_out, lake.tables("lake")) == (("x",), ("shop.people",), ["orders"])
+    assert not caplog.records
+
+
 def test_names_of_tables_that_are_not_there_are_reported():
     lake = new_lake()
     given = {"primary_keys": {"people": ["id"], "peple": ["id"]}, "computed_columns": {"orders": {"a": "1"}}}

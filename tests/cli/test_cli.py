@@ -328,6 +328,9 @@ def test_sync_applies_events_of_many_tables(files: Path):
     orders = lsmlake.connect("new").table("shop.orders")
     assert (orders.partition_by, orders.options["bucket"], orders.count()) == (("dt",), "2", 1)
     assert json.loads(call(*sync, *keys, "--checkpoint", "c", "--json"))["batches"] == 0
+    none = call(*sync, *keys, "--tables", "orders").splitlines()
+    left_out = "left out by --tables or --excluding-tables"
+    assert none == ["no events of tables", f"shop.orders: {left_out}", f"shop.people: {left_out}"]
     unkeyed = "--tables", r"shop\.people", "--table-suffix", "_2", "--on-error", "raise"
     assert "add --primary-key people_2=NAMES" in complaint(*sync, *unkeyed)
     assert "stands alone" in complaint(*sync, "--primary-key", "id", "--primary-key", "people=key")

@@ -55,7 +55,7 @@ class DatabaseSync:
                 _log.error("%s: batch %d failed: %s", name, number, error)
                 failed[0][1].add_note(f"also {name} failed: {error}")
             raise failed[0][1]
-        report = SyncReport(1, (), rejected, self._unmatched())
+        report = SyncReport(1, (), rejected, self._unmatched(), self._left_out(routed.tables, number))
         for table in done:
             report = together(report, SyncReport(0, (table,)))
         return report
@@ -67,6 +67,14 @@ class DatabaseSync:
         if missing:
             _log.info("the arguments name tables that are not there: %s", ", ".join(sorted(missing)))
         return tuple(sorted(missing))
+
+    def _left_out(self, tables: Sequence[SourceTable], number: int) -> tuple[str, ...]:
+        """The tables at the source that the rules leave out."""
+        left_out = {one.name for one in tables if self.rules.target(one.name) is None}
+        if left_out and len(left_out) == len({one.name for one in tables}):
+            told = number, ", ".join(sorted(left_out))
+            _log.warning("batch %d: tables and excluding_tables, which match whole names, leave out all its tables: %s", *told)
+        return tuple(sorted(left_out))
 
     def _by_target(self, tables: Sequence[SourceTable]) -> list[tuple[str, list[SourceTable]]]:
         """The tables of the lake, each with the descriptions of its table at the source, or of all shards."""

@@ -75,14 +75,16 @@ class SyncReport(Shown):
         batches: how many batches of events the call has applied.
         tables: what it has done to each table, in the order of their names.
         rejected: how many events were rejected because they name no table.
-        unmatched: tables that `primary_keys`, `partition_by` or `computed_columns` name, and that the database does not have:
-            their events may come later, or the names are wrong.
+        unmatched: tables that `primary_keys`, `partition_by`, `computed_columns` or `table_mapping` name, and that the database
+            does not have: their events may come later, or the names or patterns are wrong.
+        left_out: the tables at the source whose events were left out, as `tables` and `excluding_tables` say.
     """
 
     batches: int = 0
     tables: tuple[SyncedTable, ...] = field(default=())
     rejected: int = 0
     unmatched: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def __getitem__(self, table: str) -> SyncedTable:
         """What was done to a table, by its name, with the database or without. Raises KeyError."""
@@ -107,4 +109,5 @@ def together(report: SyncReport, later: SyncReport) -> SyncReport:
         known[one.table] = of_table(known[one.table], one) if one.table in known else one
     tables = tuple(known[name] for name in sorted(known))
     unmatched = later.unmatched if later.batches else report.unmatched
-    return SyncReport(report.batches + later.batches, tables, report.rejected + later.rejected, unmatched)
+    left_out = tuple(sorted({*report.left_out, *later.left_out}))
+    return SyncReport(report.batches + later.batches, tables, report.rejected + later.rejected, unmatched, left_out)

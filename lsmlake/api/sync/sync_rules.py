@@ -146,7 +146,7 @@ class SyncRules:
     def named(self) -> set[str]:
         """The tables of the lake that arguments name one by one."""
         given = (self.primary_keys, self.partitions, self.computed)
-        return {name for one in given if isinstance(one, Mapping) for name in one}
+        return {name for one in given if isinstance(one, Mapping) for name in one} | {name for _, name in self.mapping}
 
     @property
     def common_rejects(self) -> str:
