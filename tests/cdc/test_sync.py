@@ -263,6 +263,15 @@ def test_batches_that_are_done_are_compared_and_skipped(tmp_path: Path):
     assert lake.table("shop.a").count() == 4
 
 
+def test_texts_and_batches_are_not_mixed():
+    lake, given = new_lake(), {"format": "debezium-json", "database": "shop", "primary_keys": ["id"]}
+    one, other = (event("c", "a", {"id": number}, number) for number in (1, 2))
+    for mixed in (iter([one, [other]]), iter([one, (7, [other])]), [one, 7], iter([[one, {}]])):
+        with pytest.raises(InvalidData, match="cannot be read together.*; pass an iterator of texts or an iterator of batches"):
+            lake.sync(mixed, **given)
+    assert lake.sync(iter([[one], other]), **given).batches == 2
+
+
 def test_texts_alone_are_put_together_to_batches():
     lake = new_lake()
     texts = (event("c", "a", {"id": number}, number) for number in range(50))

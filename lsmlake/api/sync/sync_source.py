@@ -40,9 +40,20 @@ class EventInput:
     of_bytes: bool
 
     def table(self, data: object) -> pa.Table:
-        """The events of data, as one table."""
+        """The events of data, as one table. Raises InvalidData."""
         empty = pa.table({EVENT: pa.nulls(0, pa.binary() if self.of_bytes else pa.string())})
-        tables = list(event_tables(data, self.column, self.files, of_bytes=self.of_bytes))
+        try:
+            tables = list(event_tables(data, self.column, self.files, of_bytes=self.of_bytes))
+        except (pa.ArrowTypeError, pa.ArrowInvalid) as mixed:
+            if not isinstance(data, (list, tuple)) or paths_in(data):
+                raise
+            raise InvalidData(
+                "the events of a batch cannot be read together",
+                where="sync",
+                expected="texts alone, or batches alone, such as lists of texts",
+                found=str(mixed).partition("\n")[0],
+                cure="pass an iterator of texts or an iterator of batches, and only texts in a list",
+            ) from mixed
         return pa.concat_tables(map(_plain, tables or [empty]), promote_options="default")
 
 
