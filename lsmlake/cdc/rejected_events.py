@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lsmlake.cdc.event_queries import OFFSET, VALUE
 from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, shown_events
 from lsmlake.commit.request import Identity
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.paths import TablePaths
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
@@ -65,7 +65,11 @@ def opened(env: Env, name: str) -> Version:
             where=name,
             expected=_COLUMNS.names,
             found=table.schema.columns.names,
-            cure="name another table: rejected='database.table'; it is made when it is needed",
+            cure=Wording(
+                "give this table another name by rename_table: a new one is made when it is needed; or, if one table takes the "
+                "events, pass rejected='database.table'",
+                command="give this table another name: a new one is made when it is needed",
+            ),
         )
     return table
 

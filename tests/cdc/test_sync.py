@@ -302,6 +302,18 @@ def test_wrong_arguments_are_refused_before_an_event_is_read(given: dict, words:
     assert len(list(events)) == 1 and "shop" not in lake.databases()
 
 
+def test_a_table_that_takes_the_name_of_the_rejected_events_is_refused_with_a_cure_for_sync():
+    lake = new_lake()
+    lake.create_database("shop")
+    lake.create_table("shop.a_rejected", "id INT")
+    events = [event("c", "a", {"id": 1}, 1), event("c", "a", {"id": "x"}, 2)]
+    lake.create_table("shop.a", "id INT NOT NULL", primary_key=["id"])
+    with pytest.raises(InvalidData, match="the table for rejected events has other columns.*another name by rename_table"):
+        lake.sync(events, format="debezium-json", database="shop")
+    lake.rename_table("shop.a_rejected", "shop.older")
+    assert lake.sync(events, format="debezium-json", database="shop")["a"].rejected == 1
+
+
 IN_S = {"db": "s", "table": "new"}
 IN_CANAL = {"database": "s", "table": "new"}
 WITHOUT_COLUMNS = [

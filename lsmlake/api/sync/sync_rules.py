@@ -119,8 +119,9 @@ class SyncRules:
     def _check(self) -> None:
         """Raises InvalidQuery, InvalidOption for what is wrong whatever the events say, so that it does not reject events."""
         if not is_name(f"{self.prefix}t{self.suffix}"):
-            found, cure = f"{self.prefix}orders{self.suffix}", "correct table_prefix and table_suffix"
-            raise InvalidQuery("no table can have a name with this prefix and suffix", where="sync", found=repr(found), cure=cure)
+            found = repr(f"{self.prefix}orders{self.suffix}")
+            cure = Wording("correct table_prefix and table_suffix", command="correct --table-prefix and --table-suffix")
+            raise InvalidQuery("no table can have a name with this prefix and suffix", where="sync", found=found, cure=cure)
         if wrong := sorted(name for name in self.named if not is_name(name)):
             cure = "write the names that the tables have in the lake, without the database, such as orders"
             where = "primary_keys, partition_by or computed_columns"

@@ -112,12 +112,12 @@ class TableSync:
         return self.done
 
     def _apply(self, sources: Sequence[SourceTable], writer: str) -> None:
+        cure = Wording("give the table another name by table_mapping", command="add --table-mapping REGEX=NAME")
         if not is_name(self.target):
-            cure = Wording("give the table another name by table_mapping", command="add --table-mapping REGEX=NAME")
             raise InvalidQuery("no table can have this name", where=sources[0].name, found=repr(self.target), cure=cure)
         version, identity = self._existing(), Identity(writer, self.number)
         if version is not None:
-            check_keyed(version.schema, self.name, "sync", "let it make a table of another name: table_mapping")
+            check_keyed(version.schema, self.name, "sync", cure)
             if replayed(version, identity):
                 return
             self._check_single(version, writer)
