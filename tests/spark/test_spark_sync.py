@@ -135,6 +135,14 @@ def test_a_table_that_is_refused_does_not_stop_the_others(spark, spark_lake):
     assert rows_of(spark_lake, "shop.t") == [{"_id": "1", "n": 7}]
 
 
+def test_a_bad_event_of_a_table_that_is_not_there_is_rejected(spark, spark_lake):
+    source = {"db": "shop", "table": "absent_table"}
+    bad = [{"op": "X", "source": source}, {"op": "c", "after": None, "source": source}, {"op": "t", "source": source}]
+    df = spark.createDataFrame([(json.dumps(one),) for one in bad], "value string")
+    report = spark_lake.sync(df, format="debezium-json", database="absent", primary_keys=["id"])
+    assert report["absent_table"].rejected == 2 and spark_lake.tables("absent") == ["absent_table_rejected"]
+
+
 def test_messages_in_avro_are_routed_by_tasks(spark, spark_lake):
     names = [{"name": name, "type": ["null", "string"]} for name in ("db", "schema", "table")]
     value = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"}, {"name": "n", "type": "int"}]}
