@@ -6,21 +6,25 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import sqlglot
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.dataset import lineage
 from dlt.destinations.sql_client import DBApiCursorImpl, SqlClientBase, raise_database_error
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
 
 from lsmlake.api.lake import Lake
 from lsmlake.api.readable import Result
+from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dlt.dlt_errors import as_query_error
 from lsmlake.errors import InvalidQuery, LakeError
+from lsmlake.sql.token_reader import first_word
 from lsmlake.types.type_text import backticked
-
-_MARK = "%s"
 
 
 def as_installed(qualify: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,7 +129,7 @@ class SqlClient(SqlClientBase[Lake]):
             raise InvalidQuery("arguments are given by place and by name", cure="give all in one way")
         values = list(args) or kwargs or None
         self._lake.sql(f"USE {backticked(self.dataset_name)}")
-        yield ArrowCursor(ResultCursor(self._lake.sql(query.replace(_MARK, "?") if args else query, args=values)))
+        yield ArrowCursor(ResultCursor(self._lake.sql(_question_marks(query) if args else query, args=values)))
 
     @staticmethod
     def is_dbapi_exception(ex: Exception) -> bool:
@@ -135,3 +139,17 @@ class SqlClient(SqlClientBase[Lake]):
     @staticmethod
     def _make_database_exception(ex: Exception) -> Exception:
         return as_query_error(ex)
+
+
+def _question_marks(query: str) -> str:
+    """A query with `?` for each `%s` that is not in a quoted text, a quoted name or a comment."""
+    _, start = first_word(query)
+    try:
+        tokens = sqlglot.tokenize(" " * start + query[start:], dialect=PlainSpark)
+    except SqlglotError:
+        return query  # the lake refuses it, and names the place
+    characters = list(query)
+    for one, two in pairwise(tokens):
+        if one.token_type is TokenType.MOD and (two.text, two.start) == ("s", one.end + 1):
+            characters[one.start : two.end + 1] = "? "
+    return "".join(characters)
