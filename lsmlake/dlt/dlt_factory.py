@@ -9,7 +9,10 @@ from dlt.common.destination.reference import DestinationReference
 
 from lsmlake.dlt.dlt_configuration import LsmlakeConfiguration
 from lsmlake.dlt.dlt_types import PRECISION_MAX, TableTypes
+from lsmlake.errors import InvalidOption
 from lsmlake.types.type_text import backticked
+
+_OWN = "warehouse", "storage_options", "destination_name", "environment"
 
 
 class lsmlake(Destination[LsmlakeConfiguration, Any]):
@@ -26,7 +29,22 @@ class lsmlake(Destination[LsmlakeConfiguration, Any]):
         environment: str | None = None,
         **more: Any,
     ) -> None:
-        """Arguments as those of `lsmlake.dlt.destination`."""
+        """Arguments as those of `lsmlake.dlt.destination`.
+
+        Args:
+            more: other values of dlt's configuration of the destination, or of its capabilities.
+
+        Raises:
+            InvalidOption: an argument is none of these.
+        """
+        known = {*self.spec.get_resolvable_fields(), *DestinationCapabilitiesContext.get_resolvable_fields()} - {"credentials"}
+        if unknown := sorted(more.keys() - known):
+            raise InvalidOption(
+                "arguments that the destination lsmlake does not have",
+                expected=list(_OWN),
+                found=unknown,
+                cure="correct the names, or leave the arguments out",
+            )
         named = {"destination_name": destination_name, "environment": environment}
         place = None if warehouse is None else str(warehouse)
         super().__init__(warehouse=place, storage_options=storage_options, **named, **more)
