@@ -43,8 +43,7 @@ def destination(
 
 
 def adapter(data: Any, *, options: Mapping[str, object]) -> Any:
-    """A resource of dlt whose table gets options of `create_table`. They are set when a load creates the table or changes its
-    schema.
+    """A resource of dlt whose table gets options of `create_table`. Each load brings the table to them.
 
     Args:
         data: a resource, or data of which dlt makes one.

@@ -28,7 +28,7 @@ _FIXED = {
 
 
 class TableTypes(TypeMapperImpl):
-    """Maps dlt's types to those of tables. An integer is a BIGINT and a text a STRING, whatever precision dlt notes."""
+    """Maps dlt's types to those of tables. An integer is a BIGINT and a text a STRING; loads check the precision."""
 
     def to_destination_type(self, column: Mapping[str, Any], table: object = None) -> str:
         """The type as text. Raises TerminalValueError for one that no column can have."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lsmlake.dialect.connection import connected, translated_errors
@@ -13,12 +14,14 @@ from lsmlake.errors import InvalidData
 _BATCH_ROWS = 1 << 16
 
 
-def batches_of(paths: Iterable[str], columns: pa.Schema, required: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+def batches_of(
+    paths: Iterable[str], columns: pa.Schema, required: Collection[str] = (), precisions: Mapping[str, int] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the files with these columns. A file may lack columns, which are null then; its other columns are left
     out.
 
     Raises:
-        InvalidData: a value does not fit its column, or a `required` column has a null.
+        InvalidData: a value does not fit its column or the precision of it, or a `required` column has a null.
     """
     for path in paths:
         with pq.ParquetFile(path) as file:
@@ -27,6 +30,9 @@ def batches_of(paths: Iterable[str], columns: pa.Schema, required: Collection[st
                 arrays = [_array(batch, field, path) for field in columns]
                 rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in columns]))
                 _check(rows, required, path)
+                for name, precision in (precisions or {}).items():
+                    if name in rows.schema.names:
+                        _check_precision(rows, name, precision, path)
                 yield rows
 
 
@@ -75,3 +81,24 @@ def _check(rows: pa.RecordBatch, required: Collection[str], path: str) -> None:
                 found=f"{nulls:,} nulls",
                 cure="give the values, or set nullable to true in the hints of the column",
             )
+
+
+def _check_precision(rows: pa.RecordBatch, name: str, precision: int, path: str) -> None:
+    """`precision`: the characters of a text, the bytes of a binary, the bits of an integer with or without a sign."""
+    values = rows.column(name)
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        is_text = pa.types.is_string(values.type)
+        longest = pc.max(pc.utf8_length(values) if is_text else pc.binary_length(values)).as_py()
+        fits, unit = longest is None or longest <= precision, "characters" if is_text else "bytes"
+        found = f"{longest} {unit}"
+    else:
+        least, greatest = (value.as_py() for value in pc.min_max(values).values())
+        fits, unit = least is None or (least >= -(1 << precision >> 1) and greatest < 1 << precision), "bits"
+        found = f"integers from {least} to {greatest}"
+    if not fits:
+        raise InvalidData(
+            f"values of the column {name} have more than {precision} {unit}, the precision of the column in dlt's schema",
+            where=path,
+            found=found,
+            cure="give a greater precision in the hints of the column, or smaller values",
+        )

@@ -29,7 +29,7 @@ from lsmlake.dlt.dlt_records import Records
 from lsmlake.dlt.dlt_sql import SqlClient
 from lsmlake.dlt.dlt_types import dlt_columns
 from lsmlake.dlt.load_job import LoadChain
-from lsmlake.dlt.table_design import Design, check_kind, key_of
+from lsmlake.dlt.table_design import Design, check_kind
 from lsmlake.errors import TableNotFound
 from lsmlake.warehouse import connect
 
@@ -140,28 +140,41 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
     def update_stored_schema(
         self, only_tables: Iterable[str] | None = None, expected_update: TSchemaTables | None = None, force: bool = False
     ) -> TSchemaTables | None:
-        """Creates the tables that are missing, alters the others, and records the version of the schema if it is new."""
+        """Creates the tables that are missing, alters the others, and records the version of the schema if it is new. With
+        a version that is recorded, tables get only their options and descriptions, which a later version can have changed."""
         super().update_stored_schema(only_tables, expected_update)
         recorded = self.get_stored_schema_by_hash(self.schema.stored_version_hash) is not None
         names = sorted(only_tables or self.schema.tables)
         applied: TSchemaTables = {}
         with as_load_errors():
             tables = {name: table for name in names if (table := self.prepare_load_table(name))["columns"]}
-            for table in tables.values():
-                self._check_kind(table)
+            designs = {name: self._design(table) for name, table in tables.items()}
+            for name, table in tables.items():
+                self._check_kind(table, designs[name])
             if recorded and not force:
+                for design in designs.values():
+                    self._set(design)
                 return applied
             for name, table in tables.items():
-                if added := self._bring(self._design(table)):
+                if added := self._bring(designs[name]):
                     applied[name] = {**table, "columns": {column: table["columns"][column] for column in added}}
             if not recorded:
                 self.records.add_schema(datetime.datetime.now(datetime.timezone.utc))
         return applied
 
-    def _check_kind(self, table: Mapping[str, Any]) -> None:
+    def _check_kind(self, table: Mapping[str, Any], design: Design) -> None:
         """Refuses a load that the stored table is not made for, before another table is written."""
         with suppress(TableNotFound):
-            check_kind(self.records.table(table["name"]), table["write_disposition"], key_of(table, self.schema.tables))
+            stored = self.records.table(table["name"])
+            check_kind(stored, table["write_disposition"], design.key)
+            design.check_partitions(stored)
+
+    def _set(self, design: Design) -> None:
+        """Gives a table its options and descriptions."""
+        with suppress(TableNotFound):
+            stored = self.records.table(design.name)
+            if settings := list(design.settings(stored)):
+                stored.alter(*settings)
 
     def _bring(self, design: Design) -> Sequence[str]:
         """Makes or alters a table. Returns the names of the columns that are new."""

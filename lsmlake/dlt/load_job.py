@@ -27,7 +27,7 @@ from lsmlake.dlt.dlt_records import identity_of
 from lsmlake.dlt.job_files import batches_of, check_columns
 from lsmlake.dlt.nested_rows import MergeRules, stale_rows, unknown_rows
 from lsmlake.dlt.staged_rows import Staged, staging, without
-from lsmlake.dlt.table_design import SCD2, required_of
+from lsmlake.dlt.table_design import SCD2, precisions_of, required_of
 from lsmlake.errors import InvalidData, InvalidSchema
 from lsmlake.options.merge_options import DEDUPLICATE
 
@@ -105,7 +105,7 @@ class TableLoad:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, with the columns of the table."""
         check_columns(self.paths, self.table.schema.names, self.table.name)
-        return batches_of(self.paths, self.table.schema, required_of(self.hints))
+        return batches_of(self.paths, self.table.schema, required_of(self.hints), precisions_of(self.hints))
 
 
 def load_chain(root: TableLoad, nested: Sequence[TableLoad]) -> None:
@@ -140,7 +140,7 @@ def _check_unique(load: TableLoad) -> None:
             "several rows have the same primary key, and the table keeps one row of each",
             where=load.table.name,
             found=dict(zip(key, repeated[0], strict=True)),
-            cure="give each key once, or leave out primary_key",
+            cure="give each key once, or load the table anew without primary_key: refresh='drop_resources'",
         )
 
 

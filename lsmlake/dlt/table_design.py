@@ -15,27 +15,32 @@ import pyarrow as pa
 from dlt.common.destination.capabilities import DestinationCapabilitiesContext
 from dlt.common.schema.utils import get_columns_names_with_prop, get_root_table, is_nested_table
 
-from lsmlake.api.alterations import add_column, change_type, drop_not_null, set_option
+from lsmlake.api.alterations import add_column, change_type, drop_not_null, set_comment, set_option
 from lsmlake.api.table import Table
 from lsmlake.dlt.dlt_types import arrow_type
 from lsmlake.errors import InvalidSchema
 from lsmlake.schema.alterations.draft import Alteration
+from lsmlake.schema.alterations.of_table import SetTableComment
+from lsmlake.types.column_types import COMMENT
 
 OPTIONS_HINT = "x-lsmlake-options"
 """The hint of a table of dlt with options of `create_table`: see `lsmlake.dlt.adapter`."""
 SCD2 = "scd2"
 _REFUSED = "sort", "cluster"
 _REFUSED_OF_VERSIONS = "primary_key", "hard_delete", "dedup_sort"
+_REFUSED_OF_NESTED = "hard_delete", "dedup_sort"
+_DEDUPLICATED = "x-stage-data-deduplicated"
 
 
 @dataclass(frozen=True)
 class Design:
-    """`columns`: only those of the key are NOT NULL."""
+    """`columns`: only those of the key are NOT NULL. `unpartitioned`: those whose hint `partition` is False."""
 
     name: str
     columns: pa.Schema
     key: tuple[str, ...]
     partition_by: tuple[str, ...]
+    unpartitioned: tuple[str, ...]
     options: Mapping[str, object]
     comment: str | None
 
@@ -52,28 +57,44 @@ class Design:
             for name, column in columns.items()
         ]
         partition_by = tuple(get_columns_names_with_prop(table, "partition"))
+        unpartitioned = tuple(name for name, column in columns.items() if column.get("partition") is False)
         options = table.get(OPTIONS_HINT) or {}
-        return Design(table["name"], pa.schema(fields), key, partition_by, options, table.get("description"))
+        return Design(table["name"], pa.schema(fields), key, partition_by, unpartitioned, options, table.get("description"))
 
-    def alterations(self, stored: Table) -> Iterator[Alteration]:
-        """What the stored table lacks. Raises InvalidSchema if it was partitioned otherwise."""
-        if self.partition_by and self.partition_by != tuple(stored.partition_by):
+    def check_partitions(self, stored: Table) -> None:
+        """Raises InvalidSchema if the stored table was partitioned otherwise."""
+        have = tuple(stored.partition_by)
+        if (self.partition_by and self.partition_by != have) or not set(have).isdisjoint(self.unpartitioned):
             raise InvalidSchema(
                 "the table is partitioned by other columns",
                 where=self.name,
                 expected=list(self.partition_by),
-                found=list(stored.partition_by),
+                found=list(have),
                 cure="correct the partition hints, or load the table anew: refresh='drop_resources'",
             )
+
+    def alterations(self, stored: Table) -> Iterator[Alteration]:
+        """What the stored table lacks."""
         have = {field.name.lower(): field for field in stored.schema}
         for field in self.columns:
             old = have.get(field.name.lower())
             if old is None:
-                yield add_column(field.name, field.type)
+                yield add_column(field.name, field.type, comment=_described(field))
             elif old.type != field.type:
                 yield change_type(old.name, field.type)
             elif not old.nullable and field.nullable and old.name not in stored.primary_key:
                 yield drop_not_null(old.name)
+        yield from self.settings(stored)
+
+    def settings(self, stored: Table) -> Iterator[Alteration]:
+        """The options and the descriptions in which the stored table differs. One that is not given stays as it is."""
+        have = {field.name.lower(): field for field in stored.version.schema.columns}
+        for field in self.columns:
+            old, text = have.get(field.name.lower()), _described(field)
+            if old is not None and text is not None and text != _described(old):
+                yield set_comment([old.name], text)
+        if self.comment and self.comment != stored.comment:
+            yield SetTableComment(self.comment)
         for name, value in self.options.items():
             if str(value).lower() != str(stored.options.get(name)).lower():
                 yield set_option(name, value)
@@ -81,6 +102,11 @@ class Design:
 
 def _comment(column: Mapping[str, Any]) -> dict[str, str] | None:
     return {"comment": column["description"]} if column.get("description") else None
+
+
+def _described(field: pa.Field) -> str | None:
+    text = (field.metadata or {}).get(COMMENT)
+    return None if text is None else text.decode()
 
 
 def key_of(table: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -101,12 +127,24 @@ def required_of(table: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, column in table["columns"].items() if column.get("nullable") is False)
 
 
+def precisions_of(table: Mapping[str, Any]) -> dict[str, int]:
+    """The precisions that the types of columns do not have, and loads check: of texts, binaries and integers."""
+    kinds = "text", "binary", "bigint"
+    found = {name: column.get("precision") for name, column in table["columns"].items() if column.get("data_type") in kinds}
+    return {name: precision for name, precision in found.items() if precision is not None}
+
+
 def check_hints(table: Mapping[str, Any]) -> None:
     """Raises InvalidSchema for a hint that nothing obeys."""
-    merged = table["write_disposition"] == "merge"
+    disposition, nested = table["write_disposition"], is_nested_table(table)
+    merged = disposition == "merge"
     strategy = table.get("x-merge-strategy")
-    refused = (*_REFUSED, *(_REFUSED_OF_VERSIONS if strategy == SCD2 else ()))
-    if merged and (is_nested_table(table) or strategy not in ("delete-insert", SCD2)):
+    refused = _REFUSED
+    if strategy == SCD2:
+        refused = (*refused, *_REFUSED_OF_VERSIONS)
+    elif nested:
+        refused = (*refused, *_REFUSED_OF_NESTED)
+    if disposition == "append" or (merged and (nested or strategy not in ("delete-insert", SCD2))):
         refused = (*refused, "merge_key")
     found = [f"{hint} of {name}" for hint in refused for name in get_columns_names_with_prop(table, hint)]
     unique = get_columns_names_with_prop(table, "unique")
@@ -114,12 +152,14 @@ def check_hints(table: Mapping[str, Any]) -> None:
     found += [f"unique of {name}" for name in unique if name not in keys]
     if table.get("table_format"):
         found.append(f"table_format {table['table_format']}")
+    if merged and table.get(_DEDUPLICATED):
+        found.append("deduplicated of the merge")
     if found:
         raise InvalidSchema(
             "hints that the destination lsmlake does not obey",
             where=table["name"],
             found=found,
-            cure="leave them out; options of the table are given by lsmlake.dlt.adapter",
+            cure="leave them out, or end those of an earlier load by False; lsmlake.dlt.adapter gives options of a table",
         )
 
 
@@ -133,9 +173,9 @@ def check_kind(stored: Table, disposition: str, key: Sequence[str]) -> None:
             found=f"the primary key {list(have)}",
             cure="use write_disposition='merge', or load the table anew: refresh='drop_resources'",
         )
-    if disposition == "merge" and have != tuple(key):
+    if (disposition == "merge" or (disposition == "replace" and key)) and set(have) != set(key):
         raise InvalidSchema(
-            "a merge needs a table with the primary key of the resource",
+            f"a {disposition} needs a table with the primary key of the resource",
             where=stored.name,
             expected=list(key),
             found=f"the primary key {list(have)}" if have else "an append-only table",
