@@ -23,6 +23,7 @@ from dlt.destinations.utils import (
     verify_unsupported_merge_options,
 )
 
+from lsmlake.api.table import Table
 from lsmlake.dlt.dlt_configuration import LsmlakeConfiguration
 from lsmlake.dlt.dlt_errors import as_load_errors
 from lsmlake.dlt.dlt_records import Records
@@ -31,6 +32,7 @@ from lsmlake.dlt.dlt_types import dlt_columns
 from lsmlake.dlt.load_job import LoadChain
 from lsmlake.dlt.table_design import Design, check_kind
 from lsmlake.errors import TableNotFound
+from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.warehouse import connect
 
 _UNSUPPORTED = "source_filter", "destination_scope", "skip_unchanged_rows"
@@ -149,41 +151,32 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
         with as_load_errors():
             tables = {name: table for name in names if (table := self.prepare_load_table(name))["columns"]}
             designs = {name: self._design(table) for name, table in tables.items()}
-            for name, table in tables.items():
-                self._check_kind(table, designs[name])
+            stored = {name: found for name in tables if (found := self._stored(name)) is not None}
+            for name, found in stored.items():  # refuses a load before a table is written
+                check_kind(found, tables[name], designs[name].key)
+                designs[name].check_partitions(found)
             if recorded and not force:
-                for design in designs.values():
-                    self._set(design)
+                for name, found in stored.items():
+                    _alter(found, designs[name].settings(found))
                 return applied
             for name, table in tables.items():
-                if added := self._bring(designs[name]):
+                if added := self._bring(designs[name], stored.get(name)):
                     applied[name] = {**table, "columns": {column: table["columns"][column] for column in added}}
             if not recorded:
                 self.records.add_schema(datetime.datetime.now(datetime.timezone.utc))
         return applied
 
-    def _check_kind(self, table: Mapping[str, Any], design: Design) -> None:
-        """Refuses a load that the stored table is not made for, before another table is written."""
-        with suppress(TableNotFound):
-            stored = self.records.table(table["name"])
-            check_kind(stored, table["write_disposition"], design.key)
-            design.check_partitions(stored)
-
-    def _set(self, design: Design) -> None:
-        """Gives a table its options and descriptions."""
-        with suppress(TableNotFound):
-            stored = self.records.table(design.name)
-            if settings := list(design.settings(stored)):
-                stored.alter(*settings)
-
-    def _bring(self, design: Design) -> Sequence[str]:
-        """Makes or alters a table. Returns the names of the columns that are new."""
-        path = f"{self.dataset_name}.{design.name}"
+    def _stored(self, name: str) -> Table | None:
         try:
-            stored = self.lake.table(path)
+            return self.records.table(name)
         except TableNotFound:
+            return None
+
+    def _bring(self, design: Design, stored: Table | None) -> Sequence[str]:
+        """Makes or alters a table. Returns the names of the columns that are new."""
+        if stored is None:
             self.lake.create_table(
-                path,
+                f"{self.dataset_name}.{design.name}",
                 design.columns,
                 primary_key=design.key,
                 partition_by=design.partition_by,
@@ -193,8 +186,7 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
             )
             return design.columns.names
         have = {name.lower() for name in stored.schema.names}
-        if alterations := list(design.alterations(stored)):
-            stored.alter(*alterations)
+        _alter(stored, design.alterations(stored))
         return [name for name in design.columns.names if name.lower() not in have]
 
     def get_storage_tables(self, table_names: Iterable[str]) -> Iterator[tuple[str, TTableSchemaColumns]]:
@@ -258,3 +250,8 @@ class LoadClient(WithSqlClient, JobClientBase, WithStateSync):
         """The state of a pipeline after its newest complete load."""
         with as_load_errors():
             return self.records.state(pipeline_name)
+
+
+def _alter(table: Table, alterations: Iterable[Alteration]) -> None:
+    if wanted := list(alterations):
+        table.alter(*wanted)

@@ -163,9 +163,10 @@ def check_hints(table: Mapping[str, Any]) -> None:
         )
 
 
-def check_kind(stored: Table, disposition: str, key: Sequence[str]) -> None:
-    """Raises InvalidSchema if a table cannot be written in this way."""
-    have = tuple(stored.primary_key)
+def check_kind(stored: Table, table: Mapping[str, Any], key: Sequence[str]) -> None:
+    """Raises InvalidSchema if a stored table cannot be written as the prepared table of dlt says."""
+    have, disposition = tuple(stored.primary_key), table["write_disposition"]
+    is_keyed = disposition == "merge" or (disposition == "replace" and get_columns_names_with_prop(table, "primary_key"))
     if disposition == "append" and have:
         raise InvalidSchema(
             "rows cannot be appended to a table with a primary key, as rows of a key replace each other",
@@ -173,7 +174,7 @@ def check_kind(stored: Table, disposition: str, key: Sequence[str]) -> None:
             found=f"the primary key {list(have)}",
             cure="use write_disposition='merge', or load the table anew: refresh='drop_resources'",
         )
-    if (disposition == "merge" or (disposition == "replace" and key)) and set(have) != set(key):
+    if is_keyed and set(have) != set(key):
         raise InvalidSchema(
             f"a {disposition} needs a table with the primary key of the resource",
             where=stored.name,

@@ -79,7 +79,8 @@ def test_a_replace_keeps_the_key_of_the_table_in_any_order(tmp_path: Path):
     for hints in ({"primary_key": ["k", "j"]}, {"primary_key": ["j", "k"]}, {}):
         pipeline(tmp_path).run(replacing([{"k": 1, "j": len(hints)}], **hints))
         assert lake_of(tmp_path).table("sales.orders").primary_key == ("k", "j")
-    assert rows(tmp_path, "orders", "k", "j") == [(1, 0)]
+    pipeline(tmp_path, "other", "elsewhere").run(replacing([{"k": 1, "j": 5}]))
+    assert rows(tmp_path, "orders", "k", "j") == [(1, 5)]
 
 
 def test_values_of_a_precision_are_loaded(tmp_path: Path):
