@@ -12,8 +12,6 @@ from lsmlake.dlt.dlt_types import PRECISION_MAX, TableTypes
 from lsmlake.errors import InvalidOption
 from lsmlake.types.type_text import backticked
 
-_OWN = "warehouse", "storage_options", "destination_name", "environment"
-
 
 class lsmlake(Destination[LsmlakeConfiguration, Any]):
     """The destination `lsmlake`. `lsmlake.dlt.destination` makes one."""
@@ -41,7 +39,7 @@ class lsmlake(Destination[LsmlakeConfiguration, Any]):
         if unknown := sorted(more.keys() - known):
             raise InvalidOption(
                 "arguments that the destination lsmlake does not have",
-                expected=list(_OWN),
+                expected="warehouse, storage_options, destination_name, environment, or a capability of destinations of dlt",
                 found=unknown,
                 cure="correct the names, or leave the arguments out",
             )
