@@ -27,10 +27,7 @@ class lsmlake(Destination[LsmlakeConfiguration, Any]):
         environment: str | None = None,
         **more: Any,
     ) -> None:
-        """Arguments as those of `lsmlake.dlt.destination`.
-
-        Args:
-            more: other values of dlt's configuration of the destination, or of its capabilities.
+        """Arguments as those of `lsmlake.dlt.destination`, and values of dlt's configuration or capabilities.
 
         Raises:
             InvalidOption: an argument is none of these.
