@@ -16,14 +16,14 @@ from dbt.adapters.sql import SQLAdapter
 from dbt_common.contracts.constraints import ColumnLevelConstraint, ConstraintType, ModelLevelConstraint
 from dbt_common.exceptions import CompilationError
 
-from lsmlake.api.alterations import add_column, drop_column, set_comment
+from lsmlake.api.alterations import add_column, drop_column, set_comment, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.table import Table
 from lsmlake.dbt.catalog_rows import catalog_rows
 from lsmlake.dbt.dbt_column import LsmlakeColumn
 from lsmlake.dbt.dbt_connections import LsmlakeConnectionManager
 from lsmlake.dbt.dbt_relation import LsmlakeRelation
-from lsmlake.dbt.model_config import STRATEGIES, LsmlakeConfig, TableLayout, check_config
+from lsmlake.dbt.model_config import STRATEGIES, LsmlakeConfig, TableLayout, check_config, merged_columns, texts_of
 from lsmlake.dbt.seed_rows import arrow_of
 from lsmlake.errors import TableNotFound
 from lsmlake.schema.alterations.of_table import SetTableComment
@@ -166,6 +166,37 @@ class LsmlakeAdapter(SQLAdapter):
                 columns = {name: kind for name, kind, _ in self.lake.sql(f"DESCRIBE QUERY {columns}").fetchall()}
             return TableLayout.of(node).is_that_of(self._table(relation), columns)
 
+    @available.parse_none
+    def keep_layout(self, relation: BaseRelation, node: Any) -> None:
+        """Gives a table that stays the options of a model, in one commit; in none if it has them.
+
+        Raises:
+            CompilationError: the model names another primary key or other partitions than the table has.
+        """
+        with self.connections.exception_handler("keep_layout"):
+            table = self._table(relation)
+            changes = TableLayout.of(node).options_to_set(table, node)
+            if changes:
+                table.alter(*(set_option(name, value) for name, value in changes.items()))
+
+    @available.parse(lambda *_, **__: ())
+    def config_texts(self, node: Any, name: str) -> list[str]:
+        """See `model_config.texts_of`."""
+        return list(texts_of(node, name))
+
+    @available.parse(lambda *_, **__: ())
+    def merged_columns(self, node: Any, columns: str | Iterable[str]) -> list[str]:
+        """See `model_config.merged_columns`.
+
+        Args:
+            node: the model.
+            columns: the columns of its table, or a query that has them.
+        """
+        if isinstance(columns, str):
+            with self.connections.exception_handler("merged_columns"):
+                columns = [name for name, _, _ in self.lake.sql(f"DESCRIBE QUERY {columns}").fetchall()]
+        return merged_columns(node, list(columns))
+
     @available.parse(lambda *_, **__: ())
     def primary_key(self, relation: BaseRelation) -> list[str]:
         """The primary key of a table; empty if it has none."""
@@ -247,6 +278,10 @@ class LsmlakeAdapter(SQLAdapter):
 
 def _check_plain(constraint: ColumnLevelConstraint | ModelLevelConstraint) -> None:
     """Refuses words of a constraint that mean nothing to a lake."""
+    if constraint.name:
+        raise CompilationError(
+            f"the constraint {constraint.type.value} has the name {constraint.name}; a lake keeps none: leave it out"
+        )
     if constraint.type == ConstraintType.custom or constraint.expression:
         expression = f" with the expression {constraint.expression}" if constraint.expression else ""
         raise CompilationError(

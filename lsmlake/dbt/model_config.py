@@ -13,6 +13,7 @@ from dbt_common.events.functions import warn_or_error
 from dbt_common.exceptions import CompilationError
 
 from lsmlake.api.table import Table
+from lsmlake.schema.partitioning import Term, split_terms
 from lsmlake.types.type_text import format_type_of
 
 _LAYOUT = ("primary_key", "partition_by", "merge_engine", "options")
@@ -22,7 +23,7 @@ _OBEYED: Mapping[str, Sequence[str]] = {
     "table": _LAYOUT,
     "incremental": (*_LAYOUT, *_MERGE, *_PREDICATES),
     "seed": _LAYOUT,
-    "snapshot": ("partition_by", "options"),
+    "snapshot": ("partition_by", "options", "hard_deletes", "invalidate_hard_deletes"),
     "view": (),
 }
 """Materialization -> the configs of this adapter that it obeys; those of dbt itself come in addition."""
@@ -38,6 +39,12 @@ _OF_DBT = "__dbt_internal"
 """How the configs begin that dbt itself adds to a model, such as the times of a batch."""
 _OF_OTHERS = ("sort", "sort_type", "dist", "backup")
 """Configs of Redshift, which packages for several databases carry; dbt's own tests of adapters want that they are no errors."""
+_DOCS = ("relation", "columns")
+_WITHOUT_CONTRACT = {
+    "seed": "and write column_types and primary_key",
+    "snapshot": "and enforce it for the model that the snapshot reads",
+}
+"""Materialization -> the cure of a contract, which dbt does not enforce there."""
 _CURES = {
     "grants": "a lake has no users: leave it out, and grant access to its files",
     "indexes": "set an option such as file-index.bloom-filter.columns in options",
@@ -70,10 +77,10 @@ class LsmlakeConfig(AdapterConfig):
     partition_by: str | list[str] | None = None
     merge_engine: str | None = None
     options: dict[str, Any] | None = None
-    merge_update_columns: list[str] | None = None
-    merge_exclude_columns: list[str] | None = None
-    predicates: list[str] | None = None
-    incremental_predicates: list[str] | None = None
+    merge_update_columns: str | list[str] | None = None
+    merge_exclude_columns: str | list[str] | None = None
+    predicates: str | list[str] | None = None
+    incremental_predicates: str | list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ class TableLayout:
             if "merge-engine" in options:
                 raise CompilationError("merge_engine and the option merge-engine are one; give it once", node)
             options["merge-engine"] = engine
-        return TableLayout(_key(node, options), _names(config.get("partition_by")), options)
+        partitions = [term for one in texts_of(node, "partition_by") for term in split_terms(one)]
+        return TableLayout(_key(node, options), tuple(partitions), options)
 
     def is_that_of(self, table: Table, types: Mapping[str, str]) -> bool:
         """Whether CREATE OR REPLACE TABLE can give the table this layout: it keeps the key, the partitions, and their columns.
@@ -103,9 +111,29 @@ class TableLayout:
         kept = [*table.primary_key, *(one.column for one in table.version.schema.partition_columns)]
         return (
             self.primary_key == tuple(table.primary_key)
-            and [*map(_bare, self.partition_by)] == [*map(_bare, table.partition_by)]
+            and _terms(self.partition_by, table) == _terms(table.partition_by, table)
             and all(new.get(name.lower()) == stored[name.lower()] for name in kept)
         )
+
+    def options_to_set(self, table: Table, node: Any) -> dict[str, str]:
+        """The options that differ from those of a table which stays.
+
+        Raises:
+            CompilationError: the model names another primary key or other partitions than the table has.
+        """
+        partitions = _terms(self.partition_by, table), _terms(table.partition_by, table)
+        keys = [*map(_bare, self.primary_key)], [*map(_bare, table.primary_key)]
+        for name, given, stored, (wanted, found) in (
+            ("primary_key", self.primary_key, table.primary_key, keys),
+            ("partition_by", self.partition_by, table.partition_by, partitions),
+        ):
+            if given and wanted != found:
+                raise CompilationError(
+                    f"{name} of the table is ({', '.join(stored)}), and this run keeps it; the config says ({', '.join(given)}): "
+                    "run dbt with --full-refresh, which builds a model anew, drop the table of a snapshot, or correct the config",
+                    node,
+                )
+        return {name: value for name, value in self.options.items() if table.options.get(name) != value}
 
 
 def check_config(node: Any, materialization: str, strategy: str | None = None) -> None:
@@ -132,11 +160,50 @@ def check_config(node: Any, materialization: str, strategy: str | None = None) -
             raise CompilationError(
                 f"the config {name} has no meaning for a {materialization} of lsmlake, {expected}; {cure}", node
             )
+    if unknown := [name for name in config.get("persist_docs") or {} if name not in _DOCS]:
+        raise CompilationError(f"persist_docs does not know {', '.join(unknown)}; write {' or '.join(_DOCS)}", node)
+    contract = config.get("contract")
+    if materialization in _WITHOUT_CONTRACT and contract is not None and contract.enforced:
+        cure = _WITHOUT_CONTRACT[materialization]
+        raise CompilationError(f"a contract is not enforced for a {materialization} of lsmlake; leave it out, {cure}", node)
     if strategy is not None:
         _check_strategy(node, strategy, given)
+    for one, other in (_MERGE, _PREDICATES):
+        if one in given and other in given:
+            raise CompilationError(f"{one} and {other} are both given; give one of them", node)
+    for name in (one for one in (*_MERGE, *_PREDICATES) if one in given):
+        if not texts_of(node, name) and name in _MERGE:
+            raise CompilationError(f"{name} is empty; name the columns, or leave it out", node)
+
+
+def merged_columns(node: Any, columns: Sequence[str]) -> list[str]:
+    """Those of `columns` that a row of a known key changes: all, without merge_update_columns and merge_exclude_columns.
+
+    Raises:
+        CompilationError: one of these configs names another column.
+    """
+    known = {name.lower() for name in columns}
+    named = {name: {*map(_bare, texts_of(node, name))} for name in _MERGE}
+    for name, chosen in named.items():
+        if unknown := sorted(chosen - known):
+            found = ", ".join(columns)
+            raise CompilationError(f"{name} names {', '.join(unknown)}; the columns are {found}: correct the config", node)
+    updated, excluded = named["merge_update_columns"] or known, named["merge_exclude_columns"]
+    return [name for name in columns if name.lower() in updated and name.lower() not in excluded]
+
+
+def texts_of(node: Any, name: str) -> tuple[str, ...]:
+    """A config that is a text or a list of texts, as a list. Raises CompilationError."""
+    given = node.config.get(name)
+    texts = () if given is None else (given,) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(one, str) and one.strip() for one in texts):
+        raise CompilationError(f"{name} is a text or a list of texts, found {given!r}; correct the config", node)
+    return tuple(texts)
 
 
 def _check_strategy(node: Any, strategy: str, given: Sequence[str]) -> None:
+    if strategy in (wrong := {name.replace("+", "_"): name for name in STRATEGIES if "+" in name}):
+        raise CompilationError(f"unknown incremental_strategy {strategy}; write {wrong[strategy]}", node)
     ours = _OF_STRATEGY.get(strategy)
     if ours is None:  # a strategy of the project, whose macro reads what it wants
         return
@@ -147,7 +214,7 @@ def _check_strategy(node: Any, strategy: str, given: Sequence[str]) -> None:
     key = node.config.get("unique_key")
     if strategy in ("merge", "delete+insert") and not key:
         raise CompilationError(f"the strategy {strategy} needs unique_key; name the columns, or choose append", node)
-    if strategy in ("append", "insert_overwrite") and key:
+    if strategy in ("append", "insert_overwrite", "microbatch") and key:
         cure = "leave it out, or choose merge or delete+insert"
         raise CompilationError(f"the strategy {strategy} does not obey unique_key; {cure}", node)
     if strategy == "insert_overwrite" and not node.config.get("partition_by"):
@@ -159,10 +226,14 @@ def _key(node: Any, options: Mapping[str, str]) -> tuple[str, ...]:
     """The primary key, by the config or by a constraint of a contract."""
     if "primary-key" in options:
         raise CompilationError("the option primary-key is the config primary_key; write that", node)
-    keys = [named] if (named := _names(node.config.get("primary_key"))) else []
+    named = tuple(term for one in texts_of(node, "primary_key") for term in split_terms(one))
+    keys = [named] if named else []
     contract = getattr(node.config, "contract", None)
     if contract is not None and contract.enforced:
-        keys += [tuple(one.columns) for one in node.constraints if one.type == ConstraintType.primary_key]
+        constraints = [one for one in node.constraints if one.type == ConstraintType.primary_key]
+        if not all(one.columns for one in constraints):
+            raise CompilationError("a constraint primary_key of the model names no columns; write its columns", node)
+        keys += [tuple(one.columns) for one in constraints]
         columns = (
             column for column in node.columns.values() if ConstraintType.primary_key in {c.type for c in column.constraints}
         )
@@ -172,13 +243,18 @@ def _key(node: Any, options: Mapping[str, str]) -> tuple[str, ...]:
     return keys[0] if keys else ()
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    return () if given is None else (given,) if isinstance(given, str) else tuple(given)
-
-
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _bare(term: str) -> str:
-    return term.replace("`", "").replace(" ", "").lower()
+def _terms(terms: Sequence[str], table: Table) -> list[tuple[object, str]]:
+    """The fields of partitions that terms mean, however they are written: `day(TS)` is `days(ts)`."""
+    columns = [one.name for one in table.version.schema.columns]
+    parsed = [Term.parse(one, columns, table.name) for one in terms]
+    return [(one.transform, one.column.lower()) for one in parsed]
+
+
+def _bare(name: str) -> str:
+    """A name as it is compared: without quotes and in lower case."""
+    plain = name.strip()
+    return (plain[1:-1].replace("``", "`") if plain[:1] == plain[-1:] == "`" else plain).lower()

@@ -17,7 +17,7 @@ from lsmlake.dbt.cursor import LakeCursor
 from lsmlake.dbt.dbt_adapter import LsmlakeAdapter
 from lsmlake.dbt.dbt_column import LsmlakeColumn
 from lsmlake.dbt.dbt_relation import LsmlakeRelation
-from lsmlake.dbt.model_config import TableLayout, check_config
+from lsmlake.dbt.model_config import TableLayout, check_config, merged_columns
 from lsmlake.dbt.profile import LsmlakeCredentials
 from lsmlake.dbt.seed_rows import arrow_of
 
@@ -53,7 +53,11 @@ class Config(SimpleNamespace):
     """The config of a node, as dbt has it: own fields, and all other words in `_extra`."""
 
     def __init__(self, **given: object) -> None:
-        own = {name: given.pop(name) for name in ("unique_key", "grants", "catalog_name", "contract") if name in given}
+        own = {
+            name: given.pop(name)
+            for name in ("unique_key", "grants", "catalog_name", "contract", "persist_docs")
+            if name in given
+        }
         super().__init__(**{"contract": None, **own}, _extra=given)
 
     def get(self, name: str, default: object = None) -> object:
@@ -87,6 +91,28 @@ REFUSED = [
     ("incremental", "delete+insert", {"unique_key": "a", "merge_exclude_columns": ["b"]}, "does not obey merge_exclude_columns"),
     ("incremental", "insert_overwrite", {}, "insert_overwrite replaces partitions and needs partition_by"),
     ("incremental", "microbatch", {"predicates": ["a"]}, "microbatch does not obey predicates"),
+    ("incremental", "microbatch", {"unique_key": "a"}, "microbatch does not obey unique_key"),
+    ("incremental", "delete_insert", {"unique_key": "a"}, r"unknown incremental_strategy delete_insert; write delete\+insert"),
+    (
+        "incremental",
+        "merge",
+        {"unique_key": "a", "predicates": ["a"], "incremental_predicates": ["b"]},
+        "predicates and incremental_predicates are both given",
+    ),
+    (
+        "incremental",
+        "merge",
+        {"unique_key": "a", "merge_update_columns": ["a"], "merge_exclude_columns": ["b"]},
+        "merge_update_columns and merge_exclude_columns are both given",
+    ),
+    ("incremental", "merge", {"unique_key": "a", "merge_update_columns": []}, "merge_update_columns is empty; name the columns"),
+    ("incremental", "merge", {"unique_key": "a", "merge_exclude_columns": ()}, "merge_exclude_columns is empty"),
+    ("incremental", "merge", {"unique_key": "a", "predicates": [3]}, r"predicates is a text or a list of texts, found \[3\]"),
+    ("table", None, {"persist_docs": {"relations": True, "column": True}}, "persist_docs does not know relations, column"),
+    ("snapshot", None, {"bogus": 1}, "bogus has no meaning for a snapshot of lsmlake, expected one of partition_by, options"),
+    ("snapshot", None, {"grants": {"select": ["a"]}}, "grants has no meaning for a snapshot"),
+    ("snapshot", None, {"contract": SimpleNamespace(enforced=True)}, "a contract is not enforced for a snapshot"),
+    ("seed", None, {"contract": SimpleNamespace(enforced=True)}, "a contract is not enforced for a seed.*write column_types"),
 ]
 
 
@@ -101,6 +127,8 @@ def test_configs_that_are_obeyed_are_accepted():
     for kind in ("table", "seed"):
         check_config(node(**layout), kind)
     check_config(node(**layout, unique_key="a", merge_update_columns=["b"], predicates=["a > 1"]), "incremental", "merge")
+    check_config(node(unique_key="a", merge_exclude_columns="b", incremental_predicates="a > 1"), "incremental", "merge")
+    check_config(node(hard_deletes="ignore", persist_docs={"relation": True, "columns": False}), "snapshot")
     check_config(node(unique_key="a"), "incremental", "a_strategy_of_the_project")
     check_config(node(__dbt_internal_microbatch_event_time_start="2026-01-01"), "incremental", "microbatch")
     assert TableLayout.of(node(**layout)) == TableLayout(("a",), ("b",), {"bucket": "2", "merge-engine": "partial-update"})
@@ -114,6 +142,8 @@ def test_a_primary_key_is_given_once():
     assert TableLayout.of(node(constraints=key, contract=enforced)).primary_key == ("a", "b")
     assert TableLayout.of(node(column, contract=enforced)).primary_key == ("a",)
     assert TableLayout.of(node(column, key, contract=SimpleNamespace(enforced=False))).primary_key == ()
+    with pytest.raises(CompilationError, match="names no columns"):
+        TableLayout.of(node(constraints=[SimpleNamespace(type=ConstraintType.primary_key, columns=[])], contract=enforced))
     for given in (node(column, key, contract=enforced), node(column, contract=enforced, primary_key="a")):
         with pytest.raises(CompilationError, match="given 2 times"):
             TableLayout.of(given)
@@ -141,6 +171,52 @@ def test_a_table_is_replaced_in_place_if_its_key_and_partitions_stay(layout: Tab
     assert layout.is_that_of(table, types) is fits
 
 
+def test_a_list_is_also_written_as_one_text():
+    given = TableLayout.of(node(primary_key="id, dt", partition_by=["days(ts)", "truncate(2, id), dt"]))
+    assert given == TableLayout(("id", "dt"), ("days(ts)", "truncate(2, id)", "dt"))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"primary_key": ["dt"]}, r"primary_key of the table is \(id, ts\).*the config says \(dt\): run dbt with --full-refresh"),
+        ({"partition_by": "ts"}, r"partition_by of the table is \(days\(ts\)\).*the config says \(ts\)"),
+        ({"partition_by": ["days(ts)", "id"]}, "partition_by of the table"),
+    ],
+)
+def test_a_table_that_stays_keeps_its_key_and_partitions_and_takes_other_options(config: dict[str, object], said: str):
+    lake = lsmlake.connect("memory://dbt-kept")
+    lake.create_database("d", if_not_exists=True)
+    made = {"primary_key": ["id", "ts"], "partition_by": ["days(ts)"], "options": {"bucket": 2}, "if_not_exists": True}
+    table = lake.create_table("d.t", "id INT, ts TIMESTAMP, dt DATE", **made)
+    refused = node(**config)
+    with pytest.raises(CompilationError, match=said):
+        TableLayout.of(refused).options_to_set(table, refused)
+    same = node(primary_key=["ID", "ts"], partition_by="day(`TS`)", options={"bucket": "2", "write-only": True})
+    assert TableLayout.of(same).options_to_set(table, same) == {"write-only": "true"}
+    assert TableLayout.of(node()).options_to_set(table, node()) == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "updated"),
+    [
+        ({}, ["status", "A", "b"]),
+        ({"merge_exclude_columns": "status"}, ["A", "b"]),
+        ({"merge_exclude_columns": ["a", "`b`"]}, ["status"]),
+        ({"merge_update_columns": "a"}, ["A"]),
+        ({"merge_exclude_columns": ["a", "b", "status"]}, []),
+    ],
+)
+def test_a_merge_updates_the_columns_that_the_config_names(config: dict[str, object], updated: list[str]):
+    assert merged_columns(node(**config), ["status", "A", "b"]) == updated
+
+
+def test_a_merge_of_unknown_columns_is_refused():
+    for name in ("merge_update_columns", "merge_exclude_columns"):
+        with pytest.raises(CompilationError, match=f"{name} names nope; the columns are a, b"):
+            merged_columns(node(**{name: ["a", "nope"]}), ["a", "b"])
+
+
 def test_constraints_with_words_that_mean_nothing_are_refused():
     render = LsmlakeAdapter.render_column_constraint
     assert render(ColumnLevelConstraint(type=ConstraintType.not_null)) == "NOT NULL"
@@ -151,6 +227,8 @@ def test_constraints_with_words_that_mean_nothing_are_refused():
     ):
         with pytest.raises(CompilationError, match="is not supported"):
             render(wrong)
+    with pytest.raises(CompilationError, match="the constraint not_null has the name n"):
+        render(ColumnLevelConstraint(type=ConstraintType.not_null, name="n"))
     with pytest.raises(CompilationError, match="constraint of a column"):
         LsmlakeAdapter.render_model_constraint(ModelLevelConstraint(type=ConstraintType.not_null, columns=["a"]))
 

@@ -49,7 +49,7 @@ def test_macros_have_the_prefix_by_which_dbt_finds_them():
     assert len(names) > 30 and all(name.startswith("lsmlake__") for name in names)
     assert len(set(names)) == len(names)
     made = re.findall(r"materialization (\w+), adapter='lsmlake'", text)
-    assert sorted(made) == ["incremental", "seed", "table", "view"]
+    assert sorted(made) == ["incremental", "seed", "snapshot", "table", "view"]
 
 
 def test_the_extra_names_the_versions_that_were_tested():

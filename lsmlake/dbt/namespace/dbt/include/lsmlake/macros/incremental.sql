@@ -1,7 +1,8 @@
 {# Incremental models. Each strategy is one statement, and so one commit. #}
 
 {% macro lsmlake__strategy() %}
-  {{ return(config.get('incremental_strategy') or ('merge' if config.get('unique_key') else 'append')) }}
+  {% set given = config.get('incremental_strategy') or 'default' %}
+  {{ return(given if given != 'default' else 'merge' if config.get('unique_key') else 'append') }}
 {% endmacro %}
 
 {% materialization incremental, adapter='lsmlake' -%}
@@ -11,10 +12,17 @@
   {% set on_schema_change = lsmlake__on_schema_change() %}
   {% set existing = load_cached_relation(this) %}
   {% set target = this.incorporate(type='table') %}
+  {% set is_new = existing is none or existing.is_view or should_full_refresh() %}
+  {% if not is_new %}
+    {% do adapter.keep_layout(existing, config.model) %}
+  {% endif %}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
-  {% if existing is none or existing.is_view or should_full_refresh() %}
+  {% if lsmlake__chosen_columns() %}
+    {% do adapter.merged_columns(config.model, sql) %}
+  {% endif %}
+  {% if is_new %}
     {% do lsmlake__build_table(existing, target, sql) %}
   {% else %}
     {% set rows = make_temp_relation(target) %}
@@ -25,7 +33,7 @@
       'temp_relation': rows,
       'unique_key': config.get('unique_key'),
       'dest_columns': columns,
-      'incremental_predicates': config.get('predicates') or config.get('incremental_predicates')
+      'incremental_predicates': adapter.config_texts(config.model, 'predicates') or adapter.config_texts(config.model, 'incremental_predicates')
     } %}
     {% call statement('main') %}
       {{ strategy_sql(arguments) }}
@@ -38,6 +46,11 @@
   {{ run_hooks(post_hooks, inside_transaction=False) }}
   {{ return({'relations': [target]}) }}
 {%- endmaterialization %}
+
+{# Whether the model says which columns a merge changes. #}
+{% macro lsmlake__chosen_columns() %}
+  {{ return(config.get('merge_update_columns') or config.get('merge_exclude_columns')) }}
+{% endmacro %}
 
 {% macro lsmlake__on_schema_change() %}
   {% set given = config.get('on_schema_change') or 'ignore' %}
@@ -64,23 +77,23 @@
 {% macro lsmlake__get_incremental_merge_sql(arg_dict) %}
   {% set target, rows, columns = arg_dict['target_relation'], arg_dict['temp_relation'], arg_dict['dest_columns'] %}
   {% set key, predicates = arg_dict['unique_key'], arg_dict['incremental_predicates'] %}
-  {% set chosen = config.get('merge_update_columns') or config.get('merge_exclude_columns') %}
   {% set primary_key = adapter.primary_key(target) | map('lower') | sort %}
-  {% if primary_key and not predicates and not chosen and lsmlake__key(key) | map('lower') | sort == primary_key %}
+  {% if primary_key and not predicates and not lsmlake__chosen_columns() and lsmlake__key(key) | map('lower') | sort == primary_key %}
     {{ return(get_insert_into_sql(target, rows, columns)) }}
   {% endif %}
-  {% set equal = [] %}
-  {% for name in lsmlake__key(key) if name | lower in primary_key %}
-    {% do equal.append(adapter.quote(name) | lower) %}
+  {% set equal = lsmlake__key(key) | map('lower') | select('in', primary_key) | list %}
+  {% set updated = [] %}
+  {% for name in adapter.merged_columns(config.model, columns | map(attribute='name') | list) if name | lower not in equal %}
+    {% do updated.append(adapter.quote(name)) %}
   {% endfor %}
-  {% set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), columns)
-    | reject('in', equal) | list %}
   {% set merge %}
     merge into {{ target.render() }} as DBT_INTERNAL_DEST
     using {{ rows.render() }} as DBT_INTERNAL_SOURCE
     on {{ lsmlake__key_match(key, predicates) }}
+    {%- if updated %}
     when matched then update set
       {%- for name in updated %} {{ name }} = DBT_INTERNAL_SOURCE.{{ name }}{{ ',' if not loop.last }}{% endfor %}
+    {%- endif %}
     when not matched then insert {{ lsmlake__insert_clause(columns) }}
   {% endset %}
   {{ return(merge) }}

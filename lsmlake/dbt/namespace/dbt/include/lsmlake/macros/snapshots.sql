@@ -1,5 +1,15 @@
 {# The parts of dbt's snapshot that name types, or forms of MERGE. #}
 
+{# dbt's own materialization reads no config that it does not know. #}
+{% materialization snapshot, adapter='lsmlake' %}
+  {% do adapter.check_config(config.model, 'snapshot') %}
+  {% set existing = load_cached_relation(this) %}
+  {% if existing is not none and existing.is_table %}
+    {% do adapter.keep_layout(existing, config.model) %}
+  {% endif %}
+  {{ return(materialization_snapshot_default()) }}
+{% endmaterialization %}
+
 {% macro lsmlake__snapshot_hash_arguments(args) -%}
   md5({%- for arg in args -%}coalesce(cast({{ arg }} as string), ''){% if not loop.last %} || '|' || {% endif %}{%- endfor -%})
 {%- endmacro %}

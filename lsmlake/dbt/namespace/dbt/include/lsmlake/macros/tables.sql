@@ -2,6 +2,9 @@
 
 {% macro lsmlake__create_table_as(temporary, relation, sql) -%}
   {%- if temporary -%}
+    {%- if config.get('contract').enforced -%}
+      {%- do get_assert_columns_equivalent(sql) -%}
+    {%- endif -%}
     create or replace temporary view {{ relation.include(schema=false).render() }} as {{ sql }}
   {%- else -%}
     {{ lsmlake__create_table_head(relation, sql) }} as
