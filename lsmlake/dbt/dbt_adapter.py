@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, ClassVar
 
 import agate
+import pyarrow as pa
 from dbt.adapters.base import available
 from dbt.adapters.base.impl import AdapterConfig, ConstraintSupport
 from dbt.adapters.base.relation import BaseRelation
@@ -22,15 +23,15 @@ from lsmlake.api.table import Table
 from lsmlake.dbt.catalog_rows import catalog_rows
 from lsmlake.dbt.dbt_column import LsmlakeColumn
 from lsmlake.dbt.dbt_connections import LsmlakeConnectionManager
-from lsmlake.dbt.dbt_relation import LsmlakeRelation
+from lsmlake.dbt.dbt_relation import LsmlakeRelation, check_no_database
 from lsmlake.dbt.model_config import STRATEGIES, LsmlakeConfig, TableLayout, check_config, merged_columns, texts_of
-from lsmlake.dbt.seed_rows import arrow_of
+from lsmlake.dbt.seed_rows import arrow_of, check_seed
 from lsmlake.errors import TableNotFound
 from lsmlake.schema.alterations.of_table import SetTableComment
 from lsmlake.tables.views import Views
 from lsmlake.types.type_text import backticked
 
-_SEED = "dbt_seed_rows"
+_SEED, _ROW = "dbt_seed_rows", "dbt_seed_row"
 
 
 class LsmlakeAdapter(SQLAdapter):
@@ -99,7 +100,8 @@ class LsmlakeAdapter(SQLAdapter):
     # -- schemas, tables and views ------------------------------------------------------------------------------------
 
     def list_schemas(self, database: str | None) -> list[str]:
-        """The databases of the lake."""
+        """The databases of the lake. `database`: a lake has none above them."""
+        check_no_database(database)
         with self.connections.exception_handler("list_schemas"):
             return self.lake.databases()
 
@@ -125,6 +127,7 @@ class LsmlakeAdapter(SQLAdapter):
     @available.parse_none
     def get_relation(self, database: str | None, schema: str, identifier: str) -> BaseRelation | None:
         """The table or view of a name. `database`: a model of dbt lacks it."""
+        check_no_database(database)
         return super().get_relation(None, schema, identifier)  # type: ignore[arg-type]
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[LsmlakeColumn]:
@@ -226,7 +229,7 @@ class LsmlakeAdapter(SQLAdapter):
                 self._table(relation).alter(*changes)
 
     @available.parse_none
-    def load_seed(self, create: str, rows: agate.Table, types: Mapping[str, str], quotes: bool | None) -> None:
+    def load_seed(self, create: str, rows: agate.Table, types: Mapping[str, str], quotes: bool | None, node: Any) -> None:
         """Gives a table the rows of a CSV file, in one commit.
 
         Args:
@@ -234,11 +237,20 @@ class LsmlakeAdapter(SQLAdapter):
             rows: the file, as dbt has read it.
             types: SQL types by column, in the order of the file.
             quotes: the config quote_columns.
+            node: the seed.
+
+        Raises:
+            CompilationError: a value does not fit the type of its column, or a key is repeated.
         """
         names = {name: self.quote_seed_column(name, quotes) for name in types}
-        casts = ", ".join(f"CAST({names[name]} AS {kind}) AS {names[name]}" for name, kind in types.items())
+        given = arrow_of(rows)
+        casts = ", ".join(f"TRY_CAST({names[name]} AS {kind}) AS {names[name]}" for name, kind in types.items())
+        numbered = given.append_column(_ROW, pa.array(range(given.num_rows)))
         with self.connections.exception_handler("load_seed"):
-            self.lake.sql(f"{create} AS SELECT {casts} FROM {_SEED}", tables={_SEED: arrow_of(rows)})
+            query = f"SELECT {casts} FROM {_SEED} ORDER BY {_ROW}"
+            made = self.lake.sql(query, tables={_SEED: numbered}).to_arrow().rename_columns(given.column_names)
+            check_seed(given, made, types, TableLayout.of(node))
+            self.lake.sql(f"{create} AS SELECT * FROM {_SEED}", tables={_SEED: made})
 
     @classmethod
     def render_column_constraint(cls, constraint: ColumnLevelConstraint) -> str | None:

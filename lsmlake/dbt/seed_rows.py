@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+
 import agate
 import pyarrow as pa
 from dbt_common.clients.agate_helper import Integer
+from dbt_common.exceptions import CompilationError
+
+from lsmlake.dbt.model_config import TableLayout
 
 _ARROW = (
     (Integer, pa.int64()),
@@ -17,7 +25,11 @@ _ARROW = (
 
 
 def arrow_of(rows: agate.Table) -> pa.Table:
-    """The columns of a CSV file that dbt has read. Times without a zone are in the zone of the lake."""
+    """The columns of a CSV file that dbt has read. Times without a zone are in the zone of the lake.
+
+    Raises:
+        CompilationError: an integer does not fit BIGINT.
+    """
     columns = [_column(column) for column in rows.columns]
     return pa.table(columns, names=list(rows.column_names))
 
@@ -31,4 +43,51 @@ def _column(column: agate.Column) -> pa.Array:
         return pa.array(values, pa.timestamp("us", "UTC"))
     if arrow == pa.float64():
         return pa.array([None if one is None else float(one) for one in values], arrow)
+    if arrow == pa.int64():
+        for row, one in enumerate(values):
+            if one is not None and not -(2**63) <= one < 2**63:
+                cure = f"give {column.name} another type in column_types, such as DECIMAL(38,0) or STRING"
+                raise CompilationError(f"column {column.name!r}, row {row}: {one} does not fit BIGINT; {cure}")
     return pa.array(values, arrow)
+
+
+def check_seed(given: pa.Table, made: pa.Table, types: Mapping[str, str], layout: TableLayout) -> None:
+    """Refuses a file of which the table would have other values or fewer rows. Rows count from 0, without the header.
+
+    Args:
+        given: the rows of the file.
+        made: the same rows in the types of the table; a value that has no such form is null.
+        types: the SQL types by column.
+        layout: the key, of which each value stands once, unless a merge engine says what becomes of the others.
+
+    Raises:
+        CompilationError: with the column and the row.
+    """
+    for name, kind in types.items():
+        values = zip(given[name].to_pylist(), made[name].to_pylist(), strict=True)
+        for row, (old, new) in enumerate(values):
+            if old is not None and (new is None or (isinstance(old, str) and _changes(old, new))):
+                became = "" if new is None else f", which would become {new}"
+                cure = "correct the file, or give the column another type in column_types"
+                raise CompilationError(f"column {name!r}, row {row}: the value {old!r} does not fit {kind}{became}; {cure}")
+    columns = {name.lower(): name for name in given.column_names}
+    key = [columns.get(name.strip("`").lower()) for name in layout.primary_key]
+    if not key or None in key or "merge-engine" in layout.options:  # an unknown column is refused with the statement
+        return
+    seen: dict[tuple, int] = {}
+    for row, values in enumerate(zip(*(made[name].to_pylist() for name in key), strict=True)):
+        if (first := seen.setdefault(values, row)) != row:
+            cure = "correct the file, or say by merge_engine how rows of a key become one"
+            raise CompilationError(f"rows {first} and {row} have the same primary key ({', '.join(map(str, values))}); {cure}")
+
+
+def _changes(old: str, new: object) -> bool:
+    """Whether a text loses digits of its number, or the time of its day."""
+    if isinstance(new, (int, Decimal)) and not isinstance(new, bool):
+        try:
+            return Decimal(old) != new
+        except InvalidOperation:
+            return True
+    if isinstance(new, dt.date) and not isinstance(new, dt.datetime):
+        return re.search("[1-9]", old.strip()[10:]) is not None
+    return False

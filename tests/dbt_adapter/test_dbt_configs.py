@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from types import SimpleNamespace
 
 import agate
@@ -19,7 +21,7 @@ from lsmlake.dbt.dbt_column import LsmlakeColumn
 from lsmlake.dbt.dbt_relation import LsmlakeRelation
 from lsmlake.dbt.model_config import TableLayout, check_config, merged_columns
 from lsmlake.dbt.profile import LsmlakeCredentials
-from lsmlake.dbt.seed_rows import arrow_of
+from lsmlake.dbt.seed_rows import arrow_of, check_seed
 
 # -- profiles -----------------------------------------------------------------------------------------------------------
 
@@ -238,6 +240,10 @@ def test_a_relation_has_a_schema_and_no_database():
     assert relation.render() == "`s`.`t`" and str(relation.without_identifier()) == "`s`"
     with pytest.raises(DbtRuntimeError, match="has no database, found 'x'; write schema"):
         LsmlakeRelation.create(database="x", schema="s", identifier="t")
+    for ask in (LsmlakeAdapter.list_schemas, LsmlakeAdapter.get_relation, LsmlakeAdapter.check_schema_exists):
+        names = [] if ask is LsmlakeAdapter.list_schemas else ["s"] if ask is LsmlakeAdapter.check_schema_exists else ["s", "t"]
+        with pytest.raises(DbtRuntimeError, match="has no database, found 'x'"):
+            ask(LsmlakeAdapter.__new__(LsmlakeAdapter), "x", *names)
 
 
 # -- values -------------------------------------------------------------------------------------------------------------
@@ -253,6 +259,42 @@ def test_the_columns_of_a_seed_have_their_types():
         *("1", "1.5", "True", "x", "2026-01-02", "2026-01-02 03:04:05")
     ]
     assert made.slice(1).to_pylist() == [dict.fromkeys(made.column_names)]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "made"),
+    [
+        ("2.567", "DECIMAL(10,2)", Decimal("2.57")),
+        ("2.7", "INT", 2),
+        ("x", "DATE", None),
+        ("2026-01-01 10:00:00", "DATE", dt.date(2026, 1, 1)),
+        ("five", "INT", 5),
+    ],
+)
+def test_a_value_of_a_seed_that_would_be_another_one_is_refused(text: str, kind: str, made: object):
+    given, cast = pa.table({"v": [None, text]}), pa.table({"v": pa.array([None, made])})
+    with pytest.raises(CompilationError, match=f"column 'v', row 1: the value '{text}' does not fit"):
+        check_seed(given, cast, {"v": kind}, TableLayout())
+
+
+def test_values_of_a_seed_that_fit_are_accepted():
+    given = pa.table({"n": ["2.50", "3"], "i": [" 7", "1e2"], "d": ["2026-01-01", "2026-01-02 00:00:00"], "b": ["true", None]})
+    day = dt.date(2026, 1, 1)
+    made = {"n": [Decimal("2.50"), Decimal("3.00")], "i": [7, 100], "d": [day, day + dt.timedelta(1)], "b": [True, None]}
+    check_seed(given, pa.table(made), {"n": "DECIMAL(6,2)", "i": "INT", "d": "DATE", "b": "BOOLEAN"}, TableLayout())
+
+
+def test_a_key_of_a_seed_stands_once_unless_a_merge_engine_is_named():
+    rows, types = pa.table({"Id": [1, 2, 1], "v": ["x", "x", "y"]}), {"Id": "BIGINT", "v": "STRING"}
+    with pytest.raises(CompilationError, match=r"rows 0 and 2 have the same primary key \(1\).*merge_engine"):
+        check_seed(rows, rows, types, TableLayout(("id",)))
+    for layout in (TableLayout(), TableLayout(("id", "v")), TableLayout(("id",), options={"merge-engine": "first-row"})):
+        check_seed(rows, rows, types, layout)
+
+
+def test_an_integer_of_a_seed_that_is_too_long_is_refused():
+    with pytest.raises(CompilationError, match="column 'i', row 1: 9223372036854775808 does not fit BIGINT; give i another type"):
+        arrow_of(agate.Table([[2**63 - 1], [2**63]], ["i"], [Integer()]))
 
 
 def test_a_cursor_gives_its_rows_once_and_names_their_types():

@@ -188,6 +188,35 @@ def test_each_strategy_has_the_rows_of_a_naive_one_and_is_one_commit(project: Pr
     assert project.lake.tables("shop") == sorted(names.values())
 
 
+ROW = "select {{ var('id', 1) }} as id, 'a' as day"
+KEPT = {
+    "other_partitions": ("", "incremental_strategy='insert_overwrite', partition_by='day'", "partition_by of the table is ()"),
+    "other_key": ("primary_key='id'", "primary_key='day'", "primary_key of the table is (id)"),
+    "no_option": ("primary_key='id'", "primary_key='id', options={'bukcet': 4}", "did you mean 'bucket'"),
+    "no_column": ("unique_key='id'", "unique_key='id', merge_exclude_columns='nope'", "merge_exclude_columns names nope"),
+    "contract": ("", "on_schema_change='fail', contract={'enforced': true}", "enforced contract that failed"),
+}
+"""Model -> its config in the first run, that in the second, and what is said then."""
+
+
+def test_an_incremental_run_refuses_what_its_table_does_not_have_and_sets_other_options(project: Project):
+    model = "{{ config(materialized='incremental', %s) }} " + ROW
+    columns = "columns: [{name: id, data_type: int}]"
+    project.write({"models/schema.yml": f"models: [{{name: contract, {columns}}}]"})
+    project.write({f"models/{name}.sql": model % first for name, (first, _, _) in KEPT.items()})
+    project.write({"models/options.sql": model % "unique_key='id', incremental_strategy='default', primary_key='id'"})
+    project.dbt("run")
+    project.write({f"models/{name}.sql": model % second for name, (_, second, _) in KEPT.items()})
+    options = "unique_key='id', incremental_strategy='default', primary_key='id', options={'bucket': 2}"
+    project.write({"models/options.sql": model % options})
+    results = {one.node.name: str(one.message) for one in project.dbt("run", fails="the table")}
+    for name, (_, _, said) in KEPT.items():
+        assert said in results[name] and project.rows(name) == [(1, "a")] and project.commits(name) == 1, name
+    assert project.lake.table("shop.options").options["bucket"] == "2" and project.rows("options") == [(1, "a")]
+    project.dbt("run", "--full-refresh", "--vars", "id: 2", "--select", "other_partitions")
+    assert project.rows("other_partitions") == [(2, "a")]
+
+
 def test_a_schema_change_is_one_commit_of_columns_and_one_of_rows(project: Project):
     model = "{{ config(materialized='incremental', unique_key='id', on_schema_change='sync_all_columns') }} select %s"
     project.write({"models/m.sql": model % "1 as id, 'a' as v"})
@@ -231,17 +260,21 @@ def test_microbatches_replace_the_rows_of_their_time(project: Project):
 
 
 def test_a_seed_is_loaded_by_one_commit_and_stays_if_the_file_does_not_fit(project: Project):
-    config = "seeds: {shop: {s: {primary_key: id, +column_types: {code: STRING, n: 'DECIMAL(6,2)'}}}}\n"
+    config = "seeds: {shop: {s: {primary_key: id, +column_types: {code: varchar(3), n: 'DECIMAL(6,2)'}}}}\n"
     with (project.folder / "dbt_project.yml").open("a") as file:
         file.write(config)
     project.write({"seeds/s.csv": "id,code,n,at\n1,007,1.50,2026-01-01 02:03:04\n2,,,\n"})
     project.dbt("seed")
     described = [one[:2] for one in project.lake.sql("DESCRIBE shop.s").fetchall()]
-    assert described == [("id", "BIGINT NOT NULL"), ("code", "STRING"), ("n", "DECIMAL(6,2)"), ("at", "TIMESTAMP")]
+    assert described == [("id", "BIGINT NOT NULL"), ("code", "VARCHAR(3)"), ("n", "DECIMAL(6,2)"), ("at", "TIMESTAMP")]
     assert [row[:2] for row in project.rows("s")] == [(1, "007"), (2, None)] and project.commits("s") == 1
     project.write({"seeds/s.csv": "id,code,n,at\n1,007,much,\n"})
-    project.dbt("seed", fails="much")
+    project.dbt("seed", fails="column 'n', row 0: the value 'much' does not fit DECIMAL(6,2)")
+    project.write({"seeds/s.csv": "id,code,n,at\n1,007,1.5,\n1,008,1.5,\n"})
+    project.dbt("seed", fails="rows 0 and 1 have the same primary key (1)")
     assert len(project.rows("s")) == 2 and project.commits("s") == 1
+    project.write({"seeds/s.csv": "id,code,n,at\n1,0007,1.5,\n"})
+    project.dbt("seed", fails="column 'code', row 0: a value does not fit, expected VARCHAR(3)")
     project.write({"seeds/s.csv": "id,code\n3,x\n"})
     project.dbt("seed", fails="column_types names n, which the file does not have")
     (project.folder / "dbt_project.yml").write_text(
@@ -265,6 +298,16 @@ def test_a_snapshot_of_changes_is_one_commit_each(project: Project):
         assert project.commits("s") == min(number + 1, 2)
     found = project.lake.sql("SELECT id, v, dbt_valid_to IS NULL FROM shop.s ORDER BY id, v").fetchall()
     assert found == [(1, "A", True), (1, "a", False), (2, "b", False)]
+
+
+def test_a_snapshot_refuses_what_it_does_not_obey(project: Project):
+    project.write({"snapshots/s.sql": SNAPSHOT % "1 as id, 'a' as v"})
+    project.dbt("snapshot")
+    for config in ("primary_key='id'", "bogus=1", "grants={'select': ['x']}", "contract={'enforced': true}", "partition_by='id'"):
+        changed = SNAPSHOT.replace("config(", f"config({config}, ") % "1 as id, 'b' as v"
+        project.write({"snapshots/s.sql": changed})
+        project.dbt("snapshot", fails=config.split("=")[0])
+    assert project.commits("s") == 1
 
 
 def test_the_catalog_has_the_figures_and_comments_of_tables(project: Project):

@@ -18,8 +18,13 @@
   {% if not in_place %}
     {% do adapter.drop_relation(made) %}
   {% endif %}
-  {% set create = lsmlake__create_table_head(made) %}
-  {% do adapter.load_seed(create, rows, types, model['config'].get('quote_columns')) %}
+  {% set quotes = model['config'].get('quote_columns') %}
+  {% set columns = [] %}
+  {% for name, type in types.items() %}
+    {% do columns.append(adapter.quote_seed_column(name, quotes) ~ ' ' ~ type) %}
+  {% endfor %}
+  {% set create = lsmlake__create_table_head(made, columns=columns | join(', ')) %}
+  {% do adapter.load_seed(create, rows, types, quotes, config.model) %}
   {% if not in_place %}
     {% do lsmlake__take_name(existing, made, target) %}
   {% endif %}

@@ -16,13 +16,15 @@
   {%- endif -%}
 {%- endmacro %}
 
-{# CREATE OR REPLACE TABLE, as far as AS. `sql`: of a model that may have a contract. #}
-{% macro lsmlake__create_table_head(relation, sql=none) -%}
+{# CREATE OR REPLACE TABLE, as far as AS. `sql`: of a model that may have a contract. `columns`: with their types, as text. #}
+{% macro lsmlake__create_table_head(relation, sql=none, columns=none) -%}
   {%- set layout = adapter.table_layout(config.model) -%}
   create or replace table {{ relation.render() }}
   {%- if sql is not none and config.get('contract').enforced %}
     {{ get_assert_columns_equivalent(sql) }}
     {{ get_table_columns_and_constraints() }}
+  {%- elif columns is not none %}
+    ({{ columns }})
   {%- endif %}
   {%- if layout.partition_by %}
   partitioned by ({{ layout.partition_by | join(', ') }})
