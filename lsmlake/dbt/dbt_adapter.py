@@ -244,13 +244,16 @@ class LsmlakeAdapter(SQLAdapter):
         """
         names = {name: self.quote_seed_column(name, quotes) for name in types}
         given = arrow_of(rows)
-        casts = ", ".join(f"TRY_CAST({names[name]} AS {kind}) AS {names[name]}" for name, kind in types.items())
-        numbered = given.append_column(_ROW, pa.array(range(given.num_rows)))
+        casts, tried = (
+            ", ".join(f"{cast}({names[name]} AS {kind}) AS {names[name]}" for name, kind in types.items())
+            for cast in ("CAST", "TRY_CAST")
+        )
+        numbered = given.append_column(_ROW, pa.array(range(given.num_rows), pa.int64()))
         with self.connections.exception_handler("load_seed"):
-            query = f"SELECT {casts} FROM {_SEED} ORDER BY {_ROW}"
+            query = f"SELECT {tried} FROM {_SEED} ORDER BY {_ROW}"
             made = self.lake.sql(query, tables={_SEED: numbered}).to_arrow().rename_columns(given.column_names)
             check_seed(given, made, types, TableLayout.of(node))
-            self.lake.sql(f"{create} AS SELECT * FROM {_SEED}", tables={_SEED: made})
+            self.lake.sql(f"{create} AS SELECT {casts} FROM {_SEED}", tables={_SEED: given})
 
     @classmethod
     def render_column_constraint(cls, constraint: ColumnLevelConstraint) -> str | None:

@@ -95,11 +95,16 @@ class TableLayout:
     def of(node: Any) -> TableLayout:
         """The layout that the configs and the constraints of a model give. Raises CompilationError."""
         config = node.config
-        options = {name: _text(value) for name, value in (config.get("options") or {}).items()}
+        given = config.get("options") or {}
+        if not isinstance(given, Mapping):
+            raise CompilationError(
+                f"options are values by name, such as {{'bucket': 4}}, found {given!r}; correct the config", node
+            )
+        options = {name: _text(value) for name, value in given.items()}
         if (engine := config.get("merge_engine")) is not None:
             if "merge-engine" in options:
                 raise CompilationError("merge_engine and the option merge-engine are one; give it once", node)
-            options["merge-engine"] = engine
+            options["merge-engine"] = _text(engine)
         partitions = [term for one in texts_of(node, "partition_by") for term in split_terms(one)]
         return TableLayout(_key(node, options), tuple(partitions), options)
 

@@ -22,6 +22,7 @@ _ARROW = (
     (agate.Date, pa.date32()),
 )
 """agate's types and those of Arrow, the special ones first. The values of all others are text."""
+_BIGINT = range(-(2**63), 2**63)
 
 
 def arrow_of(rows: agate.Table) -> pa.Table:
@@ -42,10 +43,15 @@ def _column(column: agate.Column) -> pa.Array:
     if pa.types.is_timestamp(arrow) and any(one is not None and one.tzinfo is not None for one in values):
         return pa.array(values, pa.timestamp("us", "UTC"))
     if arrow == pa.float64():
-        return pa.array([None if one is None else float(one) for one in values], arrow)
+        known = [one for one in values if one is not None]
+        whole = all(
+            one.is_finite() and one == int(one) and int(one) in _BIGINT for one in known
+        )  # as a DOUBLE it would lose digits
+        kind, exact = (int, pa.int64()) if whole else (float, arrow)
+        return pa.array([None if one is None else kind(one) for one in values], exact)
     if arrow == pa.int64():
         for row, one in enumerate(values):
-            if one is not None and not -(2**63) <= one < 2**63:
+            if one is not None and one not in _BIGINT:
                 cure = f"give {column.name} another type in column_types, such as DECIMAL(38,0) or STRING"
                 raise CompilationError(f"column {column.name!r}, row {row}: {one} does not fit BIGINT; {cure}")
     return pa.array(values, arrow)

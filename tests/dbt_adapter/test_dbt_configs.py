@@ -151,6 +151,8 @@ def test_a_primary_key_is_given_once():
             TableLayout.of(given)
     with pytest.raises(CompilationError, match="is the config primary_key"):
         TableLayout.of(node(options={"primary-key": "a"}))
+    with pytest.raises(CompilationError, match="options are values by name"):
+        TableLayout.of(node(options=["bucket"]))
     with pytest.raises(CompilationError, match="give it once"):
         TableLayout.of(node(merge_engine="first-row", options={"merge-engine": "deduplicate"}))
 
@@ -290,6 +292,12 @@ def test_a_key_of_a_seed_stands_once_unless_a_merge_engine_is_named():
         check_seed(rows, rows, types, TableLayout(("id",)))
     for layout in (TableLayout(), TableLayout(("id", "v")), TableLayout(("id",), options={"merge-engine": "first-row"})):
         check_seed(rows, rows, types, layout)
+
+
+def test_numbers_of_a_seed_keep_their_digits():
+    made = arrow_of(agate.Table([["9007199254740993", "1.5"], [None, "2"]], ["i", "n"], [agate.Number(), agate.Number()]))
+    assert made.to_pydict() == {"i": [9007199254740993, None], "n": [1.5, 2.0]}
+    assert arrow_of(agate.Table([["Infinity"], ["1"]], ["n"], [agate.Number()])).to_pydict() == {"n": [float("inf"), 1.0]}
 
 
 def test_an_integer_of_a_seed_that_is_too_long_is_refused():
