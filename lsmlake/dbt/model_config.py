@@ -171,6 +171,7 @@ def check_config(node: Any, materialization: str, strategy: str | None = None) -
     if materialization in _WITHOUT_CONTRACT and contract is not None and contract.enforced:
         cure = _WITHOUT_CONTRACT[materialization]
         raise CompilationError(f"a contract is not enforced for a {materialization} of lsmlake; leave it out, {cure}", node)
+    TableLayout.of(node)
     if strategy is not None:
         _check_strategy(node, strategy, given)
     for one, other in (_MERGE, _PREDICATES):

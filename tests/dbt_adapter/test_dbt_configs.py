@@ -111,6 +111,7 @@ REFUSED = [
     ("incremental", "merge", {"unique_key": "a", "merge_exclude_columns": ()}, "merge_exclude_columns is empty"),
     ("incremental", "merge", {"unique_key": "a", "predicates": [3]}, r"predicates is a text or a list of texts, found \[3\]"),
     ("table", None, {"persist_docs": {"relations": True, "column": True}}, "persist_docs does not know relations, column"),
+    ("table", None, {"primary_key": 7}, "primary_key is a text or a list of texts, found 7"),
     ("snapshot", None, {"bogus": 1}, "bogus has no meaning for a snapshot of lsmlake, expected one of partition_by, options"),
     ("snapshot", None, {"grants": {"select": ["a"]}}, "grants has no meaning for a snapshot"),
     ("snapshot", None, {"contract": SimpleNamespace(enforced=True)}, "a contract is not enforced for a snapshot"),
