@@ -79,10 +79,10 @@ def check_seed(given: pa.Table, made: pa.Table, types: Mapping[str, str], layout
     if not key or None in key or "merge-engine" in layout.options:  # an unknown column is refused with the statement
         return
     seen: dict[tuple, int] = {}
-    for row, values in enumerate(zip(*(made[name].to_pylist() for name in key), strict=True)):
-        if (first := seen.setdefault(values, row)) != row:
+    for row, cells in enumerate(zip(*(made[name].to_pylist() for name in key), strict=True)):
+        if (first := seen.setdefault(cells, row)) != row:
             cure = "correct the file, or say by merge_engine how rows of a key become one"
-            raise CompilationError(f"rows {first} and {row} have the same primary key ({', '.join(map(str, values))}); {cure}")
+            raise CompilationError(f"rows {first} and {row} have the same primary key ({', '.join(map(str, cells))}); {cure}")
 
 
 def _changes(old: str, new: object) -> bool:
