@@ -83,10 +83,10 @@ def compact_here(
 
 
 def _at_once(meta: Metadata, states: Sequence[BucketState]) -> int:
-    """How many buckets to compact at once: where reads wait for no network, small ones one by one, because most of their work is
-    Python."""
-    size = sum(file.bytes for state in states for file in state.files)
-    return 1 if meta.env.storage.at_once == 1 and size <= _SMALL_BYTES * len(states) else meta.env.workers
+    """How many buckets to compact at once: where reads wait for no network, many small ones one by one, because most of their
+    work is Python."""
+    size, many = sum(file.bytes for state in states for file in state.files), len(states) > meta.env.workers
+    return 1 if many and meta.env.storage.at_once == 1 and size <= _SMALL_BYTES * len(states) else meta.env.workers
 
 
 def compact_one(meta: Metadata, schema: Schema, goal: Goal, state: BucketState) -> CommitMessage | None:

@@ -37,7 +37,7 @@ class WriteGroup:
     @staticmethod
     def suits(storage: Storage, files: int, size: int) -> bool:
         """Whether so many files of `size` bytes together are written in less time by a group."""
-        return files > 1 and storage.writes_at_once > 1 and size <= _SMALL_BYTES * files
+        return storage.writes_at_once > 1 and size <= _SMALL_BYTES * files
 
     @staticmethod
     @contextmanager

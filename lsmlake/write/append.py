@@ -65,7 +65,7 @@ def _written(version: Version, covers: Covers, rows: pa.Table) -> list[CommitMes
 
     env = version.meta.env
     count, parts = by_bucket(rows, version.schema, covers)
-    if WriteGroup.suits(env.storage, count, rows.nbytes):
+    if count > 1 and WriteGroup.suits(env.storage, count, rows.nbytes):
         with WriteGroup.of(env.storage) as group:
             return [write(part, group.write) for part in parts]
     return together(write, parts, env.workers, version.meta.files.discard)

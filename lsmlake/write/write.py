@@ -269,7 +269,7 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         states = base_states(version, [part.bucket for part in parts]) if pick and not overwrites else {}
         size = intake.bytes + sum(file.bytes for state in states.values() for file in state.files)
         writes = _BucketWrites(version, intake, pick, states)
-        if WriteGroup.suits(storage, len(parts), size):
+        if len(parts) > 1 and WriteGroup.suits(storage, len(parts), size):
             at_once = workers if storage.at_once == 1 else storage.writes_at_once  # small compactions are mostly Python
             messages = writes.together(_released(parts), at_once)
         else:

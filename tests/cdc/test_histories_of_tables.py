@@ -317,7 +317,7 @@ def test_a_history_goes_on_without_a_tracked_column_that_the_source_has_lost():
     table.upsert([{"id": 1, "name": "b", "at": None}])
     assert lake.history_of(table, "d.h").count() == lake.history_of(table, "d.other", track_except=["n"]).count() == 2
     table.alter(lsmlake.drop_column("name"))
-    with pytest.raises(InvalidQuery, match="the table has lost all columns to track.*; add one of them to the table again"):
+    with pytest.raises(InvalidQuery, match=r"the table has lost all columns to track.*; add one of them to the table again"):
         lake.history_of(table, "d.h")
     table.alter(lsmlake.add_column("name", "STRING"))
     upsert(table, {"id": 1, "name": "c", "at": None})

@@ -267,7 +267,7 @@ def test_texts_and_batches_are_not_mixed():
     lake, given = new_lake(), {"format": "debezium-json", "database": "shop", "primary_keys": ["id"]}
     one, other = (event("c", "a", {"id": number}, number) for number in (1, 2))
     for mixed in (iter([one, [other]]), iter([one, (7, [other])]), [one, 7], iter([[one, {}]])):
-        with pytest.raises(InvalidData, match="cannot be read together.*; pass an iterator of texts or an iterator of batches"):
+        with pytest.raises(InvalidData, match=r"cannot be read together.*; pass an iterator of texts or an iterator of batches"):
             lake.sync(mixed, **given)
     assert lake.sync(iter([[one], other]), **given).batches == 2
 
@@ -308,7 +308,7 @@ def test_a_table_that_takes_the_name_of_the_rejected_events_is_refused_with_a_cu
     lake.create_table("shop.a_rejected", "id INT")
     events = [event("c", "a", {"id": 1}, 1), event("c", "a", {"id": "x"}, 2)]
     lake.create_table("shop.a", "id INT NOT NULL", primary_key=["id"])
-    with pytest.raises(InvalidData, match="the table for rejected events has other columns.*another name by rename_table"):
+    with pytest.raises(InvalidData, match=r"the table for rejected events has other columns.*another name by rename_table"):
         lake.sync(events, format="debezium-json", database="shop")
     lake.rename_table("shop.a_rejected", "shop.older")
     assert lake.sync(events, format="debezium-json", database="shop")["a"].rejected == 1
@@ -321,7 +321,7 @@ WITHOUT_COLUMNS = [
     ("debezium-json", {"op": "X", "source": IN_S}, "unknown operation 'X'"),
     ("debezium-json", {"op": "c", "after": {"id": None, "n": None}, "source": IN_S}, "no value for the key column"),
     ("debezium-json", {"op": "d", "source": IN_S}, "no value for the key column"),
-    ("debezium-json", {"schema": {}, "payload": {"op": "c", "after": {"id": 1}, "source": IN_S}}, "the events describe no columns"),
+    ("debezium-json", {"schema": {}, "payload": {"op": "c", "after": {"id": 1}, "source": IN_S}}, "describe no columns"),
     ("canal-json", {**IN_CANAL, "type": "INSERT", "data": []}, "no value for the key column"),
     ("maxwell-json", {**IN_CANAL, "type": "insert"}, "no value for the key column"),
 ]
