@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc import event_queries
+from lsmlake.cdc.event_digits import exact
+from lsmlake.cdc.event_fields import EventFields
 from lsmlake.cdc.event_formats import (
     CHANGES,
     DELETE,
@@ -37,7 +38,7 @@ from lsmlake.cdc.event_formats import (
     Counting,
     PositionPart,
 )
-from lsmlake.cdc.event_queries import BETWEEN, EVENT, IMAGE, KIND, NAMES, OFFSET, OLD_NAMES, REMOVED, SHORTENED, EventQuery
+from lsmlake.cdc.event_queries import EVENT, IMAGE, KIND, NAMES, OFFSET, OLD_NAMES, REMOVED, SHORTENED, EventQuery
 from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, plain_json, schema_in
 from lsmlake.cdc.inner_names import unknown_inside
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
@@ -66,11 +67,8 @@ _OF_ONE_SHARD = "the event removes all rows of its table at the source, and the 
 _NO_ROW = "the event has no value: it deletes the row of its key, which rows without operations cannot say; use another format"
 NO_EVENT = r'^\s*(null|\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\})\s*$'
 """The texts of a tombstone, beside no text."""
-_LOSES_DIGITS = r"^-?(?:[0-9.]{17,}|[0-9.]+[eE].*)$"
-"""Numbers that the parser of JSON may have rounded: it reads those with a fraction as DOUBLE."""
-_IS_ROUNDED = r"^-?[0-9]{16,}\.[0-9]*$|^-?[0-9.]+[eE].*$"
-"""Whole numbers that the parser may have rounded, because they are written with a fraction or an exponent."""
 _SCHEMA, _LATE_SCHEMA = r'^\s*\{\s*"schema"\s*:', r'(?s)^\s*\{\s*"payload"\s*:\s*\{.*\}\s*,\s*"schema"\s*:\s*\{'
+_LEFT_OUT = "or leave the field out, by except_columns of upsert, write_stream or sink"
 _SCHEMA_IS_LATE = "the field schema comes after the field payload, whose values it describes: it must be the first"
 
 
@@ -186,27 +184,6 @@ class _Described(NamedTuple):
         return _Batch(reader, self.encodings, texts, dict.fromkeys(range(texts.num_rows), self.wrong) if self.wrong else {})
 
 
-class _Fields(NamedTuple):
-    """The fields that the rows of events have: the lists of them that occur, and the number of that of each event."""
-
-    lists: list[list[str]]
-    of_event: np.ndarray
-
-    @staticmethod
-    def of(texts: pa.ChunkedArray) -> _Fields:
-        names = texts.combine_chunks().dictionary_encode()
-        lists = [text.split(BETWEEN) if text else [] for text in names.dictionary.to_pylist()]
-        return _Fields([*lists, []], np.asarray(pc.fill_null(names.indices, len(lists))).astype(np.int64))
-
-    def having(self, matches: Callable[[list[str]], bool]) -> np.ndarray:
-        """Flags the events whose list matches."""
-        return np.array([matches(one) for one in self.lists], bool)[self.of_event]
-
-    def have(self, name: str) -> np.ndarray:
-        """Flags the events with a field."""
-        return self.having(lambda names: name in names)
-
-
 @dataclass
 class _Batch:
     """Events with the same schema while they are decoded. `bad`: the reason for each row that cannot be read. `fields`: those of
@@ -216,7 +193,7 @@ class _Batch:
     encodings: dict[str, Encoding]
     texts: pa.Table
     bad: dict[int, str] = field(default_factory=dict)
-    fields: _Fields | None = None
+    fields: EventFields | None = None
 
     def decoded(self) -> tuple[pa.Table, np.ndarray]:
         """The rows, and the numbers of the events that they come from, ascending."""
@@ -226,7 +203,7 @@ class _Batch:
             self.texts, action = self.texts.take(pa.array(kept)), action[kept]
             left = zip(np.searchsorted(kept, list(self.bad)).tolist(), self.bad.items(), strict=True)
             self.bad = {place: reason for place, (row, reason) in left if place < len(kept) and kept[place] == row}
-        self.fields = _Fields.of(self.texts[NAMES]) if NAMES in self.texts.column_names else None
+        self.fields = EventFields.of(self.texts[NAMES]) if NAMES in self.texts.column_names else None
         self._refuse_others(action <= _UPDATE)
         self._refuse_without_row(action)
         if not self.reader.truncates_apply:
@@ -305,8 +282,7 @@ class _Batch:
             return texts
         if self.reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
             return texts
-        loses = _LOSES_DIGITS if pa.types.is_decimal(one.type) else _IS_ROUNDED if pa.types.is_integer(one.type) else None
-        return texts if loses is None else _exact(texts, self.texts[EVENT].combine_chunks(), one.name, loses)
+        return exact(texts, self.texts[EVENT].combine_chunks(), one)
 
     def _refuse(self, rows: np.ndarray, reason: str) -> None:
         for row in np.flatnonzero(rows).tolist():
@@ -315,7 +291,7 @@ class _Batch:
     def _refuse_others(self, written: np.ndarray) -> None:
         """Refuses the events whose rows have a field that is not allowed, or one twice. `written`: flags those that write a
         row."""
-        fields = _Fields([list(self.encodings)], np.zeros(len(written), np.int64)) if self.fields is None else self.fields
+        fields = EventFields([list(self.encodings)], np.zeros(len(written), np.int64)) if self.fields is None else self.fields
         allowed = self.reader.allowed
         for number, names in enumerate(fields.lists):
             own = written & (fields.of_event == number)
@@ -325,7 +301,7 @@ class _Batch:
                 names = [name.partition(".")[0] for name in names]
             known = names if allowed is None else allowed | {ID} if self.reader.key_is_id else allowed
             if other := next((name for name in names if name not in known), None):
-                what = f"the table has no column for the field {other!r}: add the column, or name the field in except_columns"
+                what = f"the table has no column for the field {other!r}: add the column, {_LEFT_OUT}"
                 self._refuse(own, what)
 
     def _refuse_without_row(self, action: np.ndarray) -> None:
@@ -350,7 +326,7 @@ class _Batch:
     def _has_whole_row_before(self) -> np.ndarray:
         """Flags the events whose row before the change has the fields of the row after it or, of deletes, more than the key."""
         columns, key = set(self.reader.columns.names), set(self.reader.key)
-        new, old = self.fields, _Fields.of(self.texts[OLD_NAMES])
+        new, old = self.fields, EventFields.of(self.texts[OLD_NAMES])
         pairs, of_event = np.unique(new.of_event * len(old.lists) + old.of_event, return_inverse=True)
         flags = []
         for pair in pairs.tolist():
@@ -429,7 +405,7 @@ class _Batch:
     def _without_unknown_inside(self, texts: pa.Array, encoding: Encoding, one: pa.Field, written: np.ndarray) -> pa.Array:
         """The values without those of events in which a field inside of the value is refused."""
         found = unknown_inside(plain_json(texts, encoding), plain(one.type), one.name, self.reader.inside)
-        cure = "add the field to the column, or name its path in except_columns"
+        cure = f"add the field to the column, {_LEFT_OUT}"
         reasons = {row: f"the column {one.name!r} has no field {path!r}: {cure}" for row, path in found.items() if written[row]}
         return self._without(texts, reasons)
 
@@ -538,39 +514,6 @@ def _counted(texts: pa.Array, part: PositionPart) -> pa.Array:
     return pc.utf8_lpad(pc.fill_null(texts, "~" * _DIGITS if part.last else ""), _DIGITS, "0")
 
 
-def _exact(texts: pa.Array, events: pa.Array, name: str, loses: str) -> pa.Array:
-    """The texts of numbers, with the digits of those that the parser may have rounded, which match the pattern `loses`."""
-    rounded = pc.fill_null(pc.match_substring_regex(texts, loses), False)
-    if not pc.any(rounded).as_py():
-        return texts
-    return pc.replace_with_mask(texts, rounded, _as_written(texts.filter(rounded), events.filter(rounded), name))
-
-
-def _as_written(doubles: pa.Array, events: pa.Array, name: str) -> pa.Array:
-    """The numbers as their events write them. `doubles`: the numbers as DOUBLE, or texts of the events, which the parser has not
-    rounded. If the field occurs with several numbers that round to the same DOUBLE, nothing tells which of them is meant: the
-    text says so, and is no number."""
-    is_text = _is_in_quotes(doubles, events)
-    field = rf'"{_in_json(name)}"\s*:\s*(?P<number>-?[0-9][0-9.eE+-]*)'
-    first, last = (pc.struct_field(pc.extract_regex(events, pattern), "number") for pattern in (f"(?s){field}", f"(?s).*{field}"))
-    wanted = pc.if_else(is_text, "0", doubles).cast(pa.float64())
-    first_fits, last_fits = (pc.fill_null(pc.equal(one.cast(pa.float64()), wanted), False) for one in (first, last))
-    unsure = pc.binary_join_element_wise("more digits than a DOUBLE holds: ", doubles, "")
-    of_one = pc.if_else(first_fits, first, pc.if_else(last_fits, last, unsure))
-    differ = pc.and_kleene(pc.and_(first_fits, last_fits), pc.not_equal(first, last))
-    return pc.if_else(is_text, doubles, pc.if_else(differ, unsure, of_one))
-
-
-def _is_in_quotes(texts: pa.Array, events: pa.Array) -> pa.Array:
-    """Flags the texts, which have no quotes, that are a string in their event."""
-    parts = pc.split_pattern(events, '"')
-    of_event = np.repeat(np.arange(len(events)), np.asarray(pc.list_value_length(parts)))
-    found = np.asarray(pc.equal(parts.flatten(), texts.take(pa.array(of_event))))
-    flags = np.zeros(len(events), bool)
-    flags[of_event[found]] = True
-    return pa.array(flags)
-
-
 def marked(values: pa.Array, mark: str) -> np.ndarray:
     """Flags the values that stand for one that the source did not send: the mark, as text, as bytes, or as the item of a list."""
     if pa.types.is_list(values.type):
@@ -585,12 +528,6 @@ def marked(values: pa.Array, mark: str) -> np.ndarray:
         return np.zeros(len(values), bool)
     data = base64.b64encode(mark.encode()).decode()
     return np.asarray(pc.is_in(values, pa.array([mark, data, json.dumps([mark]), json.dumps([data])])))
-
-
-def _in_json(name: str) -> str:
-    """A pattern that matches a name as JSON writes it, without its quotes."""
-    forms = {re.escape(json.dumps(name, ensure_ascii=ascii_only)[1:-1]) for ascii_only in (True, False)}
-    return f"(?:{'|'.join(sorted(forms))})"
 
 
 def _numbers_of(unchanged: dict[int, np.ndarray], count: int) -> pa.Array:
@@ -644,6 +581,6 @@ def refusal(rows: pa.Table, where: str = "") -> InvalidData:
         found=text if text is None or len(text) <= _SHOWN else text[:_SHOWN] + "...",
         cure=Wording(
             "correct the event or the table; or pass on_error='reject', which writes such events to a table of their own",
-            command="correct the event or the table; or pass --reject, which writes such events to a table of their own",
+            command="correct the event or the table; or pass --reject (sync: --on-error reject), which writes such events to a table of their own",
         ),
     )
