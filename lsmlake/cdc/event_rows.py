@@ -581,6 +581,7 @@ def refusal(rows: pa.Table, where: str = "") -> InvalidData:
         found=text if text is None or len(text) <= _SHOWN else text[:_SHOWN] + "...",
         cure=Wording(
             "correct the event or the table; or pass on_error='reject', which writes such events to a table of their own",
-            command="correct the event or the table; or pass --reject (sync: --on-error reject), which writes such events to a table of their own",
+            command="correct the event or the table; or pass --reject (sync: --on-error reject), which writes such events to "
+            "a table of their own",
         ),
     )
