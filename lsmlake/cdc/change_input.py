@@ -216,6 +216,7 @@ class ChangeWords:
         from lsmlake.dialect.row_evaluation import condition_of  # loads sqlglot
         from lsmlake.dialect.scope import Scope  # loads sqlglot
 
+        rows = _with_types(rows)
         checked = condition_of(condition, Scope.of(_known(rows.schema)), zone=self.zone)
         names = rows.column_names
         if KEPT in names and (lacking := [one for one in checked.needs if keeps(rows, names.index(one)).any()]):
@@ -226,6 +227,14 @@ class ChangeWords:
                 cure="let the source send whole rows, such as by REPLICA IDENTITY FULL, or read other columns",
             )
         return pc.fill_null(checked.over(rows), False).combine_chunks()
+
+
+def _with_types(rows: pa.Table) -> pa.Table:
+    """The rows, with columns of text for those that are null in all of them."""
+    typeless = [field for field in rows.schema if pa.types.is_null(field.type)]
+    for field in typeless:
+        rows = rows.set_column(rows.column_names.index(field.name), field.name, rows[field.name].cast(pa.string()))
+    return rows
 
 
 def _known(columns: pa.Schema) -> pa.Schema:

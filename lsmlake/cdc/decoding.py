@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import PurePath
 
@@ -218,8 +219,22 @@ def _of_columns(given: Input, column: str | None, as_events: Callable[[Column], 
             continue
         check_column(wanted, table.column_names)
         key = _key_of(table, as_events is _as_bytes) if KEY in table.column_names and wanted != KEY else None
-        offset = table[OFFSET] if OFFSET in table.column_names and pa.types.is_integer(table[OFFSET].type) else None
-        yield _events(as_events(table[wanted]), key, offset)
+        yield _events(as_events(table[wanted]), key, _offset_of(table) if wanted != OFFSET else None)
+
+
+def _offset_of(table: pa.Table) -> Column | None:
+    """The offsets of the messages, which order events. Raises InvalidData."""
+    given = table[OFFSET] if OFFSET in table.column_names else None
+    if given is None or pa.types.is_null(given.type):
+        return None
+    what, cure = "the column offset orders the events, and is no BIGINT", "cast the column, or give it another name"
+    refused = partial(InvalidData, what, where=f"column {OFFSET!r}", expected="BIGINT", cure=cure)
+    if not pa.types.is_integer(given.type):
+        raise refused(found=given.type)
+    try:
+        return given.cast(pa.int64())
+    except pa.ArrowInvalid as too_great:
+        raise refused(found=too_great) from too_great
 
 
 def _key_of(table: pa.Table, in_bytes: bool) -> Column | None:

@@ -258,3 +258,20 @@ def test_columns_of_the_librarys_own_are_refused_in_data(name: str, value: str, 
     with pytest.raises(LakeError, match=name):
         table.upsert(pa.table({"id": [1], "name": ["a"], name: [value]}), **words)
     assert rows_of(table) == [{"id": 1, "name": "old"}]
+
+
+@pytest.mark.parametrize("offsets", [["5", "3"], [5.0, 3.0], pa.array([2**63, 1], pa.uint64())], ids=["text", "double", "uint64"])
+def test_offsets_that_are_no_bigint_are_refused(offsets: object):
+    table, events = made(), [event("c", {"id": 1, "name": "late"}), event("c", {"id": 1, "name": "early"})]
+    with pytest.raises(InvalidData, match="column offset orders the events"):
+        table.upsert(pa.table({"value": events, "offset": offsets}), format="debezium-json")
+    for offset in (pa.nulls(2), pa.array([5, 3], pa.int32())):
+        table.upsert(pa.table({"value": events, "offset": offset}), format="debezium-json")
+    assert rows_of(table) == [{"id": 1, "name": "late"}]
+
+
+def test_a_condition_reads_a_column_that_is_null_in_all_rows():
+    table = made()
+    rows = pa.table({"id": [1, 2], "name": ["a", "b"], "op": pa.nulls(2)})
+    table.upsert(rows, apply_as_deletes="op = 'd'", except_columns=["op"])
+    assert [row["id"] for row in rows_of(table)] == [1, 2]
