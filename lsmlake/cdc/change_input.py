@@ -107,7 +107,7 @@ class ChangeInput:
             raise InvalidQuery("unknown on_error", expected=f"{RAISE!r} or {REJECT!r}", found=repr(on_error), cure="correct it")
         left_inside = frozenset()
         if read_as is not None and left_out:
-            left_out, left_inside = split_paths(left_out, schema.columns)
+            left_out, left_inside = split_paths(left_out, schema.columns, columns)
         contradictions = (
             (row_kind and events, "row_kind", f"format={read_as.name!r}" if read_as else "", "the events have their operations"),
             (row_kind and apply_as_deletes, "row_kind", "apply_as_deletes", "both say which rows are deletes"),

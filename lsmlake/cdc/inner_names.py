@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -96,11 +96,12 @@ def _entry(map_type: pa.MapType) -> pa.StructType:
     return pa.struct(list(zip(_ENTRY, (map_type.key_type, map_type.item_type), strict=True)))
 
 
-def split_paths(names: Collection[str], columns: pa.Schema) -> tuple[list[str], frozenset[str]]:
-    """Tells names of columns from paths of fields inside of nested ones, which the columns lack.
+def split_paths(names: Sequence[str], columns: pa.Schema, chosen: Collection[str] | None) -> tuple[list[str], frozenset[str]]:
+    """Tells names of columns from paths of fields inside of nested ones, which the columns lack. `chosen`: the columns to write;
+    None: all but those that are named.
 
     Raises:
-        InvalidQuery: a column has the field. A value is written whole.
+        InvalidQuery: a column has the field, and a value is written whole; or its column is not written.
     """
     nested = {f"{field.name}.": field for field in columns if pa.types.is_nested(field.type)}
     inside = {name: next((nested[start] for start in nested if name.startswith(start)), None) for name in names}
@@ -112,7 +113,12 @@ def split_paths(names: Collection[str], columns: pa.Schema) -> tuple[list[str], 
             found=known,
             cure="leave the whole column out, or write the whole value",
         )
-    return [name for name in names if name not in paths], frozenset(paths)
+    own = [name for name in names if name not in paths]
+    written = {*columns.names} - {*own} if chosen is None else {*chosen, *own}  # with both, the caller refuses them
+    if unwritten := [name for name, field in paths.items() if field.name not in written]:
+        cure = "leave the path out, or write the column"
+        raise InvalidQuery("except_columns names a field inside of a column that is not written", found=unwritten, cure=cure)
+    return own, frozenset(paths)
 
 
 def _inside(type_: pa.DataType, path: str) -> Iterator[str]:

@@ -324,6 +324,14 @@ def test_columns_and_other_columns_still_contradict(addresses):
         addresses.upsert([changed(1, ADDRESS)], format="debezium-json", columns=["id"], except_columns=["address", "address.zip"])
 
 
+@pytest.mark.parametrize(
+    "words", [{"columns": ["id"], "except_columns": ["address.zip"]}, {"except_columns": ["address", "address.zip"]}]
+)
+def test_a_path_into_a_column_that_is_not_written_is_refused(addresses, words: dict[str, list[str]]):
+    with pytest.raises(LakeError, match=r"column that is not written.*address\.zip"):
+        addresses.upsert([changed(1, ADDRESS)], format="debezium-json", **words)
+
+
 def test_decode_reads_what_its_schema_names():
     (row,) = decode([changed(1, FIELDS["address.zip"])], "debezium-json", "id BIGINT, address STRUCT<city: STRING>").to_pylist()
     assert row["address"] == {"city": "Rome"}
