@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
 import agate
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from dbt_common.clients.agate_helper import Integer
 from dbt_common.exceptions import CompilationError
 
@@ -21,6 +23,7 @@ _ARROW = (
 )
 """agate's types and those of Arrow, the special ones first. The values of all others are text."""
 _BIGINT = range(-(2**63), 2**63)
+_ROW = "seed_row"
 
 
 def arrow_of(rows: agate.Table) -> pa.Table:
@@ -78,11 +81,13 @@ def check_seed(given: pa.Table, made: pa.Table, types: Mapping[str, str], layout
     key = [columns.get(name.strip("`").lower()) for name in layout.primary_key]
     if not key or None in key or "merge-engine" in layout.options:  # an unknown column is refused with the statement
         return
-    seen: dict[tuple, int] = {}
-    for row, cells in enumerate(zip(*(made[name].to_pylist() for name in key), strict=True)):
-        if (first := seen.setdefault(cells, row)) != row:
-            cure = "correct the file, or say by merge_engine how rows of a key become one"
-            raise CompilationError(f"rows {first} and {row} have the same primary key ({', '.join(map(str, cells))}); {cure}")
+    numbered = made.select(key).append_column(_ROW, pa.array(np.arange(made.num_rows)))
+    groups = numbered.group_by(key, use_threads=False).aggregate([(_ROW, "min"), (_ROW, "max")])
+    repeated = groups.filter(pc.less(groups[f"{_ROW}_min"], groups[f"{_ROW}_max"])).slice(0, 1).to_pylist()
+    for one in repeated:
+        cells, cure = ", ".join(str(one[name]) for name in key), "say by merge_engine how rows of a key become one"
+        rows = f"rows {one[f'{_ROW}_min']} and {one[f'{_ROW}_max']}"
+        raise CompilationError(f"{rows} have the same primary key ({cells}); correct the file, or {cure}")
 
 
 def _changes(old: str, new: object) -> bool:
