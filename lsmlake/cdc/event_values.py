@@ -334,8 +334,7 @@ def plain_json(texts: pa.Array, encoding: Encoding) -> pa.Array:
 def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> pa.Array:
     """JSON texts as values of a type that `lossless` converts to the nested type `wanted`. `strict`: fields that it lacks are
     refused; otherwise they are not read. Raises pa.ArrowInvalid."""
-    one_line = pc.replace_substring(pc.fill_null(texts, "null"), "\n", " ")
-    lines = pc.binary_join_element_wise('{"v":', one_line, "}\n", "")
+    lines = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}\n", "")
     data = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
     schema, others = pa.schema([("v", _readable(wanted, encoding))]), "error" if strict else "ignore"
     options = pa_json.ParseOptions(schema, unexpected_field_behavior=others)
@@ -346,6 +345,8 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bo
             what = 'an object of JSON is no MAP, which is a list of {"key": ..., "value": ...}: use a STRUCT or a STRING column'
             raise pa.ArrowInvalid(f"{what} ({refused})") from refused
         raise
+    if rows.num_rows != len(texts):
+        raise pa.ArrowInvalid("more than one value of JSON")
     return pa.concat_arrays(rows["v"].chunks)
 
 
