@@ -330,7 +330,7 @@ WITHOUT_COLUMNS = [
 @pytest.mark.parametrize(("format", "bad", "words"), WITHOUT_COLUMNS)
 @pytest.mark.parametrize("key", [["id"], None])
 def test_a_bad_event_of_a_table_that_is_not_there_is_rejected(format: str, bad: dict, words: str, key: list[str] | None):
-    lake, words = new_lake(), words if key else words.replace("the events describe no columns", "no value for the key column")
+    lake, words = new_lake(), words if key else words.replace("describe no columns", "no value for the key column")
     given = {"format": format, "database": "d", "primary_keys": key}
     assert lake.sync([json.dumps(bad)], **given)["new"].rejected == 1 and lake.tables("d") == ["new_rejected"]
     assert words in rows_of(lake, "d.new_rejected")[0]["reason"]
