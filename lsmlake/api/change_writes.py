@@ -11,9 +11,10 @@ from lsmlake.api.runtime import Runtime
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, ChangeWords, check_order
 from lsmlake.cdc.change_rows import write_changes
-from lsmlake.cdc.decoding import decoded_tables, event_tables, has_event_column, texts_in
+from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.cdc.event_rows import OWN_COLUMNS, PLACE, POSITION, REASON, ROW_KIND, TEXT, refusal
+from lsmlake.cdc.event_rows import OWN_COLUMNS, PLACE, POSITION, REASON, ROW_KIND, refusal
+from lsmlake.cdc.given_events import event_tables, has_event_column, texts_in
 from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
@@ -34,6 +35,7 @@ def upsert_changes(
         return runtime.on_spark("upsert of a distributed data set").upsert_changes(version, data, request, changes)
     if done := replayed(version, request.identity):
         return done
+    home = check_rejects(version, changes)
     texts, data = (None, data) if changes.format is None else texts_in(data)
     if texts is None and not _has_events(data, changes):
         return _of_rows(version, runtime, data, request, changes)
@@ -42,19 +44,17 @@ def upsert_changes(
 
     def read() -> Iterator[pa.Table]:
         rejected = []
-        events = event_tables(data, changes.column, request.files, of_bytes=changes.format.events.avro)
+        events = event_tables(data, changes.column, request.files, of_bytes=changes.format.events.avro, rejects=changes.rejects)
         for rows in decoded_tables(events, reader):
             good, bad = rejected_events.apart(rows)
             if bad.num_rows and not changes.rejects:
                 raise refusal(bad, name)
             rejected.append(bad)
-            yield words.applied(good.drop_columns([TEXT, REASON, *unordered(request)]))
+            yield words.applied(good.drop_columns([REASON]))
         if rejected:  # before the commit of the others, which marks the batch as done
-            home = rejected_events.name_for(version.meta.paths.table_name, changes.rejected)
             rejected_events.keep(version.meta.env, home, pa.concat_tables(rejected), request.identity)
 
     def lost(rows: pa.Table, reasons: Sequence[str]) -> None:
-        home = rejected_events.name_for(version.meta.paths.table_name, changes.rejected)
         identity = rejected_events.of_lost(request.identity)
         rejected_events.keep(version.meta.env, home, rejected_events.lost(rows, reasons), identity)
 
@@ -63,9 +63,10 @@ def upsert_changes(
     return write_changes(version, read, request_of_rows, ignore_nulls=changes.ignore_nulls, once=once, lost=takes)
 
 
-def unordered(request: WriteRequest) -> tuple[str, ...]:
-    """The columns of decoded rows that no order reads: under `order_by=ANY` those of the positions."""
-    return (POSITION, PLACE) if request.order_by is not None and request.order_by.any else ()
+def check_rejects(version: Version, changes: ChangeInput | None) -> str:
+    """The name of the table for rejected events; "" if they are not rejected. Raises InvalidData if that table cannot hold them,
+    TableNotFound without its database."""
+    return rejected_events.home(version, changes.rejected) if changes is not None and changes.rejects else ""
 
 
 def _is_read_once(data: object) -> bool:

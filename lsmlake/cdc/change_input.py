@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc import computed_columns
+from lsmlake.cdc.change_rows import check_rows
 from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_formats import ID, ChangeFormat
 from lsmlake.cdc.event_rows import KEPT, ROW_KIND, TRUNCATED, EventReader, keeps
@@ -175,6 +177,7 @@ class ChangeInput:
             self.truncates_apply,
             self.may_lack,
             key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),
+            fits=partial(check_rows, schema, tuple(one.name for one in self.computed)),
         )
 
     def kept_columns(self, names: Sequence[str], others: Sequence[str] = ()) -> list[str]:

@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.cdc.event_rows import KEPT, ROW_KIND, TRUNCATED, empty, keeps
+from lsmlake.cdc.event_rows import KEPT, PLACE, POSITION, REASON, ROW_KIND, TEXT, TRUNCATED, empty, keeps
 from lsmlake.commit.commit import again
 from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.kernels import nested
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.read.point import matches, rows_of_keys
-from lsmlake.schema.rowkind import kinds_of, retractions
+from lsmlake.schema.rowkind import Source, kinds_of, retractions
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import OVERTAKEN
 from lsmlake.tables.version import Version
@@ -65,12 +66,12 @@ def write_changes(
         return done
     if not once:
         try:
-            return write_tables(version, _upserts(read(), version.schema, ignore_nulls), request)
+            return write_tables(version, _upserts(read(), version.schema, request, ignore_nulls), request)
         except _NoUpsert:
             pass
     tables = list(read())
     if not any(_is_special(table, version.schema, ignore_nulls) for table in tables):
-        return write_tables(version, _upserts(iter(tables), version.schema, ignore_nulls), request)
+        return write_tables(version, _upserts(iter(tables), version.schema, request, ignore_nulls), request)
     rows = pa.concat_tables(tables, promote_options="default")
     return again(version, lambda now: _resolved(now, rows, request, ignore_nulls, lost), *OVERTAKEN)
 
@@ -79,12 +80,14 @@ class _NoUpsert(InvalidData):
     """Some rows are no upsert."""
 
 
-def _upserts(tables: Iterator[pa.Table], schema: Schema, ignore_nulls: bool) -> Iterator[pa.Table]:
+def _upserts(
+    tables: Iterator[pa.Table], schema: Schema, request: WriteRequest, ignore_nulls: bool
+) -> Iterator[pa.Table]:
     """The rows for an upsert. Raises _NoUpsert."""
     for table in tables:
         if _is_special(table, schema, ignore_nulls):
             raise _NoUpsert("some rows are no upsert")
-        yield _without_kept(_filled(table, schema, _flags(table, "-D")))
+        yield _without_own(_filled(table, schema, _flags(table, "-D")), request)
 
 
 def _is_special(table: pa.Table, schema: Schema, ignore_nulls: bool) -> bool:
@@ -95,8 +98,24 @@ def _is_special(table: pa.Table, schema: Schema, ignore_nulls: bool) -> bool:
     return ignore_nulls and any(table[name].null_count for name in values)
 
 
-def _without_kept(table: pa.Table) -> pa.Table:
-    return table.drop_columns([KEPT]) if KEPT in table.column_names else table
+def _without_own(table: pa.Table, request: WriteRequest) -> pa.Table:
+    """The rows without the columns that only say what becomes of an event."""
+    return table.drop_columns([name for name in (KEPT, TEXT, *unordered(request)) if name in table.column_names])
+
+
+def unordered(request: WriteRequest) -> tuple[str, ...]:
+    """The columns of decoded rows that no order reads: under `order_by=ANY` those of the positions."""
+    return (POSITION, PLACE) if request.order_by is not None and request.order_by.any else ()
+
+
+def check_rows(schema: Schema, computed: Sequence[str], rows: pa.Table) -> None:
+    """Raises InvalidData for decoded rows that a table cannot hold. `computed`: the columns that they get later."""
+    for field in schema.row_columns:
+        if field.name in computed:
+            rows = rows.append_column(field.name, nested.nulls(rows.num_rows, field.type))
+    filled = _filled(rows, schema, np.ones(rows.num_rows, bool))  # nulls were refused when the events were decoded
+    whole = _with_kinds(filled, _flags(rows, TRUNCATED)).drop_columns([KEPT, TEXT, REASON, POSITION, PLACE])
+    prepare(whole, schema, WriteRequest(row_kind=Source(ROW_KIND)), None)
 
 
 def _flags(rows: pa.Table, kind: str) -> np.ndarray:
@@ -112,7 +131,8 @@ def _resolved(version: Version, rows: pa.Table, request: WriteRequest, ignore_nu
         return done
     schema, truncates = version.schema, _flags(rows, TRUNCATED)
     kept = Kept.of(rows, schema, ignore_nulls)
-    whole = _with_kinds(_without_kept(_filled(rows, schema, truncates | kept.any | _flags(rows, "-D"))), truncates)
+    filled = _filled(rows, schema, truncates | kept.any | _flags(rows, "-D"))
+    whole = _with_kinds(_without_own(filled, request), truncates)
     order = order_of(whole.schema, schema, request)
     prepared, numbers = prepare(order.without_own(whole), schema, request)
     numbers = np.arange(rows.num_rows) if numbers is None else numbers

@@ -15,9 +15,13 @@ from dataclasses import dataclass
 from lsmlake.cdc.event_formats import DELETE, ID, Absent, EventFormat
 
 EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
+WRONG = "wrong"
+"""The column with the reason for which an event is rejected whatever its JSON says; null for the others."""
 VALUE = "value"
 """The column of the events in data, as Kafka's sources name it; beside it they have the columns `KEY` and `OFFSET`."""
 KIND, IMAGE, REMOVED, SHORTENED = "kind", "image", "removed", "shortened"
+UNPAIRED = "unpaired"
+"""The column with the reason to reject an event that has lists of rows of which nothing tells which belong together."""
 NAMES, OLD_NAMES = "names", "old_names"
 """The columns with the names of the fields of the row that an event writes, and of the one before it, joined by `BETWEEN`."""
 BETWEEN = "\x1f"
@@ -83,12 +87,14 @@ class EventQuery:
         yield ["*", f"{engine.parsed(EVENT, self._shape())} AS {_PARSED}"]
         if given.many:
             rows = {name: engine.path(_PARSED, path) for name, path in ((_ROW, given.after), (_OLD, given.before))}
-            yield ["*", f"{engine.numbers(rows[_ROW])} AS {_NUMBER}"]
+            yield ["*", f"{self._unpaired(engine, *rows.values())} AS {UNPAIRED}"]
+            yield ["*", f"{engine.numbers(rows[_ROW], UNPAIRED)} AS {_NUMBER}"]
             yield ["*", *(f"{engine.element(one, _NUMBER)} AS {name}" for name, one in rows.items())]
         if given.document:
             row = dict.fromkeys(self.columns) | ({ID: self._id_shape} if self.key_is_id else {})
             texts = {_ROW: self._value(engine, *_DOCUMENTS, _CHANGED), _OLD: self._document_key(engine)}
             yield ["*", *(f"{engine.parsed(text, row)} AS {name}" for name, text in texts.items())]
+        others = [*others, UNPAIRED] if given.many else others
         yield [*others, *(f"{sql} AS {name}" for name, sql in self._columns(engine))]
 
     def _columns(self, engine: DuckWords | SparkWords) -> Iterator[tuple[str, str]]:
@@ -119,6 +125,14 @@ class EventQuery:
 
     def _value(self, engine: DuckWords | SparkWords, *paths: str) -> str:
         return first_of([engine.path(root, path) for path in paths for root in self._roots(engine)])
+
+    def _unpaired(self, engine: DuckWords | SparkWords, rows: str, old: str) -> str:
+        """The reason to reject an event with another number of rows before an update than after it: the source may leave out
+        those that it has not changed, and nothing tells which."""
+        what, given = "nothing tells which rows before the update are which", self.format
+        counts = [engine.count(old), f" in '{given.before}', ", engine.count(rows), f" in '{given.after}'"]
+        texts = f"concat({_text(what + ': ')}, {counts[0]}, {_text(counts[1])}, {counts[2]}, {_text(counts[3])})"
+        return f"CASE WHEN {counts[0]} > 0 AND {counts[0]} <> {counts[2]} THEN {texts} END"
 
     def _names(self, engine: DuckWords | SparkWords, row: str) -> str:
         """The names of the fields of a row, which stands at the path `row`."""
@@ -207,8 +221,12 @@ class DuckWords:
     def field(self, root: str, name: str) -> str:
         return f"{root}.{_quoted(name)}"
 
-    def numbers(self, rows: str) -> str:
-        return f"unnest(CASE WHEN len({rows}) > 0 THEN range(1, len({rows}) + 1) ELSE [1] END)"
+    def count(self, rows: str) -> str:
+        return f"coalesce(len({rows}), 0)"
+
+    def numbers(self, rows: str, unpaired: str) -> str:
+        """The numbers of the elements of a list, one row each; one row if there are none, or if the event is rejected."""
+        return f"unnest(CASE WHEN {unpaired} IS NULL AND len({rows}) > 0 THEN range(1, len({rows}) + 1) ELSE [1] END)"
 
     def element(self, rows: str, number: str) -> str:
         return f"{rows}[{number}]"
@@ -242,8 +260,12 @@ class SparkWords:
     def field(self, root: str, name: str) -> str:
         return f"{root}.{_backticked(name)}"
 
-    def numbers(self, rows: str) -> str:
-        return f"explode(if(size({rows}) > 0, sequence(0, size({rows}) - 1), array(0)))"
+    def count(self, rows: str) -> str:
+        return f"if({rows} IS NULL, 0, size({rows}))"
+
+    def numbers(self, rows: str, unpaired: str) -> str:
+        """As in DuckDB."""
+        return f"explode(if({unpaired} IS NULL AND size({rows}) > 0, sequence(0, size({rows}) - 1), array(0)))"
 
     def element(self, rows: str, number: str) -> str:
         return f"get({rows}, {number})"

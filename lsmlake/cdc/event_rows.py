@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -38,11 +38,25 @@ from lsmlake.cdc.event_formats import (
     Counting,
     PositionPart,
 )
-from lsmlake.cdc.event_queries import EVENT, IMAGE, KIND, NAMES, OFFSET, OLD_NAMES, REMOVED, SHORTENED, EventQuery
+from lsmlake.cdc.event_lines import in_utf_8
+from lsmlake.cdc.event_queries import (
+    EVENT,
+    IMAGE,
+    KIND,
+    NAMES,
+    OFFSET,
+    OLD_NAMES,
+    REMOVED,
+    SHORTENED,
+    UNPAIRED,
+    WRONG,
+    EventQuery,
+)
 from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, plain_json, schema_in
 from lsmlake.cdc.inner_names import unknown_inside
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
-from lsmlake.kernels import nested
+from lsmlake.kernels import encoded_bytes, nested
+from lsmlake.kernels.fitting import fitted
 from lsmlake.schema.conform import shown
 from lsmlake.schema.lossless import Unfit
 from lsmlake.schema.omitted import may_be_omitted, with_default
@@ -89,6 +103,7 @@ class EventReader:
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
         key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
+        fits: raises InvalidData for decoded rows that the table cannot hold; None: the rows are for no table.
     """
 
     format: ChangeFormat
@@ -103,6 +118,7 @@ class EventReader:
     truncates_apply: bool = True
     may_lack: bool = False
     key_may_be_id: bool = True
+    fits: Callable[[pa.Table], None] | None = None
 
     def __post_init__(self) -> None:
         if taken := [name for name in self.columns.names if name in OWN_COLUMNS]:
@@ -142,6 +158,18 @@ class EventReader:
             made.append(one)
             places.append(group.rows[numbers])
         return pa.concat_tables(made).take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
+
+    def unfit(self, rows: pa.Table) -> dict[int, str]:
+        """The decoded rows that the table cannot hold, each with the reason. Raises InvalidData if it can hold none of this form,
+        whatever their values."""
+        if self.fits is None:
+            return {}
+        try:
+            self.fits(rows)
+        except InvalidData:
+            self.fits(rows.slice(0, 0))
+            return {row: " ".join(reason.split()) for row, reason in unreadable(rows, self.fits).items()}
+        return {}
 
     def described(self, texts: pa.Table, encodings: dict[str, Encoding], bad: dict[int, str]) -> tuple[pa.Table, np.ndarray]:
         """Decodes events whose fields have these encodings. `bad`: the reasons for events that cannot be read. Also returns the
@@ -198,6 +226,9 @@ class _Batch:
     def decoded(self) -> tuple[pa.Table, np.ndarray]:
         """The rows, and the numbers of the events that they come from, ascending."""
         action = self._actions()
+        for name in (WRONG, UNPAIRED):
+            if name in self.texts.column_names and self.texts[name].null_count < len(action):
+                self._refuse_all(action, self.texts[name])
         kept = np.flatnonzero(action != _SKIP)
         if len(kept) < len(action):
             self.texts, action = self.texts.take(pa.array(kept)), action[kept]
@@ -210,8 +241,29 @@ class _Batch:
             self._refuse(action == _TRUNCATE, _OF_ONE_SHARD)
         rows, unchanged = self._rows(action)
         before, has_before = self._before(rows, action)
-        action[list(self.bad)] = _BAD
-        return self._assembled(rows, unchanged, action, kept, before, has_before & (action != _BAD))
+
+        def assembled() -> tuple[pa.Table, np.ndarray]:
+            action[list(self.bad)] = _BAD
+            return self._assembled(rows, unchanged, action, kept, before, has_before & (action != _BAD))
+
+        made, numbers = assembled()
+        if not (wrong := self._unfit(made)):
+            return made, numbers
+        places = np.searchsorted(kept, numbers[list(wrong)])
+        self.bad |= dict(zip(places.tolist(), wrong.values(), strict=True))
+        return assembled()
+
+    def _unfit(self, made: pa.Table) -> dict[int, str]:
+        """The rows that the table cannot hold, of decoded ones."""
+        good = np.flatnonzero(np.asarray(pc.not_equal(made[ROW_KIND], REJECTED)))
+        rows = made if len(good) == made.num_rows else made.take(pa.array(good))
+        return {int(good[row]): reason for row, reason in self.reader.unfit(rows).items()}
+
+    def _refuse_all(self, action: np.ndarray, reasons: pa.ChunkedArray) -> None:
+        """Refuses the events that have a reason, also those that say nothing of rows."""
+        rows = np.flatnonzero(np.asarray(reasons.is_valid()))
+        action[rows] = _BAD
+        self.bad |= dict(zip(rows.tolist(), reasons.drop_null().to_pylist(), strict=True))
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
@@ -385,7 +437,10 @@ class _Batch:
         if texts.null_count == len(texts):
             return nested.nulls(len(texts), wanted)
         encoding = self.encodings.get(one.name) or encoding_in(one, self.reader.format)
-        make = partial(decoded, encoding=encoding, wanted=wanted, zone=self.reader.zone)
+
+        def make(texts: pa.Array, *, strict: bool = False) -> pa.Array:
+            return fitted(decoded(texts, encoding, wanted, self.reader.zone, strict=strict), one)
+
         strict = written is not None and self.reader.inside is not None and pa.types.is_nested(wanted)
         if strict:
             with suppress(Unfit, pa.ArrowException):  # what is wrong is found below
@@ -395,7 +450,7 @@ class _Batch:
         except Unfit:
             wrong = dict.fromkeys(np.flatnonzero(np.asarray(texts.is_valid())).tolist(), "values of this type do not fit")
         except pa.ArrowException:
-            wrong = unreadable(texts, make)
+            wrong = {row: why for row, why in unreadable(texts, make).items() if texts[row].is_valid}
         else:
             return make(self._without_unknown_inside(texts, encoding, one, written)) if strict else values
         expected = f"expected {format_type_of(one)}"
@@ -430,13 +485,11 @@ class _Batch:
     ) -> tuple[pa.Table, np.ndarray]:
         fields, own = self.reader.fields, len(self.reader.columns)
         count = len(action)
-        events = reasons = pa.nulls(count, pa.string())
+        reasons, kept = pa.nulls(count, pa.string()), _numbers_of(unchanged, count)
         if self.bad:
-            rejected = pa.array(action == _BAD)
-            events = pc.replace_with_mask(events, rejected, shown_events(self.texts[EVENT].combine_chunks().filter(rejected)))
             texts = pa.array([self.bad[row] for row in np.flatnonzero(action == _BAD).tolist()], pa.string())
-            reasons = pc.replace_with_mask(reasons, rejected, texts)
-        kept = _numbers_of(unchanged, count)
+            reasons = pc.replace_with_mask(reasons, pa.array(action == _BAD), texts)
+        events = self._shown(pc.or_(reasons.is_valid(), kept.is_valid()))
         offset = self.texts[OFFSET].combine_chunks() if OFFSET in self.texts.column_names else pa.nulls(count, pa.int64())
         kinds = pa.array(_KINDS).take(pa.array(action))
         others = [kinds, self._positions(count), kept, events, reasons, offset.cast(pa.int64())]
@@ -452,6 +505,13 @@ class _Batch:
         order = np.argsort(np.concatenate([of_event * 2, np.arange(count) * 2 + 1]), kind="stable")
         both = pa.concat_tables([earlier, made]).take(pa.array(order))
         return both, numbers[np.concatenate([of_event, np.arange(count)])[order]]
+
+    def _shown(self, chosen: pa.Array) -> pa.Array:
+        """The texts of some events: of those that are rejected, or may be because they lack a value; null for the others."""
+        nothing = pa.nulls(len(chosen), pa.string())
+        if not pc.any(chosen).as_py():
+            return nothing
+        return pc.replace_with_mask(nothing, chosen, shown_events(self.texts[EVENT].combine_chunks().filter(chosen)))
 
     def _before(self, rows: list[pa.Array], action: np.ndarray) -> tuple[list[pa.Array], np.ndarray]:
         """The rows before updates, and flags those that are wanted: of an update that changes the key, or of all. Refuses those
@@ -495,10 +555,10 @@ class _Batch:
 
 
 def shown_events(events: pa.Array) -> pa.Array:
-    """Events that were rejected, as text: bytes as base64."""
+    """Events that were rejected, as text: bytes as base64; U+FFFD for bytes in a text that are not UTF-8."""
     if not is_bytes(events.type):
-        return events
-    return pa.array([base64.b64encode(one.as_py()).decode() for one in events], pa.string())
+        return in_utf_8(events)[0]
+    return encoded_bytes.to_base64(events).cast(pa.string())
 
 
 def _counted(texts: pa.Array, part: PositionPart) -> pa.Array:
@@ -544,15 +604,15 @@ def keeps(rows: pa.Table, column: int) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.match_substring(rows[KEPT], f",{column},"), False))
 
 
-def unreadable(texts: pa.Array, make: Callable[[pa.Array], object]) -> dict[int, str]:
-    """The rows whose values cannot be read, each with the reason. Halves the array as long as one is in it."""
+def unreadable(texts: pa.Array | pa.Table, make: Callable[[pa.Array | pa.Table], object]) -> dict[int, str]:
+    """The rows that `make` refuses, each with the reason. Halves the array or table as long as one is in it."""
     wrong: dict[int, str] = {}
     waiting = [(0, len(texts))]
     while waiting:
         start, stop = waiting.pop()
         try:
             make(texts.slice(start, stop - start))
-        except pa.ArrowException as refused:
+        except (pa.ArrowException, InvalidData) as refused:
             if stop - start == 1:
                 wrong[start] = str(refused)
             else:

@@ -12,12 +12,13 @@ from lsmlake.cdc.event_queries import OFFSET, VALUE
 from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, shown_events
 from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData, Wording
-from lsmlake.format.paths import TablePaths
+from lsmlake.format.paths import TablePaths, table_dir
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, metadata_of
 from lsmlake.tables.version import Metadata, Version
+from lsmlake.types.type_text import format_type_of
 from lsmlake.write.write import write_tables
 from lsmlake.write.write_request import WriteRequest
 
@@ -51,6 +52,21 @@ def keep(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapshot | 
     return write_tables(opened(env, name), [made.cast(_COLUMNS)], WriteRequest(identity, compact=False))
 
 
+def home(version: Version, given: str | None) -> str:
+    """The name of the table for rejected events of a table, which can hold them if it is there. `given`: see `name_for`. Raises
+    InvalidData, TableNotFound."""
+    name = name_for(version.meta.paths.table_name, given)
+    Databases(version.meta.env.storage).root(name)
+    check(version.meta.env, name)
+    return name
+
+
+def check(env: Env, name: str) -> None:
+    """Raises InvalidData if the table of a name is there and cannot hold rejected events."""
+    if Databases(env.storage).is_table(table_dir(name)):
+        _check_columns(Version.latest(metadata_of(env, name)), name)
+
+
 def name_for(table: str, given: str | None = None) -> str:
     """The name of the table for rejected events of a table. `given`: the name that the user says."""
     return f"{table}_rejected" if given is None else given
@@ -59,19 +75,28 @@ def name_for(table: str, given: str | None = None) -> str:
 def opened(env: Env, name: str) -> Version:
     """The table for rejected events, made if there is none. Raises InvalidData for other columns."""
     table = Version.latest(_made(env, name))
-    if table.schema.columns.names != _COLUMNS.names:
+    _check_columns(table, name)
+    return table
+
+
+def _check_columns(table: Version, name: str) -> None:
+    columns = table.schema.plain_columns
+    if columns.remove_metadata() != _COLUMNS or not table.schema.append_only:
         raise InvalidData(
             "the table for rejected events has other columns",
             where=name,
-            expected=_COLUMNS.names,
-            found=table.schema.columns.names,
+            expected=f"{_shown(_COLUMNS)}, and no primary key",
+            found=_shown(columns) + (f", primary key {list(table.schema.primary_key)}" if table.schema.primary_key else ""),
             cure=Wording(
                 "give this table another name by rename_table: a new one is made when it is needed; or, if one table takes the "
                 "events, pass rejected='database.table'",
                 command="give this table another name: a new one is made when it is needed",
             ),
         )
-    return table
+
+
+def _shown(columns: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {format_type_of(field)}" for field in columns)
 
 
 def refused(events: pa.Table, reason: str) -> pa.Table:
@@ -88,17 +113,8 @@ def of_lost(identity: Identity) -> Identity:
 
 
 def lost(rows: pa.Table, reasons: Sequence[str]) -> pa.Table:
-    """Rows of events whose unchanged values were not found. The texts of the events are gone; the reasons have the keys."""
-    nothing = pa.nulls(rows.num_rows, pa.string())
-    position, place = (rows[name] if name in rows.column_names else None for name in (POSITION, PLACE))
-    return pa.table(
-        {
-            REASON: pa.array(reasons, pa.string()),
-            TEXT: nothing,
-            POSITION: nothing if position is None else position,
-            PLACE: pa.nulls(rows.num_rows, pa.int64()) if place is None else place,
-        }
-    )
+    """Decoded rows of events whose unchanged values were not found, with the reasons."""
+    return rows.select([TEXT, POSITION, PLACE]).append_column(REASON, pa.array(reasons, pa.string()))
 
 
 def _made(env: Env, name: str) -> Metadata:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lsmlake.cdc import avro_sources, rejected_events
 from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_lines import readable
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET, ROW, VALUE
 from lsmlake.cdc.inferred_types import of_duckdb
 from lsmlake.cdc.route_queries import CONTENT, KEYS, NO_CHANGE, SOURCE, TYPES, RouteQuery
@@ -81,7 +82,7 @@ def routed(events: pa.Table, format: ChangeFormat) -> RoutedEvents:
         tables = (avro_sources.described(format, one[SOURCE], one[TYPES]) for one in known if one[SOURCE])
         return RoutedEvents(routes, tuple(tables))
     keyed = events if KEY in events.column_names else events.append_column(KEY, pa.nulls(events.num_rows, pa.string()))
-    given = keyed.append_column(ROW, pa.array(np.arange(events.num_rows)))
+    given = readable(keyed).append_column(ROW, pa.array(np.arange(events.num_rows)))
     with connected("UTC", "change events of several tables") as connection, translated_errors("events"):
 
         def told() -> tuple[pa.Table, pa.Table]:

@@ -18,20 +18,37 @@ from functools import partial, reduce
 from operator import and_, or_
 from weakref import WeakSet
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
-from lsmlake.api.change_writes import row_request, unordered, with_positions
+from lsmlake.api.change_writes import check_rejects, row_request, with_positions
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
-from lsmlake.cdc.change_rows import missing_value, needs_all
+from lsmlake.cdc.change_rows import missing_value, needs_all, unordered
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
-from lsmlake.cdc.decoding import check_column, decoded_tables
-from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET, VALUE
-from lsmlake.cdc.event_rows import KEPT, PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, TRUNCATED, EventReader, empty, refusal
+from lsmlake.cdc.decoding import decoded_tables
+from lsmlake.cdc.event_formats import ChangeFormat
+from lsmlake.cdc.event_lines import NOT_UTF_8, check_whole
+from lsmlake.cdc.event_queries import EVENT, KEY, KIND, OFFSET, VALUE, WRONG
+from lsmlake.cdc.event_rows import (
+    KEPT,
+    PLACE,
+    POSITION,
+    REASON,
+    REJECTED,
+    ROW_KIND,
+    TEXT,
+    TRUNCATED,
+    EventReader,
+    empty,
+    refusal,
+    unreadable,
+)
+from lsmlake.cdc.given_events import check_column
 from lsmlake.commit.commit import again
 from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, MissingDependency
@@ -54,7 +71,8 @@ from lsmlake.write.write_request import WriteRequest
 
 _ORDER, _NUMBER, _OLD, _LAST = "_event_order", "_event_number", "_event_old", "_event_last"
 _TABLE_ROWS, _TABLE_BYTES = 1 << 16, 64 << 20
-_PLACES = ("position", POSITION), ("event_offset", PLACE)
+_OF_EVENT = KEPT, TEXT, POSITION, PLACE
+"""The columns of decoded rows that say what becomes of an event."""
 _KEYS_MAX = 100_000
 """Old rows are looked up by the driver for up to so many keys; otherwise Spark joins the batch with the table."""
 
@@ -67,12 +85,18 @@ class _Special(InvalidData):
     """Events of the batch are no plain inserts, updates and deletes."""
 
 
+def _own(request: WriteRequest) -> tuple[str, ...]:
+    """The columns of decoded rows that no upsert reads."""
+    return KEPT, TEXT, *unordered(request)
+
+
 def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeInput, uneven: set[str]) -> Snapshot | None:
     """`Table.upsert` of changes in a DataFrame. `uneven`: see `spark.frame_writer.upsert`."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     if done := replayed(version, request.identity):
         return done
+    check_rejects(version, changes)
     if not _has_events(df, changes):
         return ChangeFrame(version, df, request, changes, uneven).write()
     reader = changes.reader(version.schema, df.sparkSession.conf.get("spark.sql.session.timeZone"))
@@ -97,7 +121,7 @@ def _write_events(
     decode = partial(_decoded, df, reader, changes, by_spark=by_spark)
     if changes.truncates is None and not changes.ignore_nulls:
         try:
-            plain = _with_words(decode(strict=True), changes).drop(KEPT, TEXT, REASON, *unordered(request))
+            plain = _with_words(decode(strict=True), changes).drop(*_own(request), REASON)
             return ChangeFrame(version, plain, request, changes, uneven, errors=True).plain()
         except _Special:
             pass
@@ -138,19 +162,35 @@ def _has_events(df, changes: ChangeInput) -> bool:
 
 def _decoded(df, reader: EventReader, changes: ChangeInput, *, strict: bool, by_spark: bool):
     """The rows of events, with `ERROR`. `strict`: a special event is an error of the batch. `by_spark`: Spark parses JSON."""
-    column = changes.column or VALUE
-    check_column(column, df.columns)
-    key = f"cast({KEY} as string)" if KEY in df.columns and column != KEY else "cast(null as string)"
-    offset = f"cast({OFFSET} as bigint)" if OFFSET in df.columns else "cast(null as bigint)"
-    type_ = "binary" if reader.format.events.avro else "string"
-    events = df.selectExpr(f"cast({backticked(column)} as {type_}) as {EVENT}", f"{key} as {KEY}", f"{offset} as {OFFSET}")
+    events = events_of(df, reader.format, changes.column)
     by_spark = by_spark and not reader.format.events.avro
-    for chosen in reader.query.in_spark([EVENT, OFFSET]) if by_spark else ():
-        events = events.selectExpr(*chosen)
+    if by_spark:
+        events = readable(events)
+        for chosen in reader.query.in_spark([EVENT, OFFSET, WRONG]):
+            events = events.selectExpr(*chosen)
     fields = reader.fields.append(pa.field(ERROR, pa.binary()))
     numbered = to_spark(pa.schema([field.with_name(f"c{i}") for i, field in enumerate(fields)]))  # names may have dots
     made = events.mapInArrow(partial(_decode_task, reader, changes.rejects, strict, by_spark), numbered)
     return made.selectExpr(*(f"c{i} as {backticked(field.name)}" for i, field in enumerate(fields)))
+
+
+def events_of(df, format: ChangeFormat, column: str | None):
+    """The events in a DataFrame, with the columns `EVENT`, `KEY` and `OFFSET`. Raises InvalidData."""
+    column = column or VALUE
+    check_column(column, df.columns)
+    type_ = "binary" if format.events.avro else "string"
+    key = f"cast({KEY} as {type_})" if KEY in df.columns and column != KEY else f"cast(null as {type_})"
+    offset = f"cast({OFFSET} as bigint)" if OFFSET in df.columns else "cast(null as bigint)"
+    return df.selectExpr(f"cast({backticked(column)} as {type_}) as {EVENT}", f"{key} as {KEY}", f"{offset} as {OFFSET}")
+
+
+def readable(events):
+    """Events in JSON as `cdc.event_lines.readable` makes them, for expressions of Spark. The column `WRONG` is there."""
+    text = f"make_valid_utf8({EVENT})"
+    chosen = f"if(startswith({text}, '\\uFEFF'), substr({text}, 2), {text}) AS {EVENT}"
+    wrong = f"if(is_valid_utf8({EVENT}), NULL, '{NOT_UTF_8}') AS {WRONG}"
+    others = [name for name in events.columns if name not in (EVENT, KEY)]
+    return events.selectExpr(*others, chosen, f"if(is_valid_utf8({KEY}), {KEY}, NULL) AS {KEY}", wrong)
 
 
 def _decode_task(
@@ -165,7 +205,8 @@ def _decode_task(
 
     tables = _joined(batches)
     try:
-        for rows in map(reader.rows, tables) if by_spark else decoded_tables(tables, reader, threads=1):
+        parsed = (reader.rows(_whole(table, reader)) for table in tables) if by_spark else None
+        for rows in parsed or decoded_tables(tables, reader, threads=1):
             rejected, truncated = (pc.any(pc.equal(rows[ROW_KIND], kind)).as_py() for kind in (REJECTED, TRUNCATED))
             if rejected and not rejects:
                 raise refusal(rows)
@@ -175,6 +216,22 @@ def _decode_task(
     except LakeError as error:
         nothing = {name: [str(error) if name == REASON else None] for name in reader.fields.names}
         yield from sent(pa.table(nothing, schema=reader.fields), error)
+
+
+def _whole(events: pa.Table, reader: EventReader) -> pa.Table:
+    """Events that Spark has parsed. The column `WRONG` has the reason for those that are more than one object of JSON."""
+    changes = KIND if reader.format.events.operation else EVENT
+    places = np.flatnonzero(np.asarray(pc.and_(events[changes].is_valid(), events[EVENT].is_valid())))
+    texts = events[EVENT].combine_chunks().take(pa.array(places))
+    try:
+        check_whole(texts)
+    except pa.ArrowException:
+        reasons = np.full(events.num_rows, None)
+        for row, reason in unreadable(texts, check_whole).items():
+            reasons[places[row]] = f"the event is no object of JSON: {reason}"
+        wrong = pc.coalesce(events[WRONG], pa.array(reasons, pa.string()))
+        return events.set_column(events.column_names.index(WRONG), WRONG, wrong)
+    return events
 
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -295,14 +352,14 @@ class ChangeFrame:
         if ROW_KIND in rows.columns:
             truncates = rows.where(F.col(ROW_KIND) == TRUNCATED).agg(F.max(_ORDER).alias(_LAST))
             rows = rows.where(~F.col(ROW_KIND).isin(TRUNCATED, REJECTED))
-            rows = rows.drop(TEXT, REASON, ERROR, *unordered(self.request)) if self.errors else rows
+            rows = rows.drop(REASON, ERROR) if self.errors else rows
             if facts["truncated"]:
                 _check_ordered(facts)
                 rows = rows.crossJoin(F.broadcast(truncates)).where(F.col(_ORDER) > F.col(_LAST)).drop(_LAST)
                 request = replace(request, replaces=Replacement(everything=True), compact=False)
         batch = replace(self, df=rows, request=request, errors=False)
         if not kept:
-            return replace(batch, df=rows.drop(_ORDER, KEPT)).plain()
+            return replace(batch, df=rows.drop(_ORDER, *_own(self.request))).plain()
         return again(self.version, lambda now: replace(batch, version=now)._with_old_values(kept), *OVERTAKEN)
 
     def _facts(self, order: Sequence[str]) -> tuple[st.Row, list[str]]:
@@ -338,9 +395,8 @@ class ChangeFrame:
         key = F.to_json(F.struct(*(F.col(backticked(name)) for name in self.schema.primary_key)))
         moment = F.timestamp_millis(F.lit(meta.env.clock())).alias(rejected_events.REJECTED_AT)
         reason = F.concat(F.lit("an update lacks a value that has not changed, and the table has no row with it: key "), key)
-        own = {new: F.col(old) if old in rows.columns else F.lit(None) for new, old in _PLACES}
-        places = [column.alias(new) for new, column in own.items()]
-        made = rows.select(moment, reason.alias("reason"), F.lit(None).cast("string").alias("event"), *places)
+        others = [F.col(old).alias(new) for new, old in rejected_events.SOURCES.items() if old != REASON]
+        made = rows.select(moment, reason.alias("reason"), *others)
         identity = rejected_events.of_lost(self.request.identity)
         frame_writer.upsert(table, made, WriteRequest(identity, compact=False), self.uneven)
 
@@ -377,8 +433,8 @@ class ChangeFrame:
             nothing = F.when(last.isNull(), F.col(f"{_OLD}.k0").isNull()).otherwise(last["deleted"])
             missing = missing | (keeps & strict & nothing)
             made.append(F.when(keeps, value).otherwise(F.col(backticked(name))).alias(name))
-        others = [F.col(backticked(name)) for name in rows.columns if name not in (*kept, _ORDER, KEPT, POSITION, PLACE)]
-        places = [name for name in (POSITION, PLACE) if name in rows.columns]
+        others = [F.col(backticked(name)) for name in rows.columns if name not in (*kept, _ORDER, *_OF_EVENT)]
+        places = [name for name in _OF_EVENT if name in rows.columns]
         filled = joined.select(*others, *made, F.col(_NUMBER), missing.alias(_LAST), *places)
         if self.changes.rejects:
             self._keep_lost(filled.where(_LAST))

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from lsmlake.api.sync.database_sync import DatabaseSync
 from lsmlake.border import public
 from lsmlake.cdc import avro_sources, rejected_events
-from lsmlake.cdc.decoding import check_column
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET, VALUE
+from lsmlake.cdc.given_events import check_column
 from lsmlake.cdc.inferred_types import of_spark
 from lsmlake.cdc.route_queries import CONTENT, KEYS, NO_CHANGE, SOURCE, TYPES, RouteQuery
 from lsmlake.cdc.source_tables import SourceTable, described
@@ -31,13 +31,13 @@ from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery
 from lsmlake.spark import frame_writer
 from lsmlake.spark.caller import SinkArrival, caller
+from lsmlake.spark.change_frames import events_of, readable
 from lsmlake.spark.ship import carried
 from lsmlake.spark.stream import ends_query, started
 from lsmlake.storage.env import Env
-from lsmlake.types.type_text import backticked
 from lsmlake.write.write_request import WriteRequest
 
-_KINDS, _NAMES, _FIRST = "event_kinds", "event_names", "event_first"
+_KINDS, _NAMES, _FIRST, _GIVEN = "event_kinds", "event_names", "event_first", "event_given"
 
 _log = logging.getLogger("lsmlake.spark")
 
@@ -72,7 +72,8 @@ class RoutedFrame:
     def reject(self, env: Env, table: str, data, reason: str, identity: Identity) -> None:
         """Writes events, which are the result of another method, to a table for rejected events."""
         version = rejected_events.opened(env, table)
-        text = F.base64(F.col(VALUE)) if dict(data.dtypes)[VALUE] == "binary" else F.col(VALUE)
+        is_binary = dict(data.dtypes)[VALUE] == "binary"
+        text = F.base64(F.col(VALUE)) if is_binary else F.make_valid_utf8(F.col(VALUE))
         columns = {"reason": F.lit(reason), "event": text, "position": F.lit(None).cast("string"), "event_offset": F.col(OFFSET)}
         moment = F.timestamp_millis(F.lit(env.clock())).alias(rejected_events.REJECTED_AT)
         made = data.select(moment, *(column.alias(name) for name, column in columns.items()))
@@ -86,12 +87,7 @@ class RoutedFrame:
 @contextmanager
 def routed(df, format: ChangeFormat, column: str | None) -> Iterator[RoutedFrame]:
     """Tells the events of a DataFrame apart by their tables. The executors keep them meanwhile."""
-    wanted = column or VALUE
-    check_column(wanted, df.columns)
-    type_ = "binary" if format.events.avro else "string"
-    key = f"cast({KEY} as {type_})" if KEY in df.columns and wanted != KEY else f"cast(null as {type_})"
-    offset = f"cast({OFFSET} as bigint)" if OFFSET in df.columns else "cast(null as bigint)"
-    events = df.selectExpr(f"cast({backticked(wanted)} as {type_}) as {EVENT}", f"{key} as {KEY}", f"{offset} as {OFFSET}")
+    events = events_of(df, format, column)
     routes = _of_avro(events, format) if format.events.avro else _of_json(events, format)
     kept = routes.withColumn(_FIRST, F.monotonically_increasing_id()).persist()
     try:
@@ -104,9 +100,10 @@ def routed(df, format: ChangeFormat, column: str | None) -> Iterator[RoutedFrame
 
 
 def _of_json(events, format: ChangeFormat):
-    for chosen in RouteQuery(format.events).in_spark([EVENT, KEY, OFFSET]):
+    events = readable(events.withColumn(_GIVEN, F.col(EVENT)))
+    for chosen in RouteQuery(format.events).in_spark([_GIVEN, KEY, OFFSET]):
         events = events.selectExpr(*chosen)
-    return events
+    return events.withColumnRenamed(_GIVEN, EVENT)
 
 
 def _of_avro(events, format: ChangeFormat):

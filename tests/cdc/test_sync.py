@@ -127,7 +127,7 @@ def run_of(storage: Storage, prefix: str, batches: object, **given: object) -> S
     """A sync whose checkpoint lies in the same storage as the lake, so that both fail."""
     rules = SyncRules.of(SyncArguments("debezium-json", "shop", **{"primary_keys": KEYS, **given}))
     lake = lake_on(storage, prefix)
-    events = source_of(batches, EventInput(None, FileOptions.of(None, None, None), False))
+    events = source_of(batches, EventInput(None, FileOptions.of(None, None, None), False, rules.rejects))
     return SyncRun(DatabaseSync(lake, rules), events, SyncCheckpoint(storage, "checkpoint"))
 
 

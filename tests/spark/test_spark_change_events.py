@@ -22,7 +22,7 @@ def event(op: str, after: dict | None, lsn: int, before: dict | None = None) -> 
     return json.dumps({"before": before, "after": after, "source": {"lsn": lsn}, "op": op, "ts_ms": 1})
 
 
-def row(number: int, name: str | None = "a", n: int | None = 1) -> dict[str, object]:
+def row(number: int | str, name: str | None = "a", n: int | None = 1) -> dict[str, object]:
     return {"id": number, "name": name, "n": n}
 
 
@@ -53,7 +53,8 @@ def test_batches_of_events_are_applied_in_the_order_of_their_source(spark, spark
     lost = frame(spark, [event("u", row(99, UNAVAILABLE), 36), event("u", row(3, UNAVAILABLE, 6), 37)])
     for _ in range(2):
         table.upsert(lost, format="debezium-json", on_error="reject", writer_id="w", commit_id=2)
-    assert spark_lake.table("d.t_rejected").to_arrow()["position"].to_pylist() == [f"{36:020d}"]
+    (found,) = spark_lake.table("d.t_rejected").to_arrow().to_pylist()
+    assert (found["position"], found["event"]) == (f"{36:020d}", event("u", row(99, UNAVAILABLE), 36))
     truncated = [
         event("u", row(3, "x"), 41),
         event("t", None, 42),
@@ -89,6 +90,52 @@ def test_executors_without_duckdb_read_what_spark_has_parsed(spark, spark_lake, 
     with pytest.raises(InvalidData, match="no column for the field 'x'"):
         table.upsert(frame(spark, [event("c", row(2) | {"x": 1}, 3)]), format="debezium-json")
     assert rows_of(table) == [row(1, "b")]
+
+
+@pytest.mark.parametrize("with_duckdb", [True, False])
+def test_texts_of_events_arrive_as_in_process(
+    spark, spark_lake, tmp_path: Path, with_duckdb: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Lines, byte order marks, bytes that are not UTF-8, two objects in a text, values that do not fit, canal's old rows."""
+    if not with_duckdb:
+        seen: set[object] = {spark}
+        monkeypatch.setattr("lsmlake.spark.change_frames._WITHOUT_DUCKDB", seen)
+    texts = ["\ufeff" + event("c", row("1", "a?"), 1).replace("?", "\u2028\u0085"), event("c", row("2"), 2)]
+    texts += [event("c", row("3"), 3) + event("c", row("4"), 4), event("c", row("5", "long"), 5)]
+    lines = [text.encode() for text in texts] + [event("c", row("6", "?"), 7).encode().replace(b"?", b"\xe9")]
+    (tmp_path / "lines").write_bytes(b"\r\n".join(lines))
+    canal = {"type": "UPDATE", "data": [row("7"), row("8")], "old": [{"id": "9"}]}
+    found = []
+    for name, frames in (
+        ("frame", [spark.read.text(str(tmp_path / "lines")), frame(spark, [json.dumps(canal)])]),
+        ("list", [lines, [json.dumps(canal)]]),
+    ):
+        table = spark_lake.create_table(f"d.{name}", "id CHAR(3) NOT NULL, name VARCHAR(3), n INT", primary_key=["id"])
+        for data, format in zip(frames, ("debezium-json", "canal-json"), strict=True):
+            table.upsert(data, format=format, on_error="reject")
+        kept = [event("u", row("2", UNAVAILABLE, 5), 8)]
+        table.upsert(frame(spark, kept) if name == "frame" else kept, format="debezium-json")
+        rejected = spark_lake.table(f"d.{name}_rejected").to_arrow().to_pylist()
+        found.append((rows_of(table), sorted(one["event"] for one in rejected)))
+        reasons = " ".join(one["reason"] for one in rejected)
+        assert all(words in reasons for words in ("not text in UTF-8", "no object", "4 characters", "1 in 'old', 2 in 'data'"))
+    assert found[0] == found[1]
+    assert found[0][0] == [row("1  ", "a\u2028\u0085"), row("2  ", n=5)] and len(found[0][1]) == 4
+
+
+def test_a_table_that_cannot_hold_rejected_events_is_refused_before_a_stream_starts(spark, spark_lake, tmp_path: Path):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    spark_lake.create_table("d.other", "a INT")
+    words = {"format": "debezium-json", "on_error": "reject", "rejected": "d.other"}
+    stream = spark.readStream.schema("value STRING").text(str(tmp_path))
+    for call in (
+        lambda: table.write_stream(stream, checkpoint=tmp_path / "c", **words),
+        lambda: table.sink(**words),
+        lambda: table.upsert(frame(spark, [event("c", row(1), 1)]), **words),
+    ):
+        with pytest.raises(InvalidData, match="the table for rejected events has other columns"):
+            call()
+    assert rows_of(table) == [] and not (tmp_path / "c").exists()
 
 
 def test_the_words_of_auto_cdc(spark, spark_lake):

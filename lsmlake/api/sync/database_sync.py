@@ -14,6 +14,7 @@ from lsmlake.api.lake_verbs.administration import CatalogVerbs
 from lsmlake.api.sync.sync_report import SyncedTable, SyncReport, together
 from lsmlake.api.sync.sync_rules import SyncRules
 from lsmlake.api.sync.table_sync import Routed, TableSync, count_of
+from lsmlake.cdc import rejected_events
 from lsmlake.cdc.source_tables import SourceTable
 from lsmlake.commit.request import Identity
 from lsmlake.errors import InvalidData, LakeError, Wording
@@ -36,10 +37,12 @@ class DatabaseSync:
             LakeError: a table could not be written, or events could not be applied and are not to be rejected. All other tables
                 have the batch.
         """
+        targets = self._by_target(routed.tables)
+        self.check_rejects([target for target, _ in targets])
         self.lake.create_database(self.rules.database, if_not_exists=True)
         done: list[SyncedTable] = []
         failed: list[tuple[str, LakeError]] = []
-        for target, sources in self._by_target(routed.tables):
+        for target, sources in targets:
             table = TableSync(self.lake, self.rules, routed, target, writer, number)
             try:
                 done.append(table.apply(sources))
@@ -59,6 +62,24 @@ class DatabaseSync:
         for table in done:
             report = together(report, SyncReport(0, (table,)))
         return report
+
+    def check_rejects(self, targets: Sequence[str] = ()) -> None:
+        """Raises InvalidData if a table that cannot hold rejected events has the name of one that would: the common one, or that
+        of one of the tables."""
+        if not self.rules.rejects:
+            return
+        own = {f"{self.rules.database}.{target}" for target in targets}
+        for name in (self.rules.common_rejects, *map(self.rules.rejects_of, targets)):
+            rejected_events.check(self.lake.env, name)
+            if name in own:
+                raise InvalidData(
+                    "a table of the source has the name of a table for rejected events",
+                    where=name,
+                    cure=Wording(
+                        "give it another name by table_mapping, or leave it out by excluding_tables",
+                        command="give it another name by --table-mapping REGEX=NAME, or leave it out by --excluding-tables",
+                    ),
+                )
 
     def _unmatched(self) -> tuple[str, ...]:
         """The tables that arguments name and the database does not have."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import RAISE, REJECT
 from lsmlake.cdc.computed_columns import check_readable, in_key
 from lsmlake.cdc.event_formats import ChangeFormat
@@ -153,6 +154,10 @@ class SyncRules:
     def common_rejects(self) -> str:
         """The table for rejected events that name no table."""
         return f"{self.database}.{_COMMON_REJECTS}"
+
+    def rejects_of(self, table: str) -> str:
+        """The table for rejected events of a table of the lake."""
+        return rejected_events.name_for(f"{self.database}.{table}") if is_name(table) else self.common_rejects
 
     def key_of(self, table: str) -> tuple[str, ...]:
         """The key that the user gives a table of the lake; empty: the events say it."""

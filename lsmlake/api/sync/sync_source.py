@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -14,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.api.sync.sync_checkpoint import SyncProgress
-from lsmlake.cdc.decoding import event_tables, in_lists, paths_in, texts_in
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET
+from lsmlake.cdc.given_events import event_tables, in_lists, paths_in, texts_in
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.inputs import input_files
 from lsmlake.inputs.text_files import FileOptions
@@ -33,27 +32,18 @@ class EventBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class EventInput:
-    """How events are read from data: the column, how text files are read, and whether events are bytes."""
+    """How events are read from data: the column, how text files are read, whether events are bytes, and whether those that cannot
+    be read are rejected."""
 
     column: str | None
     files: FileOptions
     of_bytes: bool
+    rejects: bool
 
     def table(self, data: object) -> pa.Table:
         """The events of data, as one table. Raises InvalidData."""
         empty = pa.table({EVENT: pa.nulls(0, pa.binary() if self.of_bytes else pa.string())})
-        try:
-            tables = list(event_tables(data, self.column, self.files, of_bytes=self.of_bytes))
-        except (pa.ArrowTypeError, pa.ArrowInvalid) as mixed:
-            if not isinstance(data, (list, tuple)) or paths_in(data):
-                raise
-            raise InvalidData(
-                "the events of a batch cannot be read together",
-                where="sync",
-                expected="texts alone, or batches alone, such as lists of texts",
-                found=str(mixed).partition("\n")[0],
-                cure="pass an iterator of texts or an iterator of batches, and only texts in a list",
-            ) from mixed
+        tables = list(event_tables(data, self.column, self.files, of_bytes=self.of_bytes, rejects=self.rejects))
         return pa.concat_tables(map(_plain, tables or [empty]), promote_options="default")
 
 
@@ -183,12 +173,8 @@ def source_of(data: object, given: EventInput) -> Source:
         return FileSource(names, given)
     if isinstance(data, (str, bytes, PurePath)) or not hasattr(data, "__next__"):
         return GivenBatches(iter([data]), given)
-    first = next(data, None)
-    rest = data if first is None else chain([first], data)
-    if isinstance(first, (str, bytes)):
-        texts, _ = texts_in(rest)
-        return GivenBatches(in_lists(texts), given)
-    return GivenBatches(rest, given)
+    texts, rest = texts_in(data)
+    return GivenBatches(rest if texts is None else in_lists(texts), given)
 
 
 def check_files(source: Source, every: object, checkpoint: object) -> None:

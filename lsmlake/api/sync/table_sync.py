@@ -24,9 +24,10 @@ from lsmlake.api.table_verbs.handle import check_keyed
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput
 from lsmlake.cdc.computed_columns import ComputedColumn, in_key, typed
-from lsmlake.cdc.decoding import decoded_tables, event_tables
+from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_queries import VALUE
 from lsmlake.cdc.event_rows import ROW_KIND, EventReader, refusal
+from lsmlake.cdc.given_events import event_tables
 from lsmlake.cdc.source_tables import SourceTable, check_described
 from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, TableNotFound, Wording
@@ -271,7 +272,7 @@ class TableSync:
         data, request = self.routed.of(sources), WriteRequest(identity)
         snapshot = upsert_changes(version, self.lake.runtime, self.name, data, request, changes)
         rows, commits = (0, 0) if snapshot is None else (snapshot.delta_rows, 1)
-        home = rejected_events.name_for(self.name)
+        home = self.rules.rejects_of(self.target)
         rejected = self._rejected(home, identity) + self._rejected(home, rejected_events.of_lost(identity))
         self.done = of_table(
             self.done,
@@ -283,14 +284,14 @@ class TableSync:
     def _check_columnless(self, sources: Sequence[SourceTable], writer: str) -> None:
         """Rejects the events that cannot be applied, of a table that does not exist because no event describes its columns.
         Truncates, deletes and control records have nothing to do. Raises InvalidData, InvalidSchema."""
-        home = rejected_events.name_for(self.name)
+        home = self.rules.rejects_of(self.target)
         for number, source in enumerate(sources):
             own = Identity(f"{writer}/columnless-{number}", self.number)
             key = self.rules.key_of(self.target) or source.key or (_UNKNOWN_KEY,)
             columns = pa.schema([(name, pa.string()) for name in key])
             reader = EventReader(self.rules.format, columns, tuple(key), may_lack=True)
             data = self.routed.in_process(self.routed.of([source]))
-            events = event_tables(data, VALUE, of_bytes=self.rules.format.events.avro)
+            events = event_tables(data, VALUE, of_bytes=self.rules.format.events.avro, rejects=self.rules.rejects)
             good, bad = rejected_events.apart(pa.concat_tables([reader.fields.empty_table(), *decoded_tables(events, reader)]))
             if bad.num_rows and not self.rules.rejects:
                 raise refusal(bad, self.name)
@@ -312,7 +313,7 @@ class TableSync:
     def _reject(self, sources: Sequence[SourceTable], refused: LakeError, writer: str) -> None:
         """Writes the events of some tables at the source to the table of rejected events."""
         identity, reason = Identity(writer, self.number), " ".join(str(refused).split())
-        home = rejected_events.name_for(self.name) if is_name(self.target) else self.rules.common_rejects
+        home = self.rules.rejects_of(self.target)
         self.routed.reject(self.lake.env, home, self.routed.of(sources), reason, identity)
         rejected = self._rejected(home, identity)
         self.done = of_table(self.done, SyncedTable(self.name, rejected=rejected, reasons=(reason,)))

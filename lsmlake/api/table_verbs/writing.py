@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lsmlake.api.change_writes import upsert_changes
+from lsmlake.api.change_writes import check_rejects, upsert_changes
 from lsmlake.api.public_types import (
     BatchFunction,
     Data,
@@ -389,6 +389,7 @@ class Writing(Handle):
             format, column, on_error, rejected, apply_as_deletes, apply_as_truncates, ignore_null_updates, columns, except_columns
         )
         changes = ChangeInput.of(version.schema, words, row_kind=row_kind is not None, evolve=False)
+        check_rejects(version, changes)
         request = self._streamed(version, row_kind, order_by, cast)
         return self.runtime.on_spark("sink()").sink(self, writer_id, request, changes, checkpoint, replaces)
 
@@ -444,6 +445,7 @@ class Writing(Handle):
             format, column, on_error, rejected, apply_as_deletes, apply_as_truncates, ignore_null_updates, columns, except_columns
         )
         changes = ChangeInput.of(version.schema, words, row_kind=row_kind is not None, evolve=False)
+        check_rejects(version, changes)
         request = self._streamed(version, row_kind, order_by, cast)
         return self.runtime.on_spark("write_stream()").write_stream(
             self, df, checkpoint, trigger or {}, request, changes, query_name, writer_id

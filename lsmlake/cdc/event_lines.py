@@ -1,0 +1,81 @@
+"""How bytes become the texts of change events: lines, byte order marks, and bytes that are not UTF-8. Arrow in, Arrow out; pure.
+
+A line ends at \\n or \\r\\n, as in JSON Lines; no other character ends one. Texts of events may hold bytes that are not UTF-8
+until `readable` has replaced them: Spark hands over such texts, too.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from lsmlake.cdc.event_queries import EVENT, KEY, WRONG
+
+MARK = "\ufeff"
+"""The byte order mark. It is no part of the event that it begins."""
+NOT_UTF_8 = "the event is not text in UTF-8: in its text here, \ufffd stands for the bytes that are not"
+_BLANK = r"^[ \t\r]*$"
+
+
+def lines(text: bytes) -> pa.Array:
+    """The lines of a text that are not blank, as bytes."""
+    characters = np.frombuffer(text.removeprefix(codecs.BOM_UTF8) + b"\n", np.uint8)
+    ends = np.flatnonzero(characters == ord("\n"))
+    offsets = pa.array(np.append(0, ends + 1), pa.int32())
+    whole = pa.Array.from_buffers(pa.binary(), len(ends), [None, offsets.buffers()[1], pa.py_buffer(characters)])
+    made = pc.ascii_rtrim(unchecked(whole), characters="\r\n").cast(pa.binary())
+    return made.filter(pc.invert(pc.match_substring_regex(made, _BLANK)))
+
+
+def unchecked(data: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Bytes as texts, also those that are not UTF-8."""
+    return data.cast(pa.binary()).cast(pa.string(), safe=False)
+
+
+def readable(events: pa.Table) -> pa.Table:
+    """Events in JSON with texts that can be read: without byte order marks, and in UTF-8. If some were not, the column `WRONG`
+    has the reason to reject them. The key of a message that is not UTF-8 is no JSON, so it is null."""
+    texts, place = events[EVENT].cast(pa.string()).combine_chunks(), events.column_names.index(EVENT)
+    texts, broken = in_utf_8(texts)
+    if broken.any():
+        events = events.append_column(WRONG, pa.array(np.where(broken, NOT_UTF_8, None), pa.string()))
+    marked = pc.starts_with(texts, MARK)
+    if pc.any(marked).as_py():
+        texts = pc.if_else(marked, pc.utf8_slice_codeunits(texts, 1), texts)
+    events = events.set_column(place, EVENT, texts)
+    if KEY not in events.column_names:
+        return events
+    keys, unread = in_utf_8(events[KEY].cast(pa.string()).combine_chunks())
+    keys = pc.if_else(pa.array(unread), pa.scalar(None, pa.string()), keys)
+    return events.set_column(events.column_names.index(KEY), KEY, keys)
+
+
+def check_whole(texts: pa.Array) -> None:
+    """Raises pa.ArrowInvalid unless each text is one object of JSON and no more. Spark reads no further than one object."""
+    data = pc.binary_join(pa.scalar(texts, pa.list_(pa.string())), "\n").as_buffer()
+    schema = pa.schema([(MARK, pa.null())])  # a field that no event has
+    options = pa_json.ParseOptions(schema, newlines_in_values=True, unexpected_field_behavior="ignore")
+    rows = pa_json.read_json(data, pa_json.ReadOptions(block_size=max(1, data.size + 1)), options).num_rows if len(texts) else 0
+    if rows != len(texts):
+        raise pa.ArrowInvalid("more than one object of JSON")
+
+
+def in_utf_8(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Texts in which U+FFFD stands for bytes that are not UTF-8, and flags those that had such bytes."""
+    broken = np.zeros(len(texts), bool)
+    data = texts.cast(pa.binary())
+    try:
+        return data.cast(pa.string()), broken
+    except pa.ArrowInvalid:
+        pass
+    others = np.flatnonzero(~np.asarray(pc.fill_null(pc.string_is_ascii(texts), True)))
+    given = data.take(pa.array(others)).to_pylist()
+    made = [one.decode(errors="replace") for one in given]
+    broken[others] = [one.encode() != text for one, text in zip(made, given, strict=True)]
+    replaced = np.zeros(len(texts), bool)
+    replaced[others] = True
+    return pc.replace_with_mask(texts, pa.array(replaced), pa.array(made, pa.string())), broken
