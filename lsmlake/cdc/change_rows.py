@@ -80,9 +80,7 @@ class _NoUpsert(InvalidData):
     """Some rows are no upsert."""
 
 
-def _upserts(
-    tables: Iterator[pa.Table], schema: Schema, request: WriteRequest, ignore_nulls: bool
-) -> Iterator[pa.Table]:
+def _upserts(tables: Iterator[pa.Table], schema: Schema, request: WriteRequest, ignore_nulls: bool) -> Iterator[pa.Table]:
     """The rows for an upsert. Raises _NoUpsert."""
     for table in tables:
         if _is_special(table, schema, ignore_nulls):

@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 from lsmlake.cdc.event_queries import OFFSET, VALUE
 from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, shown_events
 from lsmlake.commit.request import Identity
-from lsmlake.errors import InvalidData, Wording
+from lsmlake.errors import InvalidData, TableExists, Wording
 from lsmlake.format.paths import TablePaths, table_dir
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, metadata_of
 from lsmlake.tables.version import Metadata, Version
+from lsmlake.tables.views import Views
 from lsmlake.types.type_text import format_type_of
 from lsmlake.write.write import write_tables
 from lsmlake.write.write_request import WriteRequest
@@ -54,7 +55,7 @@ def keep(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapshot | 
 
 def home(version: Version, given: str | None) -> str:
     """The name of the table for rejected events of a table, which can hold them if it is there. `given`: see `name_for`. Raises
-    InvalidData, TableNotFound."""
+    InvalidData, TableExists, TableNotFound."""
     name = name_for(version.meta.paths.table_name, given)
     Databases(version.meta.env.storage).root(name)
     check(version.meta.env, name)
@@ -62,9 +63,12 @@ def home(version: Version, given: str | None) -> str:
 
 
 def check(env: Env, name: str) -> None:
-    """Raises InvalidData if the table of a name is there and cannot hold rejected events."""
+    """Raises InvalidData if the table of a name is there and cannot hold rejected events, TableExists for the name of a view."""
     if Databases(env.storage).is_table(table_dir(name)):
         _check_columns(Version.latest(metadata_of(env, name)), name)
+    elif Views(env.storage).is_there(name):
+        cure = "choose another name for the table of rejected events, or drop the view"
+        raise TableExists(f"a view has the name {name!r}", expected="a table for rejected events, or none", cure=cure)
 
 
 def name_for(table: str, given: str | None = None) -> str:

@@ -12,7 +12,7 @@ from strategies import new_lake
 
 import lsmlake
 from lsmlake.cdc import ChangeFormat
-from lsmlake.errors import InvalidData, LakeError, TableNotFound
+from lsmlake.errors import InvalidData, LakeError, TableExists, TableNotFound
 from lsmlake.write.order import ANY
 
 NAMED = "id BIGINT NOT NULL, name STRING"
@@ -210,6 +210,16 @@ def test_a_table_that_cannot_hold_rejected_events_is_refused_before_anything_is_
     lake.create_table("d.rejected_events", "a INT")
     with pytest.raises(InvalidData, match="the table for rejected events has other columns"):
         lake.sync(iter(()), format="debezium-json", database="d")
+    assert rows_of(table) == []
+
+
+def test_a_view_is_no_table_for_rejected_events(tmp_path: Path):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    table = lake.create_table("d.t", NAMED, primary_key=["id"])
+    lake.sql("CREATE VIEW d.v AS SELECT id FROM d.t")
+    with pytest.raises(TableExists, match=r"a view has the name 'd\.v'"):
+        table.upsert([event("c", {"id": 1, "name": "a"}), "{"], format="debezium-json", on_error="reject", rejected="d.v")
     assert rows_of(table) == []
 
 
