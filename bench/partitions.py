@@ -198,6 +198,10 @@ def _read(folder: Path, spark: SparkSession, rows: int, partitions: int, rounds:
             lambda each: _in_duckdb(_files(duckdb.connect(), each)),
         ),
         "Spark": (lambda name: _in_spark(of_spark[name].df()), lambda each: _in_spark(spark.read.parquet(each))),
+        "Spark, connected anew": (
+            lambda name: _in_spark(lsmlake.connect(folder / name, spark=spark).table("bench.parts").df()),
+            lambda each: _in_spark(spark.read.parquet(each)),
+        ),
     }
     expected = _in_arrow(batch)
     for engine, (ours, theirs) in engines.items():

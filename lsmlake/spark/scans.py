@@ -25,6 +25,7 @@ from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.frame_types import lengths, to_spark
+from lsmlake.spark.relations import parquet
 from lsmlake.spark.settings import READER
 from lsmlake.tables.version import Metadata
 from lsmlake.types.column_types import field_id, has_sized_text, inner_fields, plain
@@ -87,14 +88,17 @@ class Scans:
         """Scans all columns of the table. With `partitioned`, Spark reads the partition columns from directory names and, in
         files of the current schema, appends them. `extra`: returns further columns to select, given the scan of the stored
         columns."""
-        reader = self.spark.read.schema(to_spark(self._declared(group.reading))).options(**READER)
+        columns = to_spark(self._declared(group.reading))
+        reader = self.spark.read.schema(columns).options(**READER)
         if group.partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
         else:
             reader = reader.option("recursiveFileLookup", "true")
         paths = [self.meta.paths.data(file) for _, file in group.places]
         self.meta.env.storage.refuse_links(paths)
-        rows = reader.parquet(*map(self.meta.env.storage.uri, paths))
+        addresses = lambda: [*map(self.meta.env.storage.uri, paths)]  # noqa: E731
+        named = columns.json(), group.partitioned, frozenset(paths)
+        rows = parquet(self.spark, reader, addresses, self.meta.files.cache, named)
         if group.partitioned:
             for name in self._sized_partitions:  # Spark drops the metadata of columns that it reads from directory names
                 rows = rows.withMetadata(name, lengths(self.schema.typed_columns.field(name)))

@@ -394,6 +394,34 @@ def test_rows_join_and_aggregate_like_any_dataframe(spark, spark_lake):
         assert both.where("zero = 0").count() == 5
 
 
+def test_spark_lists_the_files_of_a_version_once_and_its_dataframes_still_join(spark, spark_lake, tmp_path):
+    table = spark_lake.create_table("d.t", "p INT, k BIGINT, v INT", primary_key=["p", "k"], partition_by=["p"])
+    metrics = spark._jvm.org.apache.spark.metrics.source.HiveCatalogMetrics
+
+    def listed(read):
+        before = metrics.METRIC_FILES_DISCOVERED().getCount()
+        return read(), metrics.METRIC_FILES_DISCOVERED().getCount() - before
+
+    def rows():
+        return sorted(map(tuple, table.df().collect()))
+
+    table.upsert({"p": [0, 1, 2], "k": [1, 2, 3], "v": [2, 3, 4]}, compact=True)
+    assert listed(rows) == ([(0, 1, 2), (1, 2, 3), (2, 3, 4)], 3)
+    assert listed(rows) == ([(0, 1, 2), (1, 2, 3), (2, 3, 4)], 0)
+    one, other = table.df(), table.df()
+    next_ = one.join(other, one.v == other.k).select(one.k, other.v)
+    assert sorted(map(tuple, next_.collect())) == [(1, 3), (2, 4)]
+    assert table.df(where="p = 1").collect() == [(1, 2, 3)]
+    twin = lsmlake.connect(tmp_path / "warehouse", spark=spark.newSession()).table("d.t")
+    assert listed(lambda: twin.df().count()) == (3, 3)
+    table.upsert({"p": [1], "k": [2], "v": [9]}, compact=True)
+    assert rows() == [(0, 1, 2), (1, 2, 9), (2, 3, 4)]
+    table.alter(lsmlake.add_column("w", "STRING"))
+    assert rows() == [(0, 1, 2, None), (1, 2, 9, None), (2, 3, 4, None)]
+    old = [(0, 1, 2), (1, 2, 3), (2, 3, 4)]
+    assert sorted(map(tuple, table.df(snapshot=1).select("p", "k", "v").collect())) == old
+
+
 @pytest.mark.connect
 def test_what_cannot_be_read_is_refused_before_spark_is_asked(spark, spark_lake):
     table = _small(spark_lake, spark)
