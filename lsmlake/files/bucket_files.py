@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from lsmlake.kernels.sorted_keys import Key, ShuffledKeys, SortedKeys
 from lsmlake.lsm import lookup
 from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
-from lsmlake.storage.concurrency import Once, side_by_side
+from lsmlake.storage.concurrency import Once, side_by_side, together
 from lsmlake.tables.version import Metadata, Version
 
 _KEYS_AT_ONCE = 1 << 22
@@ -83,6 +84,21 @@ class BucketFiles:
         """Writes one sorted run; see `write_run`."""
         env, paths = self.meta.env, self.meta.paths
         return write_run(env, paths, self.schema, self.directory, tables, origin, nan_columns, prefix, self.opened)
+
+    def write_parts(self, parts: Iterable[pa.Table], origin: Origin, nan_columns: Collection[str] = ()) -> tuple[DataFile, ...]:
+        """Writes one sorted run as `write`, each part to files of its own, all parts at once. `parts`: in memory; a key has rows
+        in one of them only."""
+        given = list(enumerate(parts))
+
+        def write(part: tuple[int, pa.Table]) -> tuple[int, tuple[DataFile, ...]]:
+            number, rows = part
+            return number, self.write([rows], origin, nan_columns)
+
+        def undo(written: list[tuple[int, tuple[DataFile, ...]]]) -> None:
+            self.delete([file for _, files in written for file in files])
+
+        written = together(write, given, len(given), undo)
+        return tuple(file for _, files in sorted(written, key=itemgetter(0)) for file in files)
 
     def run_writer(self, origin: Origin, nan_columns: Collection[str] = (), prefix: str = DATA) -> RunWriter:
         """A sorted run to be written table by table."""

@@ -268,14 +268,14 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         overwrites = intake.request.replaces is not None
         states = base_states(version, [part.bucket for part in parts]) if pick and not overwrites else {}
         size = intake.bytes + sum(file.bytes for state in states.values() for file in state.files)
-        writes = _BucketWrites(version, intake, pick, states)
+        writes = _BucketWrites(version, intake, pick, states, max(1, workers // max(1, len(parts))))
         if len(parts) > 1 and WriteGroup.suits(storage, len(parts), size):
             at_once = workers if storage.at_once == 1 else storage.writes_at_once  # small compactions are mostly Python
             messages = writes.together(_released(parts), at_once)
         else:
             messages = together(writes.message, _released(parts), workers, discard)
     else:
-        messages = together(_BucketWrites(version, intake, pick, None).message, intake.sorted(), 1, discard)
+        messages = together(_BucketWrites(version, intake, pick, None, 1).message, intake.sorted(), 1, discard)
     if intake.request.distinct and sum(message.rows for message in messages) < intake.rows:
         discard(messages)
         raise InvalidData("several rows have one key", cure="write one row for each key")
@@ -285,12 +285,13 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
 @dataclass(frozen=True)
 class _BucketWrites:
     """Writes the buckets of an intake. `states`: the buckets at the version, as far as `pick` needs them; None: they are read one
-    by one."""
+    by one. `threads`: how many files of one bucket are encoded at once."""
 
     version: Version
     intake: Intake
     pick: Picker | None
     states: Mapping[Bucket, BucketState] | None
+    threads: int
 
     def message(self, part: BucketRows) -> CommitMessage | None:
         """Writes and compacts a bucket; None if it has no row."""
@@ -323,9 +324,9 @@ class _BucketWrites:
     def _run(self, part: BucketRows, opened: Opened | None = None) -> WrittenRun | None:
         files = BucketFiles.of(self.version, part.bucket, opened)
         if not self._overwrites:
-            return write_level0(files, part.total, part.rows, part.changelog, compacts=self.pick is not None)
+            return write_level0(files, part.total, part.rows, part.changelog, compacts=self.pick is not None, threads=self.threads)
         stays = self.version.schema.moves_keys and part.bucket not in self.intake.named
-        return write_level0(files, part.total, part.rows, compacts=not stays, reports=False)
+        return write_level0(files, part.total, part.rows, compacts=not stays, reports=False, threads=self.threads)
 
     def _compacted(self, run: WrittenRun) -> CommitMessage:
         if run.cached_rows is None:
