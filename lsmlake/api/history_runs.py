@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,14 +29,12 @@ from lsmlake.commit.request import Advance, Identity, Position, Request
 from lsmlake.commit.requirements import Fits, Follows, Overtaken
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import SourcePosition
-from lsmlake.kernels.keys import comparable
-from lsmlake.lsm.lookup import in_batches, search_among
+from lsmlake.lsm.lookup import in_batches
 from lsmlake.maintain.alter import succeed
 from lsmlake.options.history_options import EARLIEST_FULL, SOURCE, VALID_FROM, VALID_TO
 from lsmlake.predicate.tree import Column, Compare, In, Literal, Predicate, and_
-from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.plan import plan
-from lsmlake.read.point import JOINED_ROWS
+from lsmlake.read.point import rows_with_keys
 from lsmlake.schema.alterations.altered import altered
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.alterations.of_table import SetOption
@@ -323,14 +320,10 @@ def _known(now: Version, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     times = [now.schema.row_columns.field(name) for name in (VALID_FROM, VALID_TO)]
     fields = pa.schema([*changes.rows.schema, *times])
     found = [fields.empty_table()]
-    reads = () if now.snapshot is None else read_plan(plan(now, _predicate(now.schema, wanted)))
-    for tables in in_batches(reads, lambda table: table.num_rows, max(wanted.num_rows, JOINED_ROWS)):
-        rows = pa.concat_tables(tables).select(fields.names)
-        ours, theirs = comparable([wanted, rows.select(list(key))])
-        flags = np.zeros(rows.num_rows, bool)
-        flags[search_among(np.sort(ours))(theirs)[1]] = True
-        found.append(rows.filter(pa.array(flags)).cast(fields))  # of rows in many chunks `take` takes longer
-    return pa.concat_tables(found).combine_chunks()
+    if now.snapshot is not None:
+        reads = plan(now, _predicate(now.schema, wanted))
+        found += [rows.select(fields.names).cast(fields) for rows in rows_with_keys(reads, wanted)]
+    return pa.concat_tables(found)
 
 
 def _predicate(schema: Schema, keys: pa.Table) -> Predicate:

@@ -74,11 +74,13 @@ class HistoryAxis(NamedTuple):
         kinds = np.asarray(pc.index_in(joined(table[KIND_FIELD.name]), pa.array(NAMES))).astype(np.int8)
         pairs = np.flatnonzero((kinds[:-1] == UPDATE_BEFORE) & (kinds[1:] == UPDATE_AFTER))
         pairs = pairs[equal_rows(table.select(list(key)), pairs, pairs + 1)]
-        left = np.delete(np.arange(len(kinds)), pairs)
         deletes = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
-        places = self._places(table, deletes, pairs, where).take(pa.array(left))
+        places = self._places(table, deletes, pairs, where)
         rows = table.drop_columns([KIND_FIELD.name, *(field.name for field in COMMIT_FIELDS)])
-        return RowChanges(rows.take(pa.array(left)), places, deletes[left])
+        if not len(pairs):
+            return RowChanges(rows, places, deletes)
+        left = np.delete(np.arange(len(kinds)), pairs)
+        return RowChanges(rows.take(pa.array(left)), places.take(pa.array(left)), deletes[left])
 
     def _places(self, table: pa.Table, deletes: np.ndarray, pairs: np.ndarray, where: str) -> pa.Array:
         commits = joined(table[COMMIT_TIME]).cast(pa.int64())

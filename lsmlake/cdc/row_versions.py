@@ -16,18 +16,23 @@ The result does not depend on how changes are divided into calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.beside import Threads
 from lsmlake.kernels import segments
+from lsmlake.kernels.groups import gather
 from lsmlake.kernels.keys import comparable, joined
 from lsmlake.lsm.difference import equal_rows
 from lsmlake.options.history_options import VALID_FROM, VALID_TO
+from lsmlake.storage.concurrency import side_by_side
 
 _LEAST = np.iinfo(np.int64).min // 2
+_THREADS = 2
 _OPEN = np.iinfo(np.int64).max
 """The end of a version that is valid still."""
 
@@ -108,10 +113,12 @@ def _running_maximum(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     """The versions that changes at any places make or alter. Arguments and result as for `versions_in_order`."""
-    rows, keys = _together(known, changes, key)
     old, new = known.num_rows, changes.rows.num_rows
     axis = joined(pa.chunked_array([*known[VALID_FROM].chunks, *known[VALID_TO].drop_null().chunks, changes.places]))
-    _, first, places = np.unique(comparable([pa.table([axis], ["place"])])[0], return_index=True, return_inverse=True)
+    ranks = partial(np.unique, return_index=True, return_inverse=True)
+    (rows, keys), (_, first, places) = side_by_side(
+        [lambda: _together(known, changes, key), lambda: ranks(comparable([pa.table([axis], ["place"])])[0])], _THREADS
+    )
     ends = np.flatnonzero(np.asarray(known[VALID_TO].is_valid()))
     starts_at, ends_at, new_at = np.split(places, [old, old + len(ends)])
     empty = ends_at == starts_at[ends]
@@ -177,7 +184,8 @@ def _together(known: pa.Table, changes: RowChanges, key: Sequence[str]) -> tuple
 
 def _as_rows(rows: pa.Table, made: _Versions, places: Callable[[np.ndarray], pa.Array]) -> pa.Table:
     """Versions as rows. `places`: turns numbers into places."""
-    table = pa.table([joined(column).take(pa.array(made.row)) for column in rows.columns], schema=rows.schema)
+    with Threads(_THREADS) as pool:
+        table = gather(rows, made.row, pool)
     starts, ends = places(made.start), places(made.end)
     ends = pc.if_else(pa.array(made.end == _OPEN), pa.scalar(None, ends.type), ends)
     return table.append_column(VALID_FROM, starts).append_column(VALID_TO, ends)

@@ -28,6 +28,7 @@ from lsmlake.errors import InvalidSchema
 
 _SIGN = np.uint64(1 << 63)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / the golden ratio: its products spread over the upper bits
+_ONE_LIMB_DIGITS = 18
 _TEXT_BYTES_MAX = 64  # longer text is ranked: eight bytes per row instead of the length of the longest value
 
 _SIGNED = pa.types.is_signed_integer, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp
@@ -45,8 +46,7 @@ def is_text(type: pa.DataType) -> bool:
 
 def check_orderable(type: pa.DataType, column: str) -> None:
     """Raises InvalidSchema for a type that cannot be part of a key."""
-    plain_type = type.value_type if pa.types.is_dictionary(type) else type
-    if any(check(plain_type) for check in (*_SIGNED, *_TEXT, *_OTHERS)):
+    if any(check(plain_type(type)) for check in (*_SIGNED, *_TEXT, *_OTHERS)):
         return
     raise InvalidSchema(
         "the type of the column is not sortable, so it cannot be part of a key",
@@ -72,6 +72,14 @@ def comparable(tables: Sequence[pa.Table]) -> list[np.ndarray]:
     return np.split(_packed(limbs, int(borders[-1])), borders[:-1])
 
 
+def is_one_number(types: Sequence[pa.DataType]) -> bool:
+    """Whether keys of these types are one number each, whatever their values: then scalars of different calls of `comparable`
+    compare, too."""
+    if len(types) != 1 or is_text(plain_type(types[0])):
+        return False
+    return not pa.types.is_decimal(types[0]) or types[0].precision <= _ONE_LIMB_DIGITS
+
+
 def filter_of(scalars: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Returns a function that flags scalars that may be in `scalars`: all that are, and about one in sixteen of the others. It is
     cheaper than a binary search for each scalar. All scalars must come from the same call of `comparable`."""
@@ -95,6 +103,10 @@ def ends(keys: pa.Table) -> tuple[tuple, tuple]:
 
 
 # -- columns, and their buffers as NumPy arrays -----------------------------------------------------------------------
+
+
+def plain_type(type: pa.DataType) -> pa.DataType:
+    return type.value_type if pa.types.is_dictionary(type) else type
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -175,7 +187,7 @@ def _float(values: np.ndarray) -> np.ndarray:
 
 def _decimal(halves: np.ndarray, precision: int) -> list[np.ndarray]:
     low, high = halves[:, 0], halves[:, 1]
-    return [low ^ _SIGN] if precision <= 18 else [high ^ _SIGN, low]
+    return [low ^ _SIGN] if precision <= _ONE_LIMB_DIGITS else [high ^ _SIGN, low]
 
 
 def _text(values: pa.LargeBinaryArray) -> list[np.ndarray]:

@@ -35,7 +35,7 @@ from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.concurrency import Once, ahead
 
 Finish = Callable[[pa.Table], pa.Table]
-"""`finished` for a plan; or a function that does nothing, if the rows of several files are joined before."""
+"""`finished` for a plan; or a function that does nothing, if rows are joined or dropped before."""
 
 _AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
 
@@ -46,29 +46,42 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
     Reads `Env.workers` files in parallel, and more small ones in an object store. Memory: a few chunks of each, and the level-0
     rows of as many buckets.
     """
-    version = plan.version
-    with version.unless_expired():
-        yield from ahead(_parts_of(plan), _files_at_once(plan))
+    return _read(plan, partial(finished, plan=plan))
 
 
-def _parts_of(plan: Plan) -> Iterator[Generator[pa.Table]]:
+def read_chosen(plan: Plan, choose: Finish) -> Iterator[pa.Table]:
+    """As `read_plan`, for a caller that drops most rows before texts, which a file may store as a dictionary, are decoded.
+    `choose`: the rows to yield; called by several threads."""
+    return _read(plan, lambda table: finished(choose(table), plan))
+
+
+def read_unfinished(plan: Plan) -> Iterator[pa.Table]:
+    """As `read_plan`, for a caller that drops most rows, and then makes each table one of `read_plan` by `finished`."""
+    return _read(plan, _unfinished)
+
+
+def _read(plan: Plan, finish: Finish) -> Iterator[pa.Table]:
+    with plan.version.unless_expired():
+        yield from ahead(_parts_of(plan, finish), _files_at_once(plan))
+
+
+def _parts_of(plan: Plan, finish: Finish) -> Iterator[Generator[pa.Table]]:
     """Yields the parts of a plan that can be read in parallel: those of one split, or all of several small splits as one."""
-    finish = partial(finished, plan=plan)
     for splits in in_groups(plan.splits, plan.version.meta.env.storage.at_once):
         if len(splits) == 1:
             yield from _parts(BucketFiles.of(plan.version, splits[0].bucket), plan, splits[0], finish)
         else:
-            yield _joined(plan, splits)
+            yield _joined(plan, splits, finish)
 
 
-def _joined(plan: Plan, splits: Sequence[Split]) -> Generator[pa.Table]:
+def _joined(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
     buckets = ((BucketFiles.of(plan.version, split.bucket), split) for split in splits)
     parts = (part for files, split in buckets for part in _parts(files, plan, split, _unfinished))
     tables = list(chain.from_iterable(parts))
     if any(not table.schema.equals(tables[0].schema) for table in tables):  # merged rows, or texts with a dictionary
         tables = [finished(table, plan) for table in tables]
     if tables:
-        yield finished(pa.concat_tables(tables).combine_chunks(), plan)
+        yield finish(pa.concat_tables(tables).combine_chunks())
 
 
 def _unfinished(table: pa.Table) -> pa.Table:

@@ -33,7 +33,7 @@ from lsmlake.files.row_copies import RowCopies
 from lsmlake.format.data_files import Bucket, BucketState, DataFile, VectorRef
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.kernels.bucket_hash import hash_of_one, spark_hash
-from lsmlake.kernels.keys import comparable
+from lsmlake.kernels.keys import comparable, is_one_number
 from lsmlake.kernels.sorted_keys import Key, searched
 from lsmlake.lsm.cover import partition_codes, route
 from lsmlake.lsm.levels import recency
@@ -43,9 +43,9 @@ from lsmlake.lsm.merge.rule import MergeRule, OldRow, merge_runs
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.predicate import Predicate, and_, key_values
 from lsmlake.predicate.tree import Column, Compare, In, IsNull, Literal, or_
-from lsmlake.read.arrow_scan import filtered, finished, read_plan
+from lsmlake.read.arrow_scan import filtered, finished, read_chosen, read_plan, read_unfinished
 from lsmlake.read.fallback import homes
-from lsmlake.read.plan import Projection, plan
+from lsmlake.read.plan import Plan, Projection, plan
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.storage.concurrency import ahead, side_by_side
@@ -222,10 +222,32 @@ def _joined(version: Version, keys: pa.Table, columns: Sequence[str]) -> Iterato
     indexed = not {*schema.parsed_options.index.columns}.isdisjoint(schema.primary_key)
     covering = pruning(keys, schema, _LISTED_FOR_INDEX if indexed else LISTED)
     reads = replace(plan(version, covering, columns), predicate=_between(keys, schema))
-    for tables in in_batches(read_plan(reads), lambda table: table.num_rows, max(keys.num_rows, JOINED_ROWS)):
-        rows = pa.concat_tables(tables)
-        wanted, stored = comparable([keys.select(schema.key), rows.select(schema.key)])
-        yield rows.take(pa.array(search_among(np.sort(wanted))(stored)[1]))
+    yield from rows_with_keys(reads, keys.select(schema.key))
+
+
+def rows_with_keys(reads: Plan, keys: pa.Table) -> Iterator[pa.Table]:
+    """Returns the rows of a plan that have one of many keys. `keys`: some columns of the plan, without nulls and NaN. Reads all
+    rows of the plan, but decodes only the texts of the keys and of the rows found."""
+    names = keys.column_names
+    if is_one_number(keys.schema.types):
+        search = search_among(np.sort(comparable([keys])[0]))
+        return read_chosen(reads, lambda table: _flagged(table, search(comparable([table.select(names)])[0])[1]))
+    return _with_keys_in_batches(reads, keys)
+
+
+def _with_keys_in_batches(reads: Plan, keys: pa.Table) -> Iterator[pa.Table]:
+    for tables in in_batches(read_unfinished(reads), lambda table: table.num_rows, max(keys.num_rows, JOINED_ROWS)):
+        wanted, *stored = comparable([keys, *(table.select(keys.column_names) for table in tables)])
+        search = search_among(np.sort(wanted))
+        for table, scalars in zip(tables, stored, strict=True):
+            yield finished(_flagged(table, search(scalars)[1]), reads)
+
+
+def _flagged(table: pa.Table, places: np.ndarray) -> pa.Table:
+    """The rows at these places. Of a table in many chunks, `take` takes longer."""
+    flags = np.zeros(table.num_rows, bool)
+    flags[places] = True
+    return table.filter(pa.array(flags))
 
 
 def pruning(keys: pa.Table, schema: Schema, most: int) -> Predicate:

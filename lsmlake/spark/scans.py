@@ -25,7 +25,7 @@ from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.partitioning import PartitionColumn
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.frame_types import lengths, to_spark
-from lsmlake.spark.relations import parquet
+from lsmlake.spark.kept_relations import parquet
 from lsmlake.spark.settings import READER
 from lsmlake.tables.version import Metadata
 from lsmlake.types.column_types import field_id, has_sized_text, inner_fields, plain

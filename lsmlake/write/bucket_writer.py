@@ -255,7 +255,7 @@ def write_level0(
 def _parts(tables: list[pa.Table], key: Sequence[str], threads: int) -> list[pa.Table]:
     """Divides a large run in memory into parts for so many threads. All rows of a key are in one part."""
     count = min(threads, sum(table.nbytes for table in tables) // _PART_BYTES)
-    if count < 2 or len(tables) != 1:  # noqa: PLR2004
+    if count < 2 or len(tables) != 1:
         return tables
     (rows,) = tables
     (keys,) = comparable([rows.select(key)])

@@ -324,7 +324,8 @@ class _BucketWrites:
     def _run(self, part: BucketRows, opened: Opened | None = None) -> WrittenRun | None:
         files = BucketFiles.of(self.version, part.bucket, opened)
         if not self._overwrites:
-            return write_level0(files, part.total, part.rows, part.changelog, compacts=self.pick is not None, threads=self.threads)
+            compacts = self.pick is not None
+            return write_level0(files, part.total, part.rows, part.changelog, compacts=compacts, threads=self.threads)
         stays = self.version.schema.moves_keys and part.bucket not in self.intake.named
         return write_level0(files, part.total, part.rows, compacts=not stays, reports=False, threads=self.threads)
 

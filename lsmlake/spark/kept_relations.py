@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from lsmlake.spark.frame_types import is_connect
 from lsmlake.tables.live import Cache
+from lsmlake.undo import pass_interruption
 
 _FILE_BYTES = 1 << 10  # of the state of a file, in the memory of the driver's JVM
 _SEPARATOR = "\0"  # no address has it
@@ -38,13 +39,17 @@ def parquet(spark, reader, addresses: Callable[[], Sequence[str]], cache: Cache,
         return reader.parquet(*addresses())
     key = "relation", id(spark), *files
     kept = cache.known(key)
-    if kept is not None:
-        return reader._df(spark._jsparkSession.baseRelationToDataFrame(kept.relation))
-    named = addresses()
-    # PySpark passes each element of a list to the JVM by a call of its own, of 0.1 ms
-    texts = spark._jvm.java.util.regex.Pattern.compile(_SEPARATOR).split(_SEPARATOR.join(named))
-    rows = reader._df(reader._jreader.parquet(texts))
-    relation = rows._jdf.queryExecution().analyzed()
-    if relation.nodeName() == "LogicalRelation":
-        cache.put(key, _KeptRelation(spark, relation.relation()), lambda _: _FILE_BYTES * len(named))
-    return rows
+    try:
+        if kept is not None:
+            return reader._df(spark._jsparkSession.baseRelationToDataFrame(kept.relation))
+        named = addresses()
+        # PySpark passes each element of a list to the JVM by a call of its own, of 0.1 ms
+        texts = spark._jvm.java.util.regex.Pattern.compile(_SEPARATOR).split(_SEPARATOR.join(named))
+        rows = reader._df(reader._jreader.parquet(texts))
+        relation = rows._jdf.queryExecution().analyzed()
+        if relation.nodeName() == "LogicalRelation":
+            cache.put(key, _KeptRelation(spark, relation.relation()), lambda _: _FILE_BYTES * len(named))
+        return rows
+    except Exception as failed:  # the session has no such way into the JVM, or the public one raises the same error
+        pass_interruption(failed)
+        return reader.parquet(*addresses())
