@@ -111,6 +111,7 @@ def _running_maximum(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
 
 # -- late changes -----------------------------------------------------------------------------------------------------
 
+
 def versions_by_place(known: pa.Table, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     """The versions that changes at any places make or alter. Arguments and result as for `versions_in_order`."""
     old, new = known.num_rows, changes.rows.num_rows

@@ -36,6 +36,7 @@ from lsmlake.files.data_reader import reading
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
 from lsmlake.interruption import as_stream
+from lsmlake.lsm.merge.rule import MergeRule
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.arrow_scan import Fresh, finished, freshen_for_scan, output_schema, read_plan
 from lsmlake.read.plan import AllSplits, Plan, Split, in_groups
@@ -170,9 +171,9 @@ def _built(plan: Plan, key: Hashable) -> NativeSource:
     with version.unless_expired():
         schemas = {file.schema_id for split in plan.splits for file in (*split.files, *split.level0)}
         fields = {number: _fields(version.meta.schemas.get(number), plan.schema, plan.columns) for number in schemas}
-        chosen = {number: _readable(plan, split, fields) for number, split in enumerate(plan.splits)}
-        taken = [number for number, files in chosen.items() if files is not None]
         rule = rule_of(plan.schema)
+        chosen = {number: _readable(plan, split, fields, rule) for number, split in enumerate(plan.splits)}
+        taken = [number for number, files in chosen.items() if files is not None]
         marked = [n for n in taken if plan.splits[n].vectors or not is_settled(plan.splits[n], rule)]
         fresh_of = {number: Fresh(None, {file.name: EMPTY for file in chosen[number]}) for number in taken}
         numbers, groups = iter(marked), in_groups((plan.splits[number] for number in marked), 1)
@@ -212,13 +213,13 @@ def _freshened(plan: Plan, numbers: Sequence[int]) -> Generator[tuple[int, Fresh
         yield number, freshen_for_scan(BucketFiles.of(plan.version, split.bucket), plan, split, plan.needed)
 
 
-def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None]) -> tuple[DataFile, ...] | None:
+def _readable(plan: Plan, split: Split, fields: Mapping[int, Stored | None], rule: MergeRule) -> tuple[DataFile, ...] | None:
     """The files of a split that the engine reads; None if PyArrow reads the whole split."""
     meta = plan.version.meta
     if split.merged or not isinstance(meta.env.storage, LocalStorage):
         return None
     root = meta.env.storage.root
-    wanted = (*split.files, *split.level0) if reads_level0_as_it_is(split, rule_of(plan.schema)) else split.files
+    wanted = (*split.files, *split.level0) if reads_level0_as_it_is(split, rule) else split.files
     readable = tuple(
         file
         for file in wanted

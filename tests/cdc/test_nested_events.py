@@ -64,9 +64,7 @@ ROW = struct(
     moments=array(connect("int64", f"{DEBEZIUM}time.MicroTimestamp")),
     zoned=array(connect("string", f"{DEBEZIUM}time.ZonedTimestamp")),
     free=array(struct(f"{DEBEZIUM}data.VariableScaleDecimal", scale=connect("int32"), value=connect("bytes"))),
-    part=struct(
-        price=DECIMAL, clock=connect("int64", f"{DEBEZIUM}time.MicroTime"), raw=connect("bytes"), name=connect("string")
-    ),
+    part=struct(price=DECIMAL, clock=connect("int64", f"{DEBEZIUM}time.MicroTime"), raw=connect("bytes"), name=connect("string")),
     weeks=array(array(DATE)),
 )
 
