@@ -82,7 +82,8 @@ class EventWriter:
                 found=f"the key {list(key)}",
                 cure="rename the column, or leave it out: columns=[...]",
             )
-        columns = tuple(WrittenColumn.of(field, format, where) for field in list(changes_schema(like))[1:])
+        fields = list(changes_schema(like))[1:]
+        columns = tuple(WrittenColumn.of(field, format, where, is_key=field.name in key) for field in fields)
         database, table = split_name(meta.paths.table_name)
         branch = meta.paths.branch
         table = table if branch is None else on_branch(table, branch.name)

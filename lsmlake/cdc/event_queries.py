@@ -25,12 +25,13 @@ UNPAIRED = "unpaired"
 NAMES, OLD_NAMES = "names", "old_names"
 """The columns with the names of the fields of the row that an event writes, and of the one before it, joined by `BETWEEN`."""
 BETWEEN = "\x1f"
-_PARSED, _ROW, _OLD, _NUMBER = "parsed", "row_after", "row_before", "element"
+_PARSED, _ROW, _OLD, _NUMBER, _KINDS = "parsed", "row_after", "row_before", "element", "_kinds"
 _DOCUMENTS = "after", "fullDocument"
 _CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("updatedFields", "removedFields", "truncatedArrays"))
 """Where events of MongoDB have the document, or the fields that an update sets, removes and shortens."""
+_JSON = "JSON"
 Shape = dict[str, object]
-"""The fields to read of an object: name -> None for text, or the fields of the object inside."""
+"""The fields to read of an object: name -> None for text, `_JSON` for JSON, or the fields of the object inside."""
 
 
 def position(alternative: int, part: int) -> str:
@@ -91,9 +92,9 @@ class EventQuery:
             yield ["*", f"{engine.numbers(rows[_ROW], UNPAIRED)} AS {_NUMBER}"]
             yield ["*", *(f"{engine.element(one, _NUMBER)} AS {name}" for name, one in rows.items())]
         if given.document:
-            row = dict.fromkeys(self.columns) | ({ID: self._id_shape} if self.key_is_id else {})
+            row = dict.fromkeys(self.columns, _JSON) | ({ID: self._id_shape} if self.key_is_id else {})
             texts = {_ROW: self._value(engine, *_DOCUMENTS, _CHANGED), _OLD: self._document_key(engine)}
-            yield ["*", *(f"{engine.parsed(text, row)} AS {name}" for name, text in texts.items())]
+            yield ["*", *(column for name, text in texts.items() for column in engine.document(name, text, row))]
         others = [*others, UNPAIRED] if given.many else others
         yield [*others, *(f"{sql} AS {name}" for name, sql in self._columns(engine))]
 
@@ -151,10 +152,10 @@ class EventQuery:
 
     def _of_row(self, engine: DuckWords | SparkWords, name: str, own: str, path: str) -> list[str]:
         """The expressions for a field of a row, of which one has the value. `own`: the column of the row, if there is one."""
-        if self.key_is_id and name in self.key:
-            of_id = engine.field(own, ID)
-            return [engine.field(own, name), of_id if self._id_shape is None else engine.field(of_id, name)]
-        if self.format.many or self.format.document:
+        if self.format.document:
+            in_id = [[ID] if self._id_shape == _JSON else [ID, name]] if self.key_is_id and name in self.key else []
+            return [engine.json_of(own, names) for names in ([name], *in_id)]
+        if self.format.many:
             return [engine.field(own, name)]
         roots = self._roots(engine)
         if path:
@@ -162,8 +163,8 @@ class EventQuery:
         return [engine.field(root, name) for root in roots] if own == _ROW else []
 
     @property
-    def _id_shape(self) -> Shape | None:
-        return None if len(self.key) == 1 else dict.fromkeys(self.key)
+    def _id_shape(self) -> Shape | str:
+        return _JSON if len(self.key) == 1 else dict.fromkeys(self.key, _JSON)
 
     def _document_key(self, engine: DuckWords | SparkWords) -> str:
         """The text of a document with the key: that of the event, or of the key of its message."""
@@ -204,8 +205,20 @@ class DuckWords:
     def matches(self, text: str, pattern: str) -> str:
         return f"coalesce(regexp_matches({text}, {_text(pattern)}), false)"
 
+    def with_group(self, text: str, pattern: str) -> str:
+        """A text with the group of a pattern instead of all that matches."""
+        return f"regexp_replace({text}, {_text(pattern)}, '\\1', 'g')"
+
     def parsed(self, text: str, shape: Shape) -> str:
         return f"TRY(json_transform({text}, {_text(json.dumps(_structure(shape)))}))"
+
+    def document(self, name: str, text: str, shape: Shape) -> list[str]:
+        """The columns with the fields of a document, of which `json_of` reads one."""
+        return [f"{self.parsed(text, shape)} AS {name}"]
+
+    def json_of(self, document: str, names: Sequence[str]) -> str:
+        """The JSON of a field."""
+        return ".".join([document, *map(_quoted, names)])
 
     def json_at(self, text: str, path: str) -> str:
         return f"TRY(CAST(json_extract({text}, '$.{path}') AS VARCHAR))"
@@ -238,12 +251,23 @@ class SparkWords:
     text = "STRING"
 
     def matches(self, text: str, pattern: str) -> str:
-        escaped = pattern.replace("\\", "\\\\").replace("'", "\\'")
-        return f"coalesce({text} RLIKE '{escaped}', false)"
+        return f"coalesce({text} RLIKE {_escaped(pattern)}, false)"
+
+    def with_group(self, text: str, pattern: str) -> str:
+        """As in DuckDB."""
+        return f"regexp_replace({text}, {_escaped(pattern)}, '$1')"
 
     def parsed(self, text: str, shape: Shape) -> str:
-        columns = ", ".join(_ddl(shape)).replace("\\", "\\\\").replace("'", "\\'")
-        return f"from_json({text}, '{columns}')"
+        return f"from_json({text}, {_escaped(', '.join(_ddl(shape)))})"
+
+    def document(self, name: str, text: str, shape: Shape) -> list[str]:
+        """As in DuckDB. Texts of Spark are those of strings or JSON of other values; a variant knows which."""
+        return [f"{self.parsed(text, one)} AS {column}" for column, one in ((name, shape), (f"{name}{_KINDS}", _variants(shape)))]
+
+    def json_of(self, document: str, names: Sequence[str]) -> str:
+        text, kind = (".".join([column, *map(_backticked, names)]) for column in (document, f"{document}{_KINDS}"))
+        in_list = f"to_json(array({text}))"
+        return f"IF(schema_of_variant({kind}) = 'STRING', substring({in_list}, 2, length({in_list}) - 2), {text})"
 
     def json_at(self, text: str, path: str) -> str:
         return f"get_json_object({text}, '$.{path}')"
@@ -281,6 +305,11 @@ def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def _escaped(text: str) -> str:
+    """A text of Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
@@ -293,6 +322,8 @@ def _structure(shape: object) -> object:
     """A shape as `json_transform` takes it."""
     if isinstance(shape, Mapping):
         return {name: _structure(inner) for name, inner in shape.items()}
+    if isinstance(shape, str):
+        return shape
     return "VARCHAR" if shape is None else [_structure(inner) for inner in shape]
 
 
@@ -305,4 +336,11 @@ def _ddl(shape: Shape) -> Iterator[str]:
 def _ddl_type(shape: object) -> str:
     if isinstance(shape, Mapping):
         return f"STRUCT<{', '.join(_ddl(shape))}>"
+    if isinstance(shape, str):
+        return "STRING" if shape == _JSON else shape
     return "STRING" if shape is None else f"ARRAY<{_ddl_type(shape[0])}>"
+
+
+def _variants(shape: Shape) -> Shape:
+    """A shape with a variant for each value."""
+    return {name: _variants(inner) if isinstance(inner, Mapping) else "VARIANT" for name, inner in shape.items()}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -349,12 +349,16 @@ class _Batch:
             own = written & (fields.of_event == number)
             if twice := next((name for name in names if names.count(name) > 1), None):
                 self._refuse(own, f"the event has the field {twice!r} twice")
-            if self.reader.format.events.document:  # an update of a part of a field
-                names = [name.partition(".")[0] for name in names]
             known = names if allowed is None else allowed | {ID} if self.reader.key_is_id else allowed
-            if other := next((name for name in names if name not in known), None):
-                what = f"the table has no column for the field {other!r}: add the column, {_LEFT_OUT}"
-                self._refuse(own, what)
+            paths = np.zeros(len(own), bool)
+            if self.reader.format.events.document and any("." in name for name in names):
+                paths = np.asarray(self.texts[IMAGE].is_valid())  # an update names parts of fields
+                self._refuse_unknown([name.partition(".")[0] for name in names], known, own & paths)
+            self._refuse_unknown(names, known, own & ~paths)
+
+    def _refuse_unknown(self, names: list[str], known: Container[str], rows: np.ndarray) -> None:
+        if other := next((name for name in names if name not in known), None):
+            self._refuse(rows, f"the table has no column for the field {other!r}: add the column, {_LEFT_OUT}")
 
     def _refuse_without_row(self, action: np.ndarray) -> None:
         """Refuses the events that have no row where they need one: documents, and rows that an aggregation takes back."""
@@ -436,7 +440,7 @@ class _Batch:
         wanted = nested.nullable(plain(one.type))
         if texts.null_count == len(texts):
             return nested.nulls(len(texts), wanted)
-        encoding = self.encodings.get(one.name) or encoding_in(one, self.reader.format)
+        encoding = self.encodings.get(one.name) or encoding_in(one, self.reader.format, is_key=one.name in self.reader.key)
 
         def make(texts: pa.Array, *, strict: bool = False) -> pa.Array:
             return fitted(decoded(texts, encoding, wanted, self.reader.zone, strict=strict), one)

@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from lsmlake.cdc import extended_json
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import marked
-from lsmlake.cdc.event_values import CONNECT, DEBEZIUM, EXTENDED, UNITS, Encoding
+from lsmlake.cdc.event_values import CONNECT, DEBEZIUM, UNITS, Encoding
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels import encoded_bytes, nested, text_format
-from lsmlake.kernels.decimals import check
 from lsmlake.kernels.text_format import TEXT, joined, quoted
 from lsmlake.types.column_types import any_inside, inner_fields
 from lsmlake.types.type_table import is_bytes, is_text
@@ -44,14 +43,16 @@ class WrittenColumn:
         field: its name and type.
         format: the format of the events.
         encoding: how its values are written, see `cdc.event_values`.
+        is_key: it belongs to the key.
     """
 
     field: pa.Field
     format: ChangeFormat
     encoding: Encoding
+    is_key: bool = False
 
     @staticmethod
-    def of(field: pa.Field, format: ChangeFormat, where: str) -> WrittenColumn:
+    def of(field: pa.Field, format: ChangeFormat, where: str, *, is_key: bool = False) -> WrittenColumn:
         """A column in events of this format. Raises InvalidQuery, which names `where`, if nothing says how bytes are written, and
         for a name that no field of the format can have."""
         if format.events.names:
@@ -67,7 +68,7 @@ class WrittenColumn:
                     command=f"""say it: --format '{{"name": "{format.name}", "binary": "base64"}}', or leave the column out""",
                 ),
             )
-        return WrittenColumn(field, format, _encoding(field.type, format))
+        return WrittenColumn(field, format, _encoding(field.type, format), is_key)
 
     def texts(self, values: pa.Array) -> pa.Array:
         """The values as JSON; null as null. Raises InvalidData for a value that the events cannot say."""
@@ -97,9 +98,7 @@ class WrittenColumn:
         """The values as texts, and whether JSON has them as strings; those of nulls count for nothing. Raises pa.ArrowInvalid."""
         kind, given = values.type, self.format.events
         if given.document:
-            if is_text(kind):
-                check(pc.invert(pc.match_substring_regex(values, EXTENDED)), "the text has the form of another type of MongoDB")
-            return extended_json.extended(values), False
+            return extended_json.of_ids(values) if self.is_key and is_text(kind) else extended_json.extended(values), False
         if pa.types.is_nested(kind):
             return text_format.json(_inner(values, self.encoding)), given.strings
         made, is_string = _ENCODERS[self.encoding.name](values, self.encoding)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from lsmlake.cdc import document_values
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.kernels import encoded_bytes, nested
 from lsmlake.kernels.decimals import check
@@ -32,13 +33,6 @@ _DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
 _ZEROS = r"(\.[0-9]{6})0+"
 _UTC = r"(?:Z|[+-]00:?00)$"
 _SCALED = r'^\s*\{\s*"scale"\s*:\s*(?P<scale>-?[0-9]+)\s*,\s*"value"\s*:\s*"(?P<value>[^"]*)"\s*\}\s*$'
-EXTENDED = r'(?s)^\s*\{\s*"\$(?P<name>[a-zA-Z]+)"\s*:\s*(?P<value>.*?)\s*\}\s*$'
-_MILLIS = r'^(?:\{\s*"\$numberLong"\s*:\s*)?"?(?P<millis>-?[0-9]+)"?(?:\s*\})?$'
-_BASE64_OF_BINARY = r'^\{\s*"\$binary"\s*:\s*(?:\{.*"base64"\s*:\s*)?"(?P<data>[^"]*)"'
-_NUMBER_INSIDE = r'\{\s*"\$number(?:Long|Int|Decimal|Double)"\s*:\s*"([^"]*)"\s*\}'
-_TEXT_INSIDE = r'\{\s*"\$(?:oid|date|symbol)"\s*:\s*"?([^"{}]*)"?\s*\}'
-_BYTES_INSIDE = r'\{\s*"\$binary"\s*:\s*\{\s*"base64"\s*:\s*("[^"]*")\s*,\s*"subType"\s*:\s*"[^"]*"\s*\}\s*\}'
-_DIGITS = r"^-?[0-9]+$"
 _SCHEMA = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 
 
@@ -85,6 +79,8 @@ def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str,
         pa.ArrowInvalid, Unfit: a value cannot be read.
     """
     if pa.types.is_nested(wanted):
+        if encoding.name in _DOCUMENT and not pa.types.is_nested(texts.type):
+            document_values.check_unmarked(texts)
         values = texts if pa.types.is_nested(texts.type) else _parsed(plain_json(texts, encoding), wanted, encoding, strict)
         return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
     return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
@@ -93,11 +89,11 @@ def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str,
 # -- the encoding of a column -----------------------------------------------------------------------------------------
 
 
-def encoding_in(field: pa.Field, format: ChangeFormat) -> Encoding:
-    """The encoding of a column of the table in events that do not describe their values."""
+def encoding_in(field: pa.Field, format: ChangeFormat, *, is_key: bool = False) -> Encoding:
+    """The encoding of a column of the table in events that do not describe their values. `is_key`: it belongs to the key."""
     given, type_ = format.events, field.type
     if given.document:
-        return Encoding("extended")
+        return Encoding("document key" if is_key else "document")
     if is_bytes(type_) or pa.types.is_nested(type_):  # inside of a nested value, only bytes are encoded
         return Encoding(format.binary or given.bytes_as or "unknown bytes")
     if pa.types.is_decimal(type_) and given.typed:
@@ -244,42 +240,13 @@ def _scaled_decimal(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) ->
     return made
 
 
-def _extended(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
-    """Values of MongoDB: {"$oid": "65"}, {"$numberLong": "7"}, {"$date": 0}, {"$binary": {"base64": "AQ=="}}, and plain ones."""
-    parts = pc.extract_regex(texts, EXTENDED)
-    wrapped = pc.fill_null(parts.is_valid(), False)
-    if not pc.any(wrapped).as_py():
-        return _of_clock(texts, wanted, encoding)
-    name, value = pc.struct_field(parts, "name"), pc.struct_field(parts, "value")
-    millis = pc.struct_field(pc.extract_regex(pc.if_else(pc.equal(name, "date"), value, _NOTHING), _MILLIS), "millis")
-    data = pc.struct_field(pc.extract_regex(texts, _BASE64_OF_BINARY), "data")
-    inner = pc.coalesce(_of_millis(millis), data, pc.replace_substring_regex(value, r'(?s)^"(.*)"$', r"\1"))
-    plain = pc.if_else(wrapped, inner, texts)
-    return encoded_bytes.from_base64(plain) if is_bytes(wanted) else _of_clock(plain, wanted, encoding)
+def _document(*, is_key: bool = False) -> Decoder:
+    """Values of documents of MongoDB, in JSON."""
 
+    def decoder(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+        return _of_clock(document_values.column_values(texts, wanted, is_key=is_key), wanted, encoding)
 
-def _of_millis(millis: pa.Array) -> pa.Array:
-    """Milliseconds since 1970 in UTC, as times in text."""
-    return pc.strftime(millis.cast(pa.int64()).cast(pa.timestamp("ms")), "%Y-%m-%dT%H:%M:%SZ")
-
-
-def _plain_inside(texts: pa.Array) -> pa.Array:
-    """Nested values in extended JSON, with plain ones for {"$numberLong": "7"} and the like. A string that looks like one has
-    escaped quotes, so it does not match."""
-    for pattern, plain in ((_NUMBER_INSIDE, r"\1"), (_BYTES_INSIDE, r"\1"), (_TEXT_INSIDE, r'"\1"')):
-        texts = pc.replace_substring_regex(texts, pattern, plain)
-    return texts
-
-
-def _extended_inside(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Texts inside of nested values of extended JSON."""
-    if is_bytes(wanted):
-        return encoded_bytes.from_base64(texts)
-    if not is_time(wanted):
-        return texts
-    digits = pc.match_substring_regex(texts, _DIGITS)
-    moments = _of_millis(pc.if_else(digits, texts, _NOTHING))
-    return _of_clock(pc.coalesce(moments, texts), wanted, _TEXT)
+    return decoder
 
 
 def _either(pattern: str, matching: Decoder, other: Decoder) -> Decoder:
@@ -315,12 +282,14 @@ _DECODERS: Mapping[str, Decoder] = {
     "decimal bytes": _decimal_bytes_or_text,
     "decimal or text": _either(_NUMBER, _decimal, _decimal_bytes),
     "scaled decimal": _scaled_decimal,
-    "extended": _extended,
+    "document": _document(),
+    "document key": _document(is_key=True),
 }
 
 
 _BYTES = "base64", "hex", "latin-1", "unknown bytes"
 """Encodings of bytes in text."""
+_DOCUMENT = "document", "document key"
 
 
 # -- nested values ----------------------------------------------------------------------------------------------------
@@ -328,7 +297,8 @@ _BYTES = "base64", "hex", "latin-1", "unknown bytes"
 
 def plain_json(texts: pa.Array, encoding: Encoding) -> pa.Array:
     """Nested values as JSON without the words of an encoding."""
-    return _plain_inside(texts) if encoding.name == "extended" and not pa.types.is_nested(texts.type) else texts
+    is_document = encoding.name in _DOCUMENT and not pa.types.is_nested(texts.type)
+    return document_values.marked(texts) if is_document else texts
 
 
 def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> pa.Array:
@@ -344,6 +314,8 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bo
         if has_map(wanted):
             what = 'an object of JSON is no MAP, which is a list of {"key": ..., "value": ...}: use a STRUCT or a STRING column'
             raise pa.ArrowInvalid(f"{what} ({refused})") from refused
+        if encoding.name in _DOCUMENT and len(texts) == 1:
+            raise document_values.why_not(texts[0].as_py(), refused) from refused
         raise
     if rows.num_rows != len(texts):
         raise pa.ArrowInvalid("more than one value of JSON")
@@ -385,8 +357,10 @@ def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str,
 
 def _inmost(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str) -> pa.Array:
     """Values inside of nested ones that are not nested themselves."""
-    if encoding.name == "extended":
-        return _extended_inside(values, wanted) if is_text(values.type) else values
+    if encoding.name in _DOCUMENT:
+        if not is_text(values.type):
+            return values
+        return _of_clock(document_values.values_inside(values, wanted), wanted, encoding)
     if encoding.name in _BYTES:
         return _DECODERS[encoding.name](values, wanted, encoding) if is_bytes(wanted) else values
     return lossless.convert(_DECODERS[encoding.name](values, wanted, encoding), wanted, zone)

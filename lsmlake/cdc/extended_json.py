@@ -2,7 +2,7 @@
 
 The relaxed form, but for 64-bit integers, whose type it would lose: these have the canonical form, as in Debezium's events.
 Values that no type of MongoDB holds are texts: times of day, times with microseconds, decimals of more than 34 digits.
-`cdc.event_values` reads all of them back.
+`cdc.document_values` reads all of them back.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.cdc import document_values
+from lsmlake.cdc.document_values import DECIMAL_DIGITS_MAX
 from lsmlake.kernels import encoded_bytes, nested, text_format
 from lsmlake.kernels.decimals import check
 from lsmlake.kernels.text_format import TEXT, joined, quoted
 from lsmlake.types.type_table import is_bytes, is_text
 
-DECIMAL_DIGITS_MAX = 34
 _FIRST, _LAST = 0, 253_402_300_799_999  # of 1970 to 9999, the years that have the form of text
 
 
@@ -40,6 +41,13 @@ def extended(values: pa.Array) -> pa.Array:
         return _nested(values)
     text = text_format.unquoted(values)
     return text if t.is_integer(kind) or t.is_boolean(kind) else joined('"', text, '"')
+
+
+def of_ids(values: pa.Array) -> pa.Array:
+    """The texts of a key as the ids that they stand for: 24 hexadecimal digits are an ObjectId."""
+    texts, are_ids = document_values.of_ids(values.cast(TEXT))
+    strings = quoted(texts)
+    return strings if pc.any(are_ids).as_py() is not True else pc.if_else(are_ids, joined('{"$oid":', strings, "}"), strings)
 
 
 def _floats(values: pa.Array) -> pa.Array:

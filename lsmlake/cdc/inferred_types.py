@@ -4,8 +4,8 @@
 - true and false are BOOLEAN; texts, lists, objects and values of several kinds are STRING;
 - a field that is always null has no type yet: None.
 
-In documents of MongoDB, {"$numberLong": ..} is BIGINT, {"$date": ..} TIMESTAMP and {"$binary": ..} BINARY. DuckDB and Spark each
-describe the kinds in words of their own. Pure.
+In documents of MongoDB, {"$numberDouble": ..} is DOUBLE, {"$date": ..} TIMESTAMP, and {"$binary": ..} and {"$uuid": ..} BINARY;
+whole numbers are plain already. DuckDB and Spark each describe the kinds in words of their own. Pure.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _OF_SPARK: Mapping[str, pa.DataType | None] = {
     "BOOLEAN": pa.bool_(),
     "VOID": None,
 }
-_EXTENDED = {"$numberLong": _WHOLE, "$numberInt": _WHOLE, "$numberDouble": _FRACTION}
-_EXTENDED |= {"$date": pa.timestamp("us", "UTC"), "$binary": pa.binary()}
+_EXTENDED = {("$numberDouble",): _FRACTION, ("$date",): pa.timestamp("us", "UTC")} | {
+    **dict.fromkeys((("$binary",), ("$binary", "$type"), ("$uuid",)), pa.binary())
+}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|[^"\[\]{}]+')
 _DEPTH = 4
@@ -88,7 +89,7 @@ def _of_words(type_: str) -> pa.DataType | None:
 
 
 def _extended(names: list[str]) -> pa.DataType:
-    return _EXTENDED.get(names[0], _TEXT) if len(names) == 1 else _TEXT
+    return _EXTENDED.get(tuple(sorted(names)), _TEXT)
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,8 @@ _PARSED, _KIND = "parsed", "event_kind"
 _SCHEMA, _PAYLOAD = "schema", "payload"
 _DOCUMENTS = "after", "fullDocument", "updateDescription.updatedFields"
 _HAS_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
+_INTEGER = r'\{\s*"\$number(?:Int|Long)"\s*:\s*"(-?[0-9]+)"\s*\}'
+"""A whole number of a document, beside which others may be plain ones."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ class RouteQuery:
 
     def _content(self, engine: DuckWords | SparkWords) -> str:
         given = self.format
-        return self._value(engine, *(_DOCUMENTS if given.document else filter(None, (given.after, given.before))))
+        if given.document:
+            return engine.with_group(self._value(engine, *_DOCUMENTS), _INTEGER)
+        return self._value(engine, *filter(None, (given.after, given.before)))
 
     def _value(self, engine: DuckWords | SparkWords, *paths: str) -> str:
         roots = [f"{_PARSED}.{_PAYLOAD}", _PARSED] if self.format.enveloped else [_PARSED]

@@ -56,7 +56,7 @@ def described(format: ChangeFormat, name: str, types: str | None, keys: Iterable
     known = dict.fromkeys(key for text in keys if text for key in _keys(text, bool(given.key)))
     key = (_DOCUMENT_KEY,) if given.document else tuple(known)
     if given.document:
-        columns = {_DOCUMENT_KEY: pa.string(), **{one: type_ for one, type_ in columns.items() if one != _DOCUMENT_KEY}}
+        columns = {_DOCUMENT_KEY: None, **columns}  # the key comes first
     return SourceTable(name, types, columns, key, types is not None, wrong)
 
 

@@ -162,7 +162,8 @@ def test_events_of_debezium_for_mongodb_have_their_key_beside_them():
 def test_an_update_of_a_part_of_a_document_is_refused():
     table = made(DOCUMENTS, "_id")
     change = {"updatedFields": {"name.first": "x"}, "removedFields": []}
-    text = json.dumps({"_id": {"_data": "1"}, "operationType": "update", "documentKey": {"_id": 1}, "updateDescription": change})
+    place = {"_id": {"_data": "1"}, "documentKey": {"_id": "1"}}
+    text = json.dumps({**place, "operationType": "update", "updateDescription": change})
     with pytest.raises(InvalidData, match="changes a part of 'name'"):
         table.upsert([text], format="mongodb")
 

@@ -47,6 +47,7 @@ CASES = [
     ("FLOAT", 0.5, 0.5),
     ("STRING", 'é "\\\n$', 'é "\\\n$'),
     ("STRING", "", ""),
+    ("STRING", '{"$numberLong":\n"7"}', '{"$numberLong":\n"7"}'),  # a text that looks like another type
     ("STRING", None, None),
     ("DECIMAL(10,2)", Decimal("-1.50"), {"$numberDecimal": "-1.50"}),
     ("DECIMAL(34,0)", Decimal(10**34 - 1), {"$numberDecimal": "9" * 34}),
@@ -135,8 +136,9 @@ def test_the_key_is_the_field_id_and_a_copy_has_the_same_rows(key: tuple[str, ..
 
 def test_a_field_of_other_documents_is_the_key_as_before():
     """The field `_id` is the key only if the document itself has no such field, and if its fields are not chosen."""
-    event = {"op": "c", "after": json.dumps({"_id": {"$oid": "65"}, "id": 7, "name": "a"}), "source": {"ts_ms": 1, "ord": 1}}
-    assert lsmlake.cdc.decode([json.dumps(event)], "mongodb", "id INT, name STRING", primary_key=["id"])["id"].to_pylist() == [7]
+    event = {"op": "c", "after": json.dumps({"_id": {"$oid": "65"}, "id": "7", "name": "a"}), "source": {"ts_ms": 1, "ord": 1}}
+    read = lsmlake.cdc.decode([json.dumps(event)], "mongodb", "id STRING, name STRING", primary_key=["id"])
+    assert read["id"].to_pylist() == ["7"]
     delete = {"op": "d", "before": None, "after": None, "source": {"ts_ms": 2, "ord": 1}}
     batch = [{"key": '{"id":"{\\"$oid\\":\\"65\\"}"}', "value": json.dumps(delete)}]
     for how in ({"except_columns": ["_id"]}, {"columns": ["id", "name"]}):
@@ -168,28 +170,21 @@ def test_bytes_in_the_strict_form_of_debezium_are_read():
 
 
 def test_other_forms_inside_of_nested_values_are_read():
-    inside = {"n": {"$numberInt": "3"}, "o": {"$oid": "65"}, "at": [{"$date": 1500}, {"$date": "2026-01-31T00:00:00Z"}]}
+    oid = {"$oid": "57e193d7a9cc81b4027498b5"}
+    inside = {"n": {"$numberInt": "3"}, "o": oid, "at": [{"$date": 1500}, {"$date": "2026-01-31T00:00:00Z"}]}
     event = json.dumps({"op": "c", "after": json.dumps({"_id": 1, "v": inside}), "source": {"ts_ms": 1, "ord": 1}})
     ddl = "_id INT, v STRUCT<n: BIGINT, o: STRING, at: ARRAY<TIMESTAMP>>"
     (row,) = lsmlake.cdc.decode([event], "mongodb", ddl, primary_key=["_id"]).to_pylist()
     moments = [dt.datetime(1970, 1, 1, 0, 0, 1, 500000, UTC), dt.datetime(2026, 1, 31, tzinfo=UTC)]
-    assert row["v"] == {"n": 3, "o": "65", "at": moments}
+    assert row["v"] == {"n": 3, "o": oid["$oid"], "at": moments}
 
 
 # -- refused ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("ddl", "value", "words"),
-    [
-        ("v STRING", '{"$oid": "65"}', "has the form of another type of MongoDB"),
-        ("v STRING", '{"$numberLong":\n"7"}', "has the form of another type of MongoDB"),
-        ("v ARRAY<DOUBLE>", [math.nan], "cannot be read back"),
-    ],
-)
-def test_a_value_that_would_be_read_as_another_is_refused(ddl: str, value: object, words: str):
-    with pytest.raises(InvalidData, match=words) as refused:
-        messages(filled(f"_id INT NOT NULL, {ddl}", [{"_id": 1, "v": value}]))
+def test_a_value_that_cannot_be_read_back_is_refused():
+    with pytest.raises(InvalidData, match="cannot be read back") as refused:
+        messages(filled("_id INT NOT NULL, v ARRAY<DOUBLE>", [{"_id": 1, "v": [math.nan]}]))
     assert "'v'" in str(refused.value)
 
 

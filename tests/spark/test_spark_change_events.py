@@ -6,11 +6,14 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lsmlake
 from lsmlake.cdc import ChangeFormat
+from lsmlake.cdc.event_rows import EventReader
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.spark.change_frames import decoded_frame
 
 pytestmark = pytest.mark.spark
 
@@ -136,6 +139,20 @@ def test_a_table_that_cannot_hold_rejected_events_is_refused_before_a_stream_sta
         with pytest.raises(InvalidData, match="the table for rejected events has other columns"):
             call()
     assert rows_of(table) == [] and not (tmp_path / "c").exists()
+
+
+def test_documents_have_the_same_values_whatever_parses_them(spark):
+    oid = {"$oid": "57e193d7a9cc81b4027498b5"}
+    texts = ["7", '{"$oid": "57e193d7a9cc81b4027498b5"}', 'a "b"\\é\n', "57e193d7a9cc81b4027498b5", "", "null", "true"]
+    values = [*texts, oid, {"b": 1, "a": "x"}, [1, "1"], 7, True, {"$minKey": 1}, {"$date": -1}, {"$symbol": 'a"b'}, None]
+    ids = [oid, *texts[2:5], {"b": 1, "a": "x"}, 'a "b"']
+    made = [{"_id": ids[n % len(ids)], "v": value, "s": {"v": oid}} for n, value in enumerate(values)]
+    events = [json.dumps({"op": "c", "after": json.dumps(one), "source": {"ts_ms": 1, "ord": n}}) for n, one in enumerate(made)]
+    columns = pa.schema([("_id", pa.string()), ("v", pa.string()), ("s", pa.struct([("v", pa.string())]))])
+    reader = EventReader(ChangeFormat("mongodb"), columns, ("_id",))
+    here = lsmlake.cdc.decode(events, "mongodb", columns, primary_key=["_id"]).to_pylist()
+    for by_spark in (True, False):
+        assert decoded_frame(frame(spark, events, 1), reader, None, by_spark=by_spark).toArrow().to_pylist() == here
 
 
 def test_the_words_of_auto_cdc(spark, spark_lake):

@@ -132,7 +132,7 @@ def test_a_table_that_is_refused_does_not_stop_the_others(spark, spark_lake):
     document = {"_id": {"_data": "1"}, "operationType": "insert", "ns": {"db": "m", "coll": "t"}, "documentKey": {"_id": 1}}
     text = json.dumps({**document, "fullDocument": {"_id": 1, "n": {"$numberLong": "7"}}})
     spark_lake.sync(frame(spark, [text]), format="mongodb", database="shop")
-    assert rows_of(spark_lake, "shop.t") == [{"_id": "1", "n": 7}]
+    assert rows_of(spark_lake, "shop.t") == [{"_id": 1, "n": 7}]
 
 
 def test_a_bad_event_of_a_table_that_is_not_there_is_rejected(spark, spark_lake):
