@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.storage.schema_registry import Registry
 
 INSERT, UPDATE, DELETE, TRUNCATE, SKIP = "insert", "update", "delete", "truncate", "skip"
@@ -291,7 +291,9 @@ class ChangeFormat:
                 expected, cure = list(choices), "correct it"
                 raise InvalidQuery(f"unknown {name}", where="ChangeFormat", expected=expected, found=repr(given), cure=cure)
         if self.events.avro != (self.registry is not None):
-            found, cure = f"{self.name} with registry={'...' if self.registry else None}", "pass both or neither"
+            found = f"{self.name} with registry={'...' if self.registry else None}"
+            written = """write both or neither: --format '{"name": "debezium-avro", "registry": "http://registry:8081"}'"""
+            cure = Wording("pass both or neither", command=written)
             raise InvalidQuery(
                 "debezium-avro needs registry, and no other format does", where="ChangeFormat", found=found, cure=cure
             )
@@ -329,16 +331,23 @@ class ChangeFormat:
         return given if isinstance(given, ChangeFormat) else ChangeFormat(given)
 
     @staticmethod
-    def of_text(text: str) -> ChangeFormat:
-        """The format that a text names: "debezium-json", or a JSON object of the arguments. Raises InvalidQuery."""
+    def of_text(text: str, registry: str | None = None) -> ChangeFormat:
+        """The format that a text names: "debezium-json", or a JSON object of the arguments. `registry`: this argument, if it is
+        given beside the text. Raises InvalidQuery."""
         refused = partial(InvalidQuery, "no format of events", expected=_NAMED, cure="correct it")
         try:
-            words = json.loads(text) if text.lstrip().startswith("{") else {"name": text}
+            words = json.loads(text, object_pairs_hook=_once) if text.lstrip().startswith("{") else {"name": text}
+            if registry is not None:
+                words = _once([*words.items(), ("registry", registry)])
         except ValueError as error:
             raise refused(found=f"{text}: {error}") from error
         known = [one.name for one in fields(ChangeFormat)]
         if "name" not in words or (unknown := [name for name in words if name not in known]):
             raise refused(found=f"{text}, without a name" if "name" not in words else f"unknown {unknown}, not one of {known}")
+        if isinstance(numbers := words.get("registry"), dict):
+            if not all(number.isdecimal() for number in numbers):
+                raise refused(found=f"registry {list(numbers)}, which are no numbers of schemas")
+            words["registry"] = {int(number): schema for number, schema in numbers.items()}
         return ChangeFormat(**words)
 
     @property
@@ -355,3 +364,11 @@ class ChangeFormat:
     def events(self) -> EventFormat:
         """The definition of the format."""
         return FORMATS[self.name]
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object of JSON. Raises ValueError if it has a name twice."""
+    if len(found := dict(pairs)) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"given twice: {sorted({name for name in names if names.count(name) > 1})}")
+    return found

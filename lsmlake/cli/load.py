@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 
@@ -13,6 +13,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.lake_verbs.loading import added, created_from
 from lsmlake.api.table import Table
 from lsmlake.cdc.change_input import RAISE, REJECT
+from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cli.argument_reading import column_names, is_directory, settings
 from lsmlake.cli.arguments import TableName
 from lsmlake.cli.command_maker import CommandResult
@@ -70,23 +71,27 @@ def load(
         null_value (WORD): A word in CSV and Excel files that means null, such as NA. Repeatable.
         delimiter (CHARACTER): Of CSV files; default: recognised among , ; | and tab.
         encoding (NAME): Of CSV and JSON files, such as latin-1; default: by the byte order mark, or UTF-8.
-        format (NAME): The files have change events, one per line: debezium-json, canal-json, maxwell-json, ogg-json, aws-dms or
-            mongodb.
+        format (FORMAT): The files have change events, one per line: debezium-json, debezium-avro, canal-json, maxwell-json,
+            ogg-json, aws-dms, mongodb or plain; or a JSON object of the arguments of ChangeFormat:
+            '{"name": "debezium-json", "timestamps": "micros"}'.
         column (NAME): With --format: the column of the events in Parquet or CSV files; default: value.
         reject: With --format: write events that cannot be read to the table TABLE_rejected, and go on.
     """
     texts = FileOptions.of(null_value, delimiter, encoding)
+    of_rows = {"create": create, "primary_key": primary_key, "partition_by": partition_by, "option": option}
+    of_rows |= {"row_kind": row_kind, "overwrite": overwrite, "where": where}
+    _check_flags(table, is_events=format is not None, of_rows=of_rows, of_events={"column": column, "reject": reject})
+    events = None if format is None else ChangeFormat.of_text(format)
     new_warehouse = create and not is_directory(ctx.obj.warehouse or "")
     lake = open_lake(ctx, create=create)
-    if format is not None:
-        _check_events(table, create=create, overwrite=overwrite, row_kind=row_kind is not None)
-        return _loaded_events(open_table(lake, table), files, format, column, reject, cast, texts)
+    if events is not None:
+        return _loaded_events(open_table(lake, table), files, events, column, reject, cast, texts)
     if (overwrite and create) or (where and not overwrite):
         flags = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=flags, cure="leave one of them out")
-    if not create and (primary_key or partition_by or option):
-        cure = "leave out --primary-key, --partition-by and --option, which belong to --create"
-        raise InvalidSchema("the table exists already", where=table, cure=cure)
+    if not create and (given := _flags({"primary_key": primary_key, "partition_by": partition_by, "option": option})):
+        cure = f"leave out {given}, or add --create"
+        raise InvalidSchema("only a table that is created gets a key, partitions and options", where=table, found=given, cure=cure)
     if create:
         keys, partitions = column_names(primary_key, "--primary-key") or (), split_terms(partition_by or "")
         options = settings(option, "--option")
@@ -119,15 +124,23 @@ def load(
     return CommandResult(data, (*map(sentence, given.recognised), f"{table}: {counted(rows, 'row')} loaded{commit}"))
 
 
-def _check_events(table: str, **flags: bool) -> None:
-    """Refuses flags that do not go with --format."""
-    if given := [f"--{name.replace('_', '-')}" for name, is_given in flags.items() if is_given]:
-        cure = "create the table first; events say themselves which rows they insert, update and delete"
-        raise InvalidQuery("--format loads events into a table that exists", where=table, found=", ".join(given), cure=cure)
+def _check_flags(table: str, *, is_events: bool, of_rows: Mapping[str, object], of_events: Mapping[str, object]) -> None:
+    """Refuses flags of rows with --format, and those of events without it."""
+    if not is_events and (given := _flags(of_events)):
+        cure = f"add --format, or leave out {given}"
+        raise InvalidQuery("only change events, which --format reads, have these options", where=table, found=given, cure=cure)
+    if is_events and (given := _flags(of_rows)):
+        cure = f"leave out {given}: create the table first; events say themselves which rows they insert, update and delete"
+        raise InvalidQuery("--format loads events into a table that exists", where=table, found=given, cure=cure)
+
+
+def _flags(values: Mapping[str, object]) -> str:
+    """The flags that are given."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name, value in values.items() if value not in (None, False, []))
 
 
 def _loaded_events(
-    table: Table, files: list[str], format: str, column: str | None, reject: bool, cast: bool, texts: FileOptions
+    table: Table, files: list[str], format: ChangeFormat, column: str | None, reject: bool, cast: bool, texts: FileOptions
 ) -> CommandResult:
     """Loads change events."""
     mode = REJECT if reject else RAISE

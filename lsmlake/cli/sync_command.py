@@ -54,7 +54,8 @@ def sync(
 
     Args:
         files (FILES...): Files with an event per line, or Parquet with a column of events: paths, folders or globs.
-        format (NAME): debezium-json, debezium-avro, canal-json, maxwell-json, ogg-json, aws-dms or mongodb.
+        format (FORMAT): debezium-json, debezium-avro, canal-json, maxwell-json, ogg-json, aws-dms or mongodb; or a JSON object of
+            the arguments of ChangeFormat: '{"name": "debezium-json", "timestamps": "micros"}'.
         database (NAME): The database of the warehouse; it is created if it does not exist.
         tables (REGEX): The tables to keep, by their whole names at the source; default: all.
         excluding_tables (REGEX): Tables not to keep.
@@ -72,11 +73,11 @@ def sync(
         checkpoint (DIR): Remembers which files were read. Default: all files are read.
         column (NAME): The column of the events in Parquet files; default: value.
         encoding (NAME): The encoding of text files, such as latin-1.
-        registry (URL): With --format debezium-avro: the registry of the schemas.
+        registry (URL): With --format debezium-avro: the registry of the schemas, unless the JSON object names it.
         every (TIME): Look for new files again and again, such as 30s, until interrupted. Needs --checkpoint.
     """
     given = {
-        "format": format if registry is None else ChangeFormat(format, registry=registry),
+        "format": ChangeFormat.of_text(format, registry),
         "database": database,
         "tables": tables,
         "excluding_tables": excluding_tables,

@@ -22,7 +22,7 @@ from lsmlake.border import verbs_of
 from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.commit.request import Identity
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema import rowkind
@@ -177,7 +177,8 @@ class Writing(Handle):
             StorageFailed: the store refused a call.
         """
         version = writable(self)
-        check_keyed(version.schema, self.name, "upsert", "use append, which adds the rows")
+        cure = Wording("use append, which adds the rows", command="leave --format out: `lsmlake load` adds the rows of files")
+        check_keyed(version.schema, self.name, "upsert", cure)
         request = WriteRequest(
             self._identity(writer_id, commit_id),
             rowkind.Source.of(row_kind),
