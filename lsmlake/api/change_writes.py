@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -24,6 +25,8 @@ from lsmlake.schema.rowkind import Source
 from lsmlake.tables.version import Version
 from lsmlake.write.order import OrderBy
 from lsmlake.write.write_request import WriteRequest
+
+_log = logging.getLogger("lsmlake.changes")
 
 
 def upsert_changes(
@@ -51,6 +54,8 @@ def upsert_changes(
                 raise refusal(bad, name)
             rejected.append(bad)
             yield words.applied(good.drop_columns([REASON]))
+        if reader.met and (never := [one for one in changes.left_out if one not in {*reader.met, *version.schema.columns.names}]):
+            _log.warning("%s: except_columns names what no event of the batch and no column has: %s", name, ", ".join(never))
         if rejected:  # before the commit of the others, which marks the batch as done
             rejected_events.keep(version.meta.env, home, pa.concat_tables(rejected), request.identity)
 

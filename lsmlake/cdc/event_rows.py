@@ -104,6 +104,7 @@ class EventReader:
         may_lack: events may lack the field of any nullable column, which is then null.
         key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
         fits: raises InvalidData for decoded rows that the table cannot hold; None: the rows are for no table.
+        met: the fields of the rows that were read until now.
     """
 
     format: ChangeFormat
@@ -119,6 +120,7 @@ class EventReader:
     may_lack: bool = False
     key_may_be_id: bool = True
     fits: Callable[[pa.Table], None] | None = None
+    met: set[str] = field(default_factory=set, compare=False)
 
     def __post_init__(self) -> None:
         if taken := [name for name in self.columns.names if name in OWN_COLUMNS]:
@@ -344,6 +346,7 @@ class _Batch:
         """Refuses the events whose rows have a field that is not allowed, or one twice. `written`: flags those that write a
         row."""
         fields = EventFields([list(self.encodings)], np.zeros(len(written), np.int64)) if self.fields is None else self.fields
+        self.reader.met.update(name for names in fields.lists for name in names)
         allowed = self.reader.allowed
         for number, names in enumerate(fields.lists):
             own = written & (fields.of_event == number)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lsmlake.cdc.change_reader import Piece, insert_pieces, snapshot_pieces
 from lsmlake.cdc.commits import Feed
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.tables.consumers import Progress, progress_of, put_consumer
 from lsmlake.tables.live import Cache
 from lsmlake.tables.version import Metadata
@@ -164,24 +164,32 @@ def _bytes_of(pieces: list[Piece]) -> int:
     return _FILE_BYTES * (1 + sum(1 + piece.described_files for piece in pieces))
 
 
+_NO_SNAPSHOT = Wording("pass snapshot=..., or another start", command="add --snapshot N, or choose another --start")
+
+
 def check_start(start: Start, where: str) -> Start:
     """Returns `start`. Raises InvalidQuery if its values contradict each other."""
 
-    def refuse(what: str, expected: str, found: object, cure: str) -> None:
+    def refuse(what: str, expected: str, found: object, cure: str | Wording) -> None:
         raise InvalidQuery(what, where=where, expected=expected, found=repr(found), cure=cure)
 
     if start.kind not in STARTS:
         refuse("unknown start", " or ".join(STARTS), start.kind, "pass one of these")
     snapshot, needs = start.snapshot, start.kind in (SNAPSHOT, SNAPSHOT_FULL)
     if needs and snapshot is None:
-        refuse(f"start {start.kind!r} needs a snapshot", "a snapshot id", None, "pass snapshot=..., or another start")
+        refuse(f"start {start.kind!r} needs a snapshot", "a snapshot id", None, _NO_SNAPSHOT)
     if not needs and snapshot is not None:
         expected = f"{SNAPSHOT!r} or {SNAPSHOT_FULL!r}"
         refuse(f"start {start.kind!r} takes no snapshot", expected, start.kind, "omit snapshot or start")
     if snapshot is not None and (isinstance(snapshot, bool) or not isinstance(snapshot, int) or snapshot < 1):
         refuse("a snapshot is a number", "1 or more", snapshot, "snapshots() lists the snapshots")
     if start.kind == TIMESTAMP and start.time_ms is None:
-        refuse(f"start {start.kind!r} needs a timestamp", "a time", None, "pass timestamp=...")
+        refuse(
+            f"start {start.kind!r} needs a timestamp",
+            "a time",
+            None,
+            Wording("pass timestamp=...", command="add --timestamp TIME"),
+        )
     if start.kind != TIMESTAMP and start.time_ms is not None:
         refuse(f"start {start.kind!r} takes no timestamp", repr(TIMESTAMP), start.kind, "omit timestamp or start")
     return start

@@ -15,7 +15,7 @@ from lsmlake.cli.sql_output import WRITERS, bytes_of
 from lsmlake.errors import InvalidQuery
 from lsmlake.kernels.text_format import TEXT, joined
 
-_Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", show_default=False)]
+_Wait = Annotated[float | None, typer.Option("--wait", metavar="SECONDS", show_default=False)]
 
 
 def follow(
@@ -25,7 +25,7 @@ def follow(
     keys: bool = False,
     consumer: str | None = None,
     once: bool = False,
-    wait: _Wait = 1.0,
+    wait: _Wait = None,
     start: str | None = None,
     snapshot: SnapshotId = None,
     timestamp: Timestamp = None,
@@ -45,7 +45,7 @@ def follow(
         keys: With --format, print {"key": ..., "value": ...} of each message instead of its value.
         consumer (NAME): Remember the progress in the table under this name, and continue from it.
         once: Stop after the latest snapshot, instead of waiting for new ones.
-        wait (SECONDS): The time between two looks for new snapshots; default: 1.
+        wait (SECONDS): Without --once: the time between two looks for new snapshots; default: 1.
         start (START): latest-full (the default), latest, from-snapshot, from-snapshot-full or from-timestamp.
         snapshot (N): Start with the changes of this snapshot.
         timestamp (TIME): Start with the changes after this time, in UTC unless it names a zone: '2026-01-31 12:00'.
@@ -54,6 +54,8 @@ def follow(
         commit_columns: Add the snapshot, the time and the order of each change.
     """
     events = None if format is None else ChangeFormat.of_text(format)
+    if once and wait is not None:
+        raise InvalidQuery("--once does not wait for new snapshots", found=f"--wait {wait:g}", cure="leave out --wait or --once")
     if keys and events is None:
         raise InvalidQuery("--keys is for messages, which --format makes", cure="add --format, or leave --keys out")
     if events is not None and events.name == "plain" and not keys:
@@ -66,7 +68,7 @@ def follow(
     how = {"where": where, "columns": column_names(columns), "consumer": consumer, "commit_columns": commit_columns}
     at = {"start": start, "snapshot": snapshot, "timestamp": timestamp, "mode": mode}
     out = sys.stdout.buffer
-    for batch in table.follow(wait=None if once else wait, format=events, **at, **how):
+    for batch in table.follow(wait=None if once else 1.0 if wait is None else wait, format=events, **at, **how):
         rows = batch.to_batches()
         written = WRITERS["json"](out, rows.schema, False)
         for some in rows:

@@ -142,7 +142,8 @@ def _lines(report: SyncReport) -> list[str]:
         return ["no new events"]
     unmatched = [f"{name}: named by an option, and there is no such table" for name in report.unmatched]
     left_out = [printable(f"{name}: left out by --tables or --excluding-tables") for name in report.left_out]
-    return [*([_line(one) for one in report.tables] or ["no events of tables"]), *unmatched, *left_out]
+    idle = [printable(f"{one}: decided nothing") for one in report.idle]
+    return [*([_line(one) for one in report.tables] or ["no events of tables"]), *unmatched, *left_out, *idle]
 
 
 def _line(one: SyncedTable) -> str:

@@ -168,6 +168,17 @@ def test_an_update_of_a_part_of_a_document_is_refused():
         table.upsert([text], format="mongodb")
 
 
+def test_a_field_to_leave_out_that_no_event_has_is_told(caplog: pytest.LogCaptureFixture):
+    table = made()
+    for names in (["note"], ["note", "noet"]):
+        table.upsert([event("c", {**row(1), "note": 1}, 1)], format="debezium-json", except_columns=names)
+    table.upsert([event("d", None, 2, {"id": 1})], format="debezium-json", except_columns=["note"])  # no row, so no field
+    (record,) = caplog.records
+    assert record.getMessage() == f"{table.name}: except_columns names what no event of the batch and no column has: noet"
+    with pytest.raises(InvalidQuery, match=r"unknown columns.*found \['noet'\]"):  # rows have all of their columns
+        table.upsert([row(1)], except_columns=["noet"])
+
+
 # -- what data can be -------------------------------------------------------------------------------------------------
 
 

@@ -590,7 +590,27 @@ def test_a_pattern_that_matches_nothing_is_reported(caplog: pytest.LogCaptureFix
     caplog.clear()
     report = lake.sync(events, **given, excluding_tables=r"shop\.people", table_mapping={r"shop\.ordrs": "x"})
     assert (report.unmatched, report.left_out, lake.tables("lake")) == (("x",), ("shop.people",), ["orders"])
-    assert not caplog.records
+    assert report.idle == (r"table_mapping 'shop\\.ordrs'",) and not caplog.records
+    patterns = {"excluding_tables": "shop.log", "table_mapping": {"shop.people": "people", "shop.orders": "orders"}}
+    report = lake.sync(iter([[one] for one in events]), **given, **patterns)
+    assert report.idle == ("excluding_tables 'shop.log'",)  # each name is mapped in one of the batches
+
+
+def test_partitions_that_a_table_does_not_get_are_refused_or_reported():
+    lake, given = new_lake(), {"format": "debezium-json", "database": "shop", "primary_keys": ["id"]}
+    assert lake.sync([event("c", "t", {"id": 1, "n": 1}, 1)], **given).idle == ()
+    for other in ([event("c", "t", {"id": 2, "n": 1, "nope": 1}, 2)], []):
+        with pytest.raises(
+            InvalidQuery, match=r"shop\.t: partition_by names columns that a table lacks.*found \['days\(nope\)'\]"
+        ):
+            lake.sync(other, **given, partition_by={"t": ["days(nope)"]})
+    assert lake.table("shop.t").count() == 1
+    report = lake.sync([event("c", "t", {"id": 2, "n": 1}, 2)], **given, partition_by=["nope"])
+    assert report["t"].rows == 1 and report.idle == ("partition_by nope for t, which has other partitions",)
+    report = lake.sync([event("c", "u", {"id": 2, "n": 1}, 2)], **given, partition_by={"t": ["n"], "u": ["n"]})
+    assert report.idle == () and lake.table("shop.u").partition_by == ("n",)
+    with pytest.raises(InvalidQuery, match="a computed column has no name"):
+        lake.sync([], **given, computed_columns={"t": {"": "id"}})
 
 
 def test_names_of_tables_that_are_not_there_are_reported():

@@ -330,7 +330,8 @@ def test_sync_applies_events_of_many_tables(files: Path):
     assert json.loads(call(*sync, *keys, "--checkpoint", "c", "--json"))["batches"] == 0
     none = call(*sync, *keys, "--tables", "orders").splitlines()
     left_out = "left out by --tables or --excluding-tables"
-    assert none == ["no events of tables", f"shop.orders: {left_out}", f"shop.people: {left_out}"]
+    idle = "tables 'orders': decided nothing"
+    assert none == ["no events of tables", f"shop.orders: {left_out}", f"shop.people: {left_out}", idle]
     unkeyed = "--tables", r"shop\.people", "--table-suffix", "_2", "--on-error", "raise"
     assert "add --primary-key people_2=NAMES" in complaint(*sync, *unkeyed)
     assert "stands alone" in complaint(*sync, "--primary-key", "id", "--primary-key", "people=key")
@@ -348,6 +349,47 @@ def test_sync_applies_events_of_many_tables(files: Path):
     assert "write --primary-key id" in complaint(*sync, "--primary-key", "orders=id,")
     assert "--every needs --checkpoint" in complaint(*sync, "--every", "1s")
     assert "debezium-avro needs registry" in complaint(*sync, "--registry", "http://x")
+
+
+def test_events_are_read_as_the_json_object_of_a_format_says(files: Path):
+    lsmlake.connect("new").create_database("d")
+    table = lsmlake.connect("new").create_table("d.t", "id BIGINT NOT NULL, at TIMESTAMP", primary_key=["id"])
+    event = {"op": "c", "after": {"id": 1, "at": 1_700_000_000_000_000}, "source": {"db": "s", "table": "t", "lsn": 1}}
+    (files / "events.log").write_text(json.dumps(event))
+    load = "load", "d.t", "events.log", "-w", "new"
+    sync = "sync", "events.log", "--database", "d", "-w", "new"
+    micros = '{"name": "debezium-json", "timestamps": "micros"}'
+    assert "timestamps=" in complaint(*load, "--format", "debezium-json", code=1)
+    assert call(*load, "--format", micros) == "d.t: 1 row written, snapshot 1\n"
+    assert call(*sync, "--format", micros, "--primary-key", "id") == "d.t: 1 row written by 1 commit\n"
+    assert str(table.get({"id": 1})["at"]) == "2023-11-14 22:13:20+00:00"
+    for begin in (load, sync, ("follow", "d.t", "-w", "new")):
+        for form, words in (
+            ('{"name": "debezium-json", "stamps": "micros"}', "unknown ['stamps']"),
+            ('{"name": "debezium-json", "times": "micros", "times": "millis"}', "given twice: ['times']"),
+            ('{"name": "debezium-json", "timestamps": "hours"}', "found 'hours'"),
+            ('{"name": "debezium-json"', "Expecting"),
+            ('{"name": "debezium-avro"}', '--format \'{"name": "debezium-avro", "registry": "'),
+            ('{"name": "debezium-avro", "registry": {"a": {}}}', "no numbers of schemas"),
+        ):
+            assert words in complaint(*begin, "--format", form)
+    avro = '{"name": "debezium-avro", "registry": "http://localhost:1"}'
+    assert "given twice: ['registry']" in complaint(*sync, "--format", avro, "--registry", "http://localhost:2")
+
+
+def test_options_of_rows_are_not_those_of_events(files: Path):
+    for options in (
+        ["--where", "id = 1"],
+        ["--primary-key", "id"],
+        ["--partition-by", "id"],
+        ["--option", "a=b"],
+        ["--overwrite"],
+    ):
+        told = complaint("load", "d.t", "events.log", "--format", "debezium-json", *options, "-w", "new")
+        assert f"leave out {options[0]}" in told
+    for options in (["--column", "x"], ["--reject"]):
+        told = complaint("load", "d.t", "a.csv", *options, "-w", "new")
+        assert f"add --format, or leave out {options[0]}" in told
 
 
 def test_a_name_is_given_once(warehouse: Path):

@@ -58,6 +58,8 @@ def test_a_consumer_continues(table: Table):
     ("options", "words"),
     [
         (["--format", "plain"], "add --keys"),
+        (["--once", "--wait", "5"], "leave out --wait or --once"),
+        (["--start", "from-timestamp"], "add --timestamp TIME"),
         (["--keys"], "add --format"),
         (["--format", "{"], "no format of events"),
         (["--format", '{"name": "canal-json", "scheme": true}'], "unknown ['scheme']"),

@@ -7,7 +7,7 @@ batch fails after the other tables have it. It is then applied again, and the ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lsmlake.api.lake_verbs.administration import CatalogVerbs
@@ -17,7 +17,9 @@ from lsmlake.api.sync.table_sync import Routed, TableSync, count_of
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.source_tables import SourceTable
 from lsmlake.commit.request import Identity
-from lsmlake.errors import InvalidData, LakeError, Wording
+from lsmlake.errors import InvalidData, InvalidQuery, LakeError, Wording
+from lsmlake.schema.partitioning import Term
+from lsmlake.schema.schema import Schema
 
 _NAMELESS = "the event says no table"
 _log = logging.getLogger("lsmlake.sync")
@@ -58,7 +60,8 @@ class DatabaseSync:
                 _log.error("%s: batch %d failed: %s", name, number, error)
                 failed[0][1].add_note(f"also {name} failed: {error}")
             raise failed[0][1]
-        report = SyncReport(1, (), rejected, self._unmatched(), self._left_out(routed.tables, number))
+        unmatched, left_out = self._unmatched(), self._left_out(routed.tables, number)
+        report = SyncReport(1, (), rejected, unmatched, left_out, self._idle(routed.tables))
         for table in done:
             report = together(report, SyncReport(0, (table,)))
         return report
@@ -97,6 +100,34 @@ class DatabaseSync:
             _log.warning("batch %d: tables and excluding_tables, which match whole names, leave out all its tables: %s", *told)
         return tuple(sorted(left_out))
 
+    def check(self) -> None:
+        """Raises InvalidQuery for partitions of a table that is there and has no such columns."""
+        if not isinstance(given := self.rules.partitions, Mapping) or self.rules.database not in self.lake.databases():
+            return
+        for name in set(given) & {*self.lake.tables(self.rules.database)}:
+            schema = self.lake.table(f"{self.rules.database}.{name}").version.schema
+            columns = schema.columns.names
+            if unknown := [text for text in given[name] if Term.parse(text, columns, "partition_by").column not in columns]:
+                raise InvalidQuery(
+                    "partition_by names columns that a table lacks, and a table that is there keeps its own partitions",
+                    where=f"{self.rules.database}.{name}",
+                    expected=columns,
+                    found=unknown,
+                    cure=Wording(f"leave {name} out of partition_by", command=f"leave out --partition-by {name}=..."),
+                )
+
+    def _idle(self, tables: Sequence[SourceTable]) -> tuple[str, ...]:
+        """The arguments that have decided nothing for these tables: patterns, and partitions of tables that have others."""
+        found = self.rules.idle_patterns(sources := list(dict.fromkeys(one.name for one in tables)))
+        there = {*self.lake.tables(self.rules.database)}
+        for target in dict.fromkeys(map(self.rules.target, sources)):
+            given = self.rules.partitions_of(target) if target in there else ()
+            if given and not _has_partitions(self.lake.table(f"{self.rules.database}.{target}").version.schema, given):
+                found.append(f"partition_by {', '.join(given)} for {target}, which has other partitions")
+        if found:
+            _log.info("these arguments have decided nothing: %s", "; ".join(found))
+        return tuple(found)
+
     def _by_target(self, tables: Sequence[SourceTable]) -> list[tuple[str, list[SourceTable]]]:
         """The tables of the lake, each with the descriptions of its table at the source, or of all shards."""
         found: dict[tuple[str, str], list[SourceTable]] = {}
@@ -122,3 +153,8 @@ class DatabaseSync:
         identity = Identity(writer, number)
         routed.reject(self.lake.env, self.rules.common_rejects, data, _NAMELESS, identity)
         return count_of(self.lake.env, self.rules.common_rejects, identity)
+
+
+def _has_partitions(schema: Schema, given: Sequence[str]) -> bool:
+    terms = [Term.parse(text, schema.columns.names, "partition_by") for text in given]
+    return terms == [Term(one.transform, one.column) for one in schema.partition_columns]

@@ -78,6 +78,8 @@ class SyncReport(Shown):
         unmatched: tables that `primary_keys`, `partition_by`, `computed_columns` or `table_mapping` name, and that the database
             does not have: their events may come later, or the names or patterns are wrong.
         left_out: the tables at the source whose events were left out, as `tables` and `excluding_tables` say.
+        idle: arguments that have decided nothing: patterns that match no table at the source, and partitions that a table does
+            not have because it was there before.
     """
 
     batches: int = 0
@@ -85,6 +87,7 @@ class SyncReport(Shown):
     rejected: int = 0
     unmatched: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
     def __getitem__(self, table: str) -> SyncedTable:
         """What was done to a table, by its name, with the database or without. Raises KeyError."""
@@ -110,4 +113,6 @@ def together(report: SyncReport, later: SyncReport) -> SyncReport:
     tables = tuple(known[name] for name in sorted(known))
     unmatched = later.unmatched if later.batches else report.unmatched
     left_out = tuple(sorted({*report.left_out, *later.left_out}))
-    return SyncReport(report.batches + later.batches, tables, report.rejected + later.rejected, unmatched, left_out)
+    both = report.batches and later.batches
+    idle = tuple(one for one in report.idle if one in later.idle) if both else report.idle or later.idle
+    return SyncReport(report.batches + later.batches, tables, report.rejected + later.rejected, unmatched, left_out, idle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -129,6 +129,8 @@ class SyncRules:
             raise InvalidQuery("not names of tables", where=where, found=wrong, cure=cure)
         Options.parse(self.options, "options of sync")
         for table, expressions in self.computed.items():
+            if blank := [name for name in expressions if not name.strip()]:
+                raise InvalidQuery("a computed column has no name", where=table, found=repr(blank[0]), cure="name the column")
             check_readable(expressions, table)
             if both := [name for name in self.key_of(table) if name in expressions]:
                 raise in_key(both, table)
@@ -149,6 +151,16 @@ class SyncRules:
         """The tables of the lake that arguments name one by one."""
         given = (self.primary_keys, self.partitions, self.computed)
         return {name for one in given if isinstance(one, Mapping) for name in one} | {name for _, name in self.mapping}
+
+    def idle_patterns(self, sources: Collection[str]) -> list[str]:
+        """The patterns that decide nothing for these tables at the source, each with its argument."""
+        kept = [name for name in sources if self.target(name) is not None]
+        mapped = [next((pattern for pattern, _ in self.mapping if pattern.fullmatch(name)), None) for name in kept]
+        idle = [("table_mapping", pattern) for pattern, _ in self.mapping if pattern not in mapped]
+        for argument, pattern in (("tables", self.included), ("excluding_tables", self.excluded)):
+            if pattern is not None and not any(map(pattern.fullmatch, sources)):
+                idle.append((argument, pattern))
+        return [f"{argument} {pattern.pattern!r}" for argument, pattern in idle]
 
     @property
     def common_rejects(self) -> str:

@@ -34,6 +34,8 @@ from lsmlake.write.replace import Replacement
 from lsmlake.write.write import publish
 from lsmlake.write.write_request import WriteRequest
 
+_USE_APPEND = Wording("use append, which adds the rows", command="leave --format out: `lsmlake load` adds the rows of files")
+
 
 @verbs_of("Table")
 class Writing(Handle):
@@ -163,8 +165,9 @@ class Writing(Handle):
             ignore_null_updates: a null leaves the value that the row of the key has.
             columns: the columns of the data to write; others are only read by conditions and `order_by`.
             except_columns: the columns of the data not to write. With `format`, also fields of the events that the table lacks;
-                an event with another field that the table lacks cannot be read. Fields inside of nested values are named by their
-                paths: "address.zip", "items.element.price", "by_name.value.price"; they also go with `columns`.
+                an event with another field that the table lacks cannot be read, and a name that no event has is logged. Fields
+                inside of nested values are named by their paths: "address.zip", "items.element.price", "by_name.value.price";
+                they also go with `columns`.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.
@@ -177,8 +180,7 @@ class Writing(Handle):
             StorageFailed: the store refused a call.
         """
         version = writable(self)
-        cure = Wording("use append, which adds the rows", command="leave --format out: `lsmlake load` adds the rows of files")
-        check_keyed(version.schema, self.name, "upsert", cure)
+        check_keyed(version.schema, self.name, "upsert", _USE_APPEND)
         request = WriteRequest(
             self._identity(writer_id, commit_id),
             rowkind.Source.of(row_kind),
