@@ -12,14 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc.avro_events import decoded_avro
+from lsmlake.cdc.event_fields import known_names
 from lsmlake.cdc.event_lines import readable
-from lsmlake.cdc.event_queries import EVENT, OFFSET, ROW, WRONG, EventQuery
+from lsmlake.cdc.event_queries import EVENT, KNOWN_NAMES, OFFSET, ROW, WRONG, EventQuery
 from lsmlake.cdc.event_rows import REASON, REJECTED, ROW_KIND, TEXT, EventReader, refusal
 from lsmlake.cdc.event_values import schema_in
 from lsmlake.cdc.given_events import event_tables
 from lsmlake.dialect.connection import PatientConnection, connected, translated_errors
+from lsmlake.kernels.keys import joined
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 64 << 20
+_CORE_ROWS = 1 << 13
 _RELATION = "lsmlake_events"
 _ENVELOPE = r'^\s*\{\s*"(schema|payload)"\s*:'
 _LOOKS = 100
@@ -50,10 +53,15 @@ def _parsed(table: pa.Table, query: EventQuery, connection: PatientConnection, r
     """The texts of some of the events, with `EVENT`, `OFFSET`, `WRONG` and `ROW`. `rows`: flags these events."""
     given = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
     given = given if rows is None else given.filter(rows)
-    texts = _without_schema(given[EVENT].combine_chunks()) if query.within else given[EVENT]
+    texts = joined(given[EVENT])
+    texts = _without_schema(texts) if query.within else texts
+    path = query.row_path
+    names = pa.nulls(len(texts), pa.string()) if path is None else known_names(texts, path, many=query.format.many)
+    relation = given.set_column(0, EVENT, texts).append_column(KNOWN_NAMES, names)
+    relation = pa.Table.from_batches(relation.to_batches(max_chunksize=_CORE_ROWS), relation.schema)  # a core takes a batch
 
     def parsed() -> pa.Table:
-        connection.register(_RELATION, given.set_column(0, EVENT, texts))
+        connection.register(_RELATION, relation)
         return connection.sql(query.in_duckdb(_RELATION)).to_arrow_table()
 
     with translated_errors("events"):

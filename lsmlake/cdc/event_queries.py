@@ -25,6 +25,8 @@ UNPAIRED = "unpaired"
 NAMES, OLD_NAMES = "names", "old_names"
 """The columns with the names of the fields of the row that an event writes, and of the one before it, joined by `BETWEEN`."""
 BETWEEN = "\x1f"
+KNOWN_NAMES = "known_names"
+"""A column of the events that the query for DuckDB reads: their `NAMES`, or null where they must be read."""
 _PARSED, _ROW, _OLD, _NUMBER, _KINDS = "parsed", "row_after", "row_before", "element", "_kinds"
 _DOCUMENTS = "after", "fullDocument"
 _CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("updatedFields", "removedFields", "truncatedArrays"))
@@ -71,9 +73,17 @@ class EventQuery:
     whole_before: bool = False
     key_is_id: bool = False
 
+    @property
+    def row_path(self) -> list[str] | None:
+        """Where events have the row that they write; None: in one of several places."""
+        given = self.format
+        if given.document or (given.enveloped and self.within is None):
+            return None
+        return [*(["payload"] if given.enveloped and self.within else []), *([given.after] if given.after else [])]
+
     def in_duckdb(self, events: str) -> str:
-        """The query over the relation `events` with the columns `EVENT`, `KEY` and `ROW`. The result has `ROW`, and its rows are
-        in the order of the events."""
+        """The query over the relation `events` with the columns `EVENT`, `KEY`, `ROW` and `KNOWN_NAMES`. The rows of the result
+        are in the order of the events, and have `ROW`."""
         query = events
         for chosen in self._steps(DuckWords(), [ROW]):
             query = f"(SELECT {', '.join(chosen)} FROM {query})"
@@ -103,7 +113,8 @@ class EventQuery:
         given = self.format
         kind = self._value(engine, *given.operation)
         yield KIND, kind
-        yield NAMES, self._names(engine, given.after)
+        names = self._names(engine, given.after)
+        yield NAMES, names if self.row_path is None else engine.known(names)
         if self.whole_before:
             yield OLD_NAMES, self._names(engine, given.before)
         for number, parts in enumerate(given.positions):
@@ -228,6 +239,10 @@ class DuckWords:
         where = f"'{path}'" if number is None else f"concat('{path}[', {number} - 1, ']')"
         return f"TRY(array_to_string(json_keys({text}, {where}), {_text(BETWEEN)}))"
 
+    def known(self, names: str) -> str:
+        """The names that are known, of events that are JSON, or else these."""
+        return f"coalesce(CASE WHEN {_PARSED} IS NOT NULL THEN {KNOWN_NAMES} END, {names})"
+
     def path(self, root: str, path: str) -> str:
         return ".".join([root, *map(_quoted, path.split("."))])
 
@@ -277,6 +292,9 @@ class SparkWords:
         where = f"'{path}'" if number is None else f"concat('{path}[', {number}, ']')"
         inside = text if path == "$" and number is None else f"get_json_object({text}, {where})"
         return f"array_join(json_object_keys({inside}), '\\u001F')"
+
+    def known(self, names: str) -> str:
+        return names
 
     def path(self, root: str, path: str) -> str:
         return ".".join([root, *map(_backticked, path.split("."))])

@@ -57,6 +57,7 @@ from lsmlake.cdc.inner_names import unknown_inside
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels import encoded_bytes, nested
 from lsmlake.kernels.fitting import fitted
+from lsmlake.kernels.keys import joined
 from lsmlake.schema.conform import shown
 from lsmlake.schema.lossless import Unfit
 from lsmlake.schema.omitted import may_be_omitted, with_default
@@ -328,7 +329,7 @@ class _Batch:
 
     def _texts(self, name: str, one: pa.Field | None = None) -> pa.Array:
         """The texts of a column. `one`: the column of the table that gets the values."""
-        texts = self.texts[name].combine_chunks()
+        texts = joined(self.texts[name])
         if is_bytes(texts.type) or pa.types.is_nested(texts.type):
             return texts
         texts = texts.cast(pa.string())
@@ -336,7 +337,7 @@ class _Batch:
             return texts
         if self.reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
             return texts
-        return exact(texts, self.texts[EVENT].combine_chunks(), one)
+        return exact(texts, joined(self.texts[EVENT]), one)
 
     def _refuse(self, rows: np.ndarray, reason: str) -> None:
         for row in np.flatnonzero(rows).tolist():
@@ -497,7 +498,7 @@ class _Batch:
             texts = pa.array([self.bad[row] for row in np.flatnonzero(action == _BAD).tolist()], pa.string())
             reasons = pc.replace_with_mask(reasons, pa.array(action == _BAD), texts)
         events = self._shown(pc.or_(reasons.is_valid(), kept.is_valid()))
-        offset = self.texts[OFFSET].combine_chunks() if OFFSET in self.texts.column_names else pa.nulls(count, pa.int64())
+        offset = joined(self.texts[OFFSET]) if OFFSET in self.texts.column_names else pa.nulls(count, pa.int64())
         kinds = pa.array(_KINDS).take(pa.array(action))
         others = [kinds, self._positions(count), kept, events, reasons, offset.cast(pa.int64())]
         made = pa.table([*rows, *others], schema=fields)
@@ -553,11 +554,11 @@ class _Batch:
     def _positions(self, count: int) -> pa.Array:
         made = pa.nulls(count, pa.string())
         for number, parts in enumerate(self.reader.format.events.positions):
-            columns = [self.texts[event_queries.position(number, place)] for place in range(len(parts))]
+            columns = [joined(self.texts[event_queries.position(number, place)]) for place in range(len(parts))]
             if columns[0].null_count < count:
-                texts = [_counted(one.combine_chunks(), part) for one, part in zip(columns, parts, strict=True)]
+                texts = [_counted(one, part) for one, part in zip(columns, parts, strict=True)]
                 one = pc.binary_join_element_wise(*texts, "/") if len(texts) > 1 else texts[0]
-                made = pc.coalesce(made, pc.if_else(columns[0].combine_chunks().is_valid(), one, pa.scalar(None, pa.string())))
+                made = pc.coalesce(made, pc.if_else(columns[0].is_valid(), one, pa.scalar(None, pa.string())))
         return made
 
 
