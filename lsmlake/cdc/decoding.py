@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc.avro_events import decoded_avro
+from lsmlake.cdc.event_digits import in_doubt, marked, unmarked
 from lsmlake.cdc.event_fields import known_names
 from lsmlake.cdc.event_lines import readable
 from lsmlake.cdc.event_queries import EVENT, KNOWN_NAMES, OFFSET, ROW, WRONG, EventQuery
@@ -40,36 +41,78 @@ def decoded_tables(events: Iterable[pa.Table], reader: EventReader, threads: int
         for table in map(readable, chain.from_iterable(map(_in_batches, events))):
             inside = pc.fill_null(pc.match_substring_regex(table[EVENT], _ENVELOPE), False)
             within = reader.format.events.enveloped and pc.any(inside).as_py()
+            parsed = partial(_parsed, table, reader, connection)
             if not within or pc.all(inside).as_py():
-                texts = _parsed(table, replace(reader.query, within=within), connection)
+                texts = parsed(within)
             else:
                 flags = ((inside, True), (pc.invert(inside), False))
-                parts = [_parsed(table, replace(reader.query, within=one), connection, rows) for rows, one in flags]
+                parts = [parsed(one, rows) for rows, one in flags]
                 texts = pa.concat_tables(parts, promote_options="default").sort_by(ROW)
             yield reader.rows(texts)
 
 
-def _parsed(table: pa.Table, query: EventQuery, connection: PatientConnection, rows: pa.ChunkedArray | None = None) -> pa.Table:
-    """The texts of some of the events, with `EVENT`, `OFFSET`, `WRONG` and `ROW`. `rows`: flags these events."""
+def _parsed(
+    table: pa.Table,
+    reader: EventReader,
+    connection: PatientConnection,
+    within: bool,
+    rows: pa.ChunkedArray | None = None,
+) -> pa.Table:
+    """The texts of some of the events, with `EVENT`, `OFFSET`, `WRONG` and `ROW`. `within`: as in `EventQuery`. `rows`: flags
+    them."""
+    query = replace(reader.query, within=within)
     given = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
     given = given if rows is None else given.filter(rows)
-    texts = joined(given[EVENT])
-    texts = _without_schema(texts) if query.within else texts
+    events = joined(given[EVENT])
+    events = _without_schema(events) if within else events
     path = query.row_path
-    names = pa.nulls(len(texts), pa.string()) if path is None else known_names(texts, path, many=query.format.many)
-    relation = given.set_column(0, EVENT, texts).append_column(KNOWN_NAMES, names)
-    relation = pa.Table.from_batches(relation.to_batches(max_chunksize=_CORE_ROWS), relation.schema)  # a core takes a batch
-
-    def parsed() -> pa.Table:
-        connection.register(_RELATION, relation)
-        return connection.sql(query.in_duckdb(_RELATION)).to_arrow_table()
-
-    with translated_errors("events"):
-        made = connection.wait_for(parsed)
+    names = pa.nulls(len(events), pa.string()) if path is None else known_names(events, path, many=query.format.many)
+    relation = given.set_column(0, EVENT, events).append_column(KNOWN_NAMES, names)
+    made = _run(query, relation, connection)
+    if not reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
+        made = _with_digits(made, query, relation, reader, connection)
     for name in (EVENT, OFFSET, WRONG):
         if name in table.column_names:
             column = given[name] if made.num_rows == given.num_rows else table[name].take(made[ROW])
             made = made.append_column(name, column)
+    return made
+
+
+def _run(query: EventQuery, relation: pa.Table, connection: PatientConnection) -> pa.Table:
+    batches = pa.Table.from_batches(relation.to_batches(max_chunksize=_CORE_ROWS), relation.schema)  # a core takes one
+
+    def parsed() -> pa.Table:
+        connection.register(_RELATION, batches)
+        return connection.sql(query.in_duckdb(_RELATION)).to_arrow_table()
+
+    with translated_errors("events"):
+        return connection.wait_for(parsed)
+
+
+def _with_digits(
+    made: pa.Table, query: EventQuery, relation: pa.Table, reader: EventReader, connection: PatientConnection
+) -> pa.Table:
+    """The texts with numbers as the events write them, see `cdc.event_digits`. `relation`: the events; `made`: their texts."""
+    places = np.searchsorted(np.asarray(relation[ROW]), np.asarray(made[ROW]))
+    events = joined(relation[EVENT])
+    events = events if len(places) == len(events) else events.take(pa.array(places))
+    doubts = {}
+    for column, name, keep in reader.text_columns(made.column_names):
+        flags = in_doubt(joined(made[name]).cast(pa.string()), events, column.type, decimals=keep and not is_bytes(column.type))
+        if flags is not None:
+            doubts[name] = flags, keep
+    if not doubts:
+        return made
+    some = np.unique(places[np.logical_or.reduce([flags for flags, _ in doubts.values()])])
+    chosen = relation.take(pa.array(some))
+    with_marks, mark = marked(joined(chosen[EVENT]))
+    again = _run(query, chosen.set_column(0, EVENT, with_marks), connection)
+    back = np.cumsum(np.isin(places, some)) - 1
+    for name, (flags, keep) in doubts.items():
+        texts = unmarked(joined(again[name]).take(pa.array(back[flags])), mark, keep=keep)
+        made = made.set_column(
+            made.column_names.index(name), name, pc.replace_with_mask(joined(made[name]), pa.array(flags), texts)
+        )
     return made
 
 

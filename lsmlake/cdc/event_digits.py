@@ -1,57 +1,129 @@
-"""The digits of numbers as change events write them: parsers of JSON read numbers with a fraction as DOUBLE. Pure."""
+"""Numbers as change events write them. Pure.
+
+Parsers of JSON read a number with a fraction or an exponent as DOUBLE and print it anew, and do not tell a number from a text
+with the same characters. Where that counts, events are parsed with marks: each number, true and false becomes a string that
+begins with a mark, so the parser leaves it as it is.
+
+1. `in_doubt` finds the texts of a column that an event may write otherwise.
+2. `marked` makes events with marks, which are parsed again.
+3. `unmarked` takes the marks off the texts. Columns that tell numbers from texts keep `MARK` (`tells_numbers`).
+"""
 
 from __future__ import annotations
-
-import json
-import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_LOSES_DIGITS = r"^-?(?:[0-9.]{17,}|[0-9.]+[eE].*)$"
-"""Numbers that the parser of JSON may have rounded: it reads those with a fraction as DOUBLE."""
-_IS_ROUNDED = r"^-?[0-9]{16,}\.[0-9]*$|^-?[0-9.]+[eE].*$"
-"""Whole numbers that the parser may have rounded, because they are written with a fraction or an exponent."""
+from lsmlake.types.type_table import is_bytes, is_text
+
+MARK = "\ufdd0"
+"""A character that Unicode reserves for such internal use."""
+STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+TOKEN = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|NaN|-?Infinity"
+"""Values that get a mark."""
+OTHERS = r'[^"0-9tfNI-]'
+"""The characters of JSON, outside of strings, with which no such value begins."""
+PRINTED_ANEW = (
+    r"[:\[,]\s*-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{8,}\.|[0-9]+\.[0-9]{8,}|[0-9]+\.[0-9]+0\s*[,\]}]|0\.00|[NI])"
+    r"|[:\[,]\s*-0\s*[,\]}]"
+)
+"""Matches events with a number that a parser may print with other characters."""
+_DIGITS = b"0123456789"
+_PRINTED_NUMBER = r"^-?(?:0|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[iI]nf.*|[nN][aA][nN])$"
+_PRINTED_INSIDE = r"[:\[,]-?(?:[0-9]+[.eE]|0[,\]}]|[iInN][na])"
+_ROUNDED = r"^-?(?:0|[0-9]+\.[0-9]+|[0-9.]+[eE].*)$"
+_ROUNDED_DIGITS = 17
+_NUMBER_OR_TRUTH = r"^(?:-?[0-9][0-9.eE+-]*|true|false)$"
+_DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
 
 
-def exact(texts: pa.Array, events: pa.Array, column: pa.Field) -> pa.Array:
-    """The texts of the values of a column, with the digits of the numbers that the parser may have rounded."""
-    loses = _LOSES_DIGITS if pa.types.is_decimal(column.type) else _IS_ROUNDED if pa.types.is_integer(column.type) else None
-    if loses is None:
+def tells_numbers(type_: pa.DataType, *, decimals: bool) -> bool:
+    """Whether a column reads numbers otherwise than texts: BINARY and, if texts of `decimals` may be bytes, DECIMAL."""
+    return is_bytes(type_) or (decimals and pa.types.is_decimal(type_))
+
+
+def in_doubt(texts: pa.Array, events: pa.Array, type_: pa.DataType, *, decimals: bool) -> np.ndarray | None:
+    """Flags the texts of a column of this type that their event may write otherwise, or of which nothing tells if they are
+    numbers; None: there are none. `decimals`: texts of decimals may be bytes."""
+    look = _Look(texts)
+    kinds = look.of_unknown_kind(type_) if tells_numbers(type_, decimals=decimals) else None
+    printed = look.printed(type_)
+    if printed is not None and len(printed):
+        printed = printed[np.asarray(pc.match_substring_regex(events.take(pa.array(printed)), PRINTED_ANEW))]
+    rows = [one for one in (kinds, printed) if one is not None and len(one)]
+    if not rows:
+        return None
+    flags = np.zeros(len(texts), bool)
+    flags[np.concatenate(rows)] = True
+    return flags
+
+
+class _Look:
+    """Texts, of which few are matched with a pattern: their first bytes and lengths leave out the others."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        self.texts = texts
+        _, offsets, data = texts.buffers()
+        ends = (
+            np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1] if offsets else np.zeros(1, np.int32)
+        )
+        self.data = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data else np.zeros(0, np.uint8)
+        self.lengths = np.diff(ends)
+        self.first = np.zeros(len(texts), np.uint8)
+        some = self.lengths > 0
+        self.first[some] = self.data[ends[:-1][some] - ends[0]]
+
+    def of_unknown_kind(self, type_: pa.DataType) -> np.ndarray:
+        """The rows of bytes or decimals that may be numbers."""
+        if is_bytes(type_):
+            return self._matching(self._begins(_DIGITS + b"-tf"), _NUMBER_OR_TRUTH)
+        return self._matching(self._begins(_DIGITS) & (self.lengths % 4 == 0), _DIGITS_OF_BOTH)
+
+    def printed(self, type_: pa.DataType) -> np.ndarray | None:
+        """The rows with a number that the parser may have printed anew; None: such a column has none."""
+        t = pa.types
+        if t.is_nested(type_):
+            return self._matching(self._begins(b"[{"), _PRINTED_INSIDE)
+        if is_text(type_):
+            inside = self._matching(self._begins(b"[{"), _PRINTED_INSIDE)
+            return np.concatenate([inside, self._matching(self._begins(_DIGITS + b"-iInN"), _PRINTED_NUMBER)])
+        if not (t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_)):
+            return None
+        zero, minus = self.first == ord("0"), self.first == ord("-")
+        may_be = (self.lengths >= _ROUNDED_DIGITS) | (self.lengths == len("0.0")) & zero | (self.lengths == len("-0.0")) & minus
+        if t.is_floating(type_):  # which has a negative zero
+            may_be |= (self.lengths == 1) & zero
+        exponents = ((self.data | 0x20) == ord("e")).any()
+        return self._matching(self._begins(_DIGITS + b"-") & (exponents | may_be), _ROUNDED)
+
+    def _begins(self, characters: bytes) -> np.ndarray:
+        table = np.zeros(256, bool)
+        table[list(characters)] = True
+        return table[self.first]
+
+    def _matching(self, flags: np.ndarray, pattern: str) -> np.ndarray:
+        rows = np.flatnonzero(flags)
+        if not len(rows):
+            return rows
+        some = self.texts if len(rows) == len(self.texts) else self.texts.take(pa.array(rows))
+        return rows[np.asarray(pc.fill_null(pc.match_substring_regex(some, pattern), False))]
+
+
+# -- marks ------------------------------------------------------------------------------------------------------------
+
+
+def marked(texts: pa.Array) -> tuple[pa.Array, str]:
+    """Texts of JSON with marks, and the mark: none of the texts has it."""
+    taken = pc.max(pc.count_substring_regex(texts, rf"(?i){MARK}|\\u{ord(MARK):x}")).as_py() or 0
+    mark = MARK * (1 + taken)
+    made = pc.replace_substring_regex(texts, rf"((?:{STRING}|{OTHERS})*)({TOKEN}|\z)", rf'\1"{mark}\2"')
+    return pc.replace_substring_regex(made, rf'"{mark}"\z', ""), mark
+
+
+def unmarked(texts: pa.Array, mark: str = MARK, *, keep: bool = False) -> pa.Array:
+    """The texts of a column without marks. `keep`: a number or truth value begins with `MARK`."""
+    if pc.any(pc.match_substring(texts, mark)).as_py() is not True:
         return texts
-    rounded = pc.fill_null(pc.match_substring_regex(texts, loses), False)
-    if not pc.any(rounded).as_py():
-        return texts
-    return pc.replace_with_mask(texts, rounded, _as_written(texts.filter(rounded), events.filter(rounded), column.name))
-
-
-def _as_written(doubles: pa.Array, events: pa.Array, name: str) -> pa.Array:
-    """The numbers as their events write them. `doubles`: the numbers as DOUBLE, or texts of the events, which the parser has not
-    rounded. If the field occurs with several numbers that round to the same DOUBLE, nothing tells which of them is meant: the
-    text says so, and is no number."""
-    is_text = _is_in_quotes(doubles, events)
-    field = rf'"{_in_json(name)}"\s*:\s*(?P<number>-?[0-9][0-9.eE+-]*)'
-    first, last = (pc.struct_field(pc.extract_regex(events, pattern), "number") for pattern in (f"(?s){field}", f"(?s).*{field}"))
-    wanted = pc.if_else(is_text, "0", doubles).cast(pa.float64())
-    first_fits, last_fits = (pc.fill_null(pc.equal(one.cast(pa.float64()), wanted), False) for one in (first, last))
-    unsure = pc.binary_join_element_wise("more digits than a DOUBLE holds: ", doubles, "")
-    of_one = pc.if_else(first_fits, first, pc.if_else(last_fits, last, unsure))
-    differ = pc.and_kleene(pc.and_(first_fits, last_fits), pc.not_equal(first, last))
-    return pc.if_else(is_text, doubles, pc.if_else(differ, unsure, of_one))
-
-
-def _is_in_quotes(texts: pa.Array, events: pa.Array) -> pa.Array:
-    """Flags the texts, which have no quotes, that are a string in their event."""
-    parts = pc.split_pattern(events, '"')
-    of_event = np.repeat(np.arange(len(events)), np.asarray(pc.list_value_length(parts)))
-    found = np.asarray(pc.equal(parts.flatten(), texts.take(pa.array(of_event))))
-    flags = np.zeros(len(events), bool)
-    flags[of_event[found]] = True
-    return pa.array(flags)
-
-
-def _in_json(name: str) -> str:
-    """A pattern that matches a name as JSON writes it, without its quotes."""
-    forms = {re.escape(json.dumps(name, ensure_ascii=ascii_only)[1:-1]) for ascii_only in (True, False)}
-    return f"(?:{'|'.join(sorted(forms))})"
+    inside = pc.replace_substring_regex(texts, rf'"{mark}({TOKEN})"', r"\1")
+    return pc.replace_substring_regex(inside, f"^{mark}", MARK if keep else "")

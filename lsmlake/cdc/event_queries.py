@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from lsmlake.cdc.event_digits import MARK, OTHERS, PRINTED_ANEW, TOKEN
 from lsmlake.cdc.event_formats import DELETE, ID, Absent, EventFormat
 
 EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
@@ -32,6 +33,9 @@ _DOCUMENTS = "after", "fullDocument"
 _CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("updatedFields", "removedFields", "truncatedArrays"))
 """Where events of MongoDB have the document, or the fields that an update sets, removes and shortens."""
 _JSON = "JSON"
+_MARKS_IN_JAVA = rf'(?s)((?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|{OTHERS})*+)({TOKEN}|\z)'
+"""The pattern of `cdc.event_digits.marked`, in which no match needs a stack."""
+_HALF_OF_A_PAIR = r"(?i)\\u(?:d[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2}\\u)d[c-f][0-9a-f]{2})"
 Shape = dict[str, object]
 """The fields to read of an object: name -> None for text, `_JSON` for JSON, or the fields of the object inside."""
 
@@ -63,6 +67,7 @@ class EventQuery:
         within: the events stand in the field `payload`: all of them, none, or some (None).
         whole_before: `OLD_NAMES` is read, too.
         key_is_id: the key columns that documents do not have as fields are their field `_id`, or the fields of it.
+        tells_numbers: a column tells numbers from texts.
     """
 
     format: EventFormat
@@ -72,6 +77,7 @@ class EventQuery:
     within: bool | None = None
     whole_before: bool = False
     key_is_id: bool = False
+    tells_numbers: bool = False
 
     @property
     def row_path(self) -> list[str] | None:
@@ -90,12 +96,14 @@ class EventQuery:
         return f"FROM {query}"
 
     def in_spark(self, others: Sequence[str]) -> list[list[str]]:
-        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are."""
-        return list(self._steps(SparkWords(), others))
+        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are. Texts
+        have marks of numbers, see `cdc.event_digits`."""
+        return list(self._steps(SparkWords(self.tells_numbers), others))
 
     def _steps(self, engine: DuckWords | SparkWords, others: Sequence[str]) -> Iterator[list[str]]:
         given = self.format
-        yield ["*", f"{engine.parsed(EVENT, self._shape())} AS {_PARSED}"]
+        text = EVENT if given.document else engine.with_marks(EVENT)
+        yield ["*", f"{engine.parsed(text, self._shape())} AS {_PARSED}"]
         if given.many:
             rows = {name: engine.path(_PARSED, path) for name, path in ((_ROW, given.after), (_OLD, given.before))}
             yield ["*", f"{self._unpaired(engine, *rows.values())} AS {UNPAIRED}"]
@@ -213,6 +221,10 @@ class DuckWords:
 
     text = "VARCHAR"
 
+    def with_marks(self, text: str) -> str:
+        """The text of an event as it is parsed: `cdc.decoding` makes the marks."""
+        return text
+
     def matches(self, text: str, pattern: str) -> str:
         return f"coalesce(regexp_matches({text}, {_text(pattern)}), false)"
 
@@ -261,9 +273,20 @@ class DuckWords:
 
 
 class SparkWords:
-    """The words of Spark."""
+    """The words of Spark. `marks_all`: all numbers get marks; otherwise those of events where Spark may print one anew."""
 
     text = "STRING"
+
+    def __init__(self, marks_all: bool = False) -> None:
+        self.marks_all = marks_all
+
+    def with_marks(self, text: str) -> str:
+        """The text of an event with the marks of `cdc.event_digits`; null if half of a surrogate pair makes it no text."""
+        marked = f"regexp_replace({text}, {_escaped(_MARKS_IN_JAVA)}, '$1\"{MARK}$2\"')"
+        marked = f"regexp_replace({marked}, '\"{MARK}\"$', '')"
+        marks = "true" if self.marks_all else self.matches(text, PRINTED_ANEW)
+        chosen = f"WHEN {marks} AND NOT contains({text}, '{MARK}') THEN {marked} ELSE {text}"
+        return f"CASE WHEN {self.matches(text, _HALF_OF_A_PAIR)} THEN NULL {chosen} END"
 
     def matches(self, text: str, pattern: str) -> str:
         return f"coalesce({text} RLIKE {_escaped(pattern)}, false)"

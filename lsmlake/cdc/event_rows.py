@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc import event_queries
-from lsmlake.cdc.event_digits import exact
+from lsmlake.cdc.event_digits import MARK, tells_numbers, unmarked
 from lsmlake.cdc.event_fields import EventFields
 from lsmlake.cdc.event_formats import (
     CHANGES,
@@ -53,7 +53,7 @@ from lsmlake.cdc.event_queries import (
     EventQuery,
 )
 from lsmlake.cdc.event_values import Encoding, decoded, encoding_in, encodings_of, plain_json, schema_in
-from lsmlake.cdc.inner_names import unknown_inside
+from lsmlake.cdc.inner_names import lacking_inside, unknown_inside
 from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels import encoded_bytes, nested
 from lsmlake.kernels.fitting import fitted
@@ -63,7 +63,7 @@ from lsmlake.schema.lossless import Unfit
 from lsmlake.schema.omitted import may_be_omitted, with_default
 from lsmlake.types.column_types import plain
 from lsmlake.types.type_table import is_bytes, is_text
-from lsmlake.types.type_text import format_type_of
+from lsmlake.types.type_text import format_type, format_type_of
 
 ROW_KIND, POSITION, PLACE = "_row_kind", "_event_position", "_event_offset"
 KEPT, TEXT, REASON = "_event_kept", "_event_text", "_event_reason"
@@ -135,7 +135,9 @@ class EventReader:
         """The query that reads the texts of the events."""
         old = range(len(self.columns)) if self.with_before else map(self.columns.names.index, self.key)
         format, names, whole = self.format.events, self.columns.names, self.with_before
-        return EventQuery(format, names, tuple(old), tuple(self.key), whole_before=whole, key_is_id=self.key_is_id)
+        tells = any(keeps for *_, keeps in self.text_columns([event_queries.after(number) for number in range(len(names))]))
+        key = {"key": tuple(self.key), "key_is_id": self.key_is_id}
+        return EventQuery(format, names, tuple(old), whole_before=whole, tells_numbers=tells, **key)
 
     @property
     def key_is_id(self) -> bool:
@@ -148,6 +150,23 @@ class EventReader:
         own = [pa.field(one.name, nested.nullable(plain(one.type))) for one in self.columns]
         others = [pa.field(name, pa.int64() if name == PLACE else pa.string()) for name in OWN_COLUMNS]
         return pa.schema([*own, *others])
+
+    def text_columns(self, names: Sequence[str]) -> Iterator[tuple[pa.Field, str, bool]]:
+        """The columns of texts, of those with these names, each with the column of the table, and whether that tells numbers from
+        texts."""
+        decimals = self.format.events.typed and self.format.decimals is None
+        for number, column in enumerate(self.columns):
+            for name in (event_queries.after(number), event_queries.before(number)):
+                if name in names:
+                    yield column, name, tells_numbers(column.type, decimals=decimals)
+
+    def without_marks(self, texts: pa.Table) -> pa.Table:
+        """The result of the query over events with marks, see `cdc.event_digits`."""
+        keep = {name: keeps for _, name, keeps in self.text_columns(texts.column_names)}
+        for number, name in enumerate(texts.column_names):
+            if is_text(texts[name].type) and name != EVENT:
+                texts = texts.set_column(number, name, unmarked(joined(texts[name]), keep=keep.get(name, False)))
+        return texts
 
     def rows(self, texts: pa.Table) -> pa.Table:
         """Decodes events. `texts`: the result of the query, with the column `OFFSET` if the events have one."""
@@ -306,7 +325,7 @@ class _Batch:
         changes, written = action <= _DELETE, action <= _UPDATE
         made, unchanged = [], {}
         for number, one in enumerate(self.reader.columns):
-            texts = self._texts(event_queries.after(number), one)
+            texts = self._texts(event_queries.after(number))
             texts, keeps = self._without_unchanged(texts, one, action)
             if keeps is not None:
                 unchanged[number] = keeps
@@ -327,17 +346,10 @@ class _Batch:
             made.append(values)
         return made, unchanged
 
-    def _texts(self, name: str, one: pa.Field | None = None) -> pa.Array:
-        """The texts of a column. `one`: the column of the table that gets the values."""
+    def _texts(self, name: str) -> pa.Array:
+        """The texts of a column."""
         texts = joined(self.texts[name])
-        if is_bytes(texts.type) or pa.types.is_nested(texts.type):
-            return texts
-        texts = texts.cast(pa.string())
-        if one is None or is_bytes(self.texts[EVENT].type):
-            return texts
-        if self.reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
-            return texts
-        return exact(texts, joined(self.texts[EVENT]), one)
+        return texts if is_bytes(texts.type) or pa.types.is_nested(texts.type) else texts.cast(pa.string())
 
     def _refuse(self, rows: np.ndarray, reason: str) -> None:
         for row in np.flatnonzero(rows).tolist():
@@ -456,13 +468,14 @@ class _Batch:
         try:
             values = make(texts)
         except Unfit:
-            wrong = dict.fromkeys(np.flatnonzero(np.asarray(texts.is_valid())).tolist(), "values of this type do not fit")
+            wrong = dict.fromkeys(np.flatnonzero(np.asarray(texts.is_valid())).tolist(), _misfit(texts.type, wanted, one.name))
         except pa.ArrowException:
             wrong = {row: why for row, why in unreadable(texts, make).items() if texts[row].is_valid}
         else:
             return make(self._without_unknown_inside(texts, encoding, one, written)) if strict else values
         expected = f"expected {format_type_of(one)}"
-        reasons = {row: f"column {one.name!r}: {expected}, found {shown(texts, row)}: {why}" for row, why in wrong.items()}
+        found = pc.replace_substring(texts, MARK, "") if is_text(texts.type) else texts
+        reasons = {row: f"column {one.name!r}: {expected}, found {shown(found, row)}: {why}" for row, why in wrong.items()}
         return self._values(self._without(texts, reasons), one, written)
 
     def _without_unknown_inside(self, texts: pa.Array, encoding: Encoding, one: pa.Field, written: np.ndarray) -> pa.Array:
@@ -533,7 +546,7 @@ class _Batch:
         for number, one in enumerate(reader.columns):
             name, values = event_queries.before(number), rows[number]
             if name in self.texts.column_names:
-                texts = self._texts(name, one)
+                texts = self._texts(name)
                 values = self._values(pc.if_else(pa.array(wanted), texts, pa.nulls(1, texts.type)[0]), one)
                 values = pc.coalesce(values, rows[number]) if one.name in reader.key else values
             made.append(values)
@@ -627,6 +640,13 @@ def unreadable(texts: pa.Array | pa.Table, make: Callable[[pa.Array | pa.Table],
                 middle = (start + stop) // 2
                 waiting += [(start, middle), (middle, stop)]
     return wrong
+
+
+def _misfit(given: pa.DataType, wanted: pa.DataType, column: str) -> str:
+    """Why values of the type `given` are none of the type of a column."""
+    if pa.types.is_nested(given) and (path := lacking_inside(given, wanted, column)) is not None:
+        return f"the value has no field {path!r}: let the source send it, or drop it from the column, by alter(drop_column(...))"
+    return f"values of the type {format_type(given)} do not fit: give the column another type, or {_LEFT_OUT[3:]}"
 
 
 def empty(type_: pa.DataType) -> pa.Scalar:

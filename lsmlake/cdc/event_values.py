@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -17,11 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from lsmlake.cdc import document_values
+from lsmlake.cdc.event_digits import MARK, marked, unmarked
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.kernels import encoded_bytes, nested
 from lsmlake.kernels.decimals import check
 from lsmlake.schema import lossless
-from lsmlake.types.column_types import has_map, inner_fields, with_inner_fields
+from lsmlake.schema.lossless import Unfit
+from lsmlake.schema.years import has_outside
+from lsmlake.types.column_types import any_inside, has_map, inner_fields, with_inner_fields
 from lsmlake.types.type_table import is_bytes, is_text, is_time
 
 UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
@@ -78,12 +82,27 @@ def decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str,
     Raises:
         pa.ArrowInvalid, Unfit: a value cannot be read.
     """
-    if pa.types.is_nested(wanted):
-        if encoding.name in _DOCUMENT and not pa.types.is_nested(texts.type):
-            document_values.check_unmarked(texts)
-        values = texts if pa.types.is_nested(texts.type) else _parsed(plain_json(texts, encoding), wanted, encoding, strict)
+    values = _decoded(texts, encoding, wanted, zone, strict)
+    if has_outside(values):
+        raise pa.ArrowInvalid("a date or time outside of the years 0001 to 9999")
+    return values
+
+
+def _decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str, strict: bool) -> pa.Array:
+    if not pa.types.is_nested(wanted):
+        return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
+    if pa.types.is_nested(texts.type):
+        return lossless.convert(_inner(texts, wanted, encoding, zone, strict), wanted, zone)
+    if encoding.name in _DOCUMENT:
+        document_values.check_unmarked(texts)
+        values = _parsed(plain_json(texts, encoding), wanted, _readable(wanted, encoding), strict)
         return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
-    return lossless.convert(_DECODERS[encoding.name](texts, wanted, encoding), wanted, zone)
+    if not _rounds_inside(texts, wanted):
+        with suppress(pa.ArrowInvalid, Unfit):  # numbers may be texts, and texts numbers
+            values = _parsed(texts, wanted, _readable(wanted, encoding), strict)
+            return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
+    values = _parsed(marked(texts)[0], wanted, _readable(wanted, encoding, as_texts=True), strict)
+    return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
 
 
 # -- the encoding of a column -----------------------------------------------------------------------------------------
@@ -166,7 +185,7 @@ Decoder = Callable[[pa.Array, pa.DataType, Encoding], pa.Array]
 
 
 def _as_it_is(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
-    return texts
+    return unmarked(texts) if pa.types.is_decimal(wanted) and is_text(texts.type) else texts
 
 
 def _of_clock(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
@@ -202,14 +221,27 @@ def _check_unit(encoding: Encoding, argument: str) -> None:
         raise pa.ArrowInvalid(f"nothing tells the unit of the number: say {argument}={units} in lsmlake.cdc.ChangeFormat")
 
 
+def _check_no_number(texts: pa.Array) -> None:
+    cure = "let the source send text, or give the table a column of the type of the value"
+    check(pc.invert(pc.starts_with(texts, MARK)), f"a number or truth value of JSON is no bytes: {cure}")
+
+
 def _unknown_bytes(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    _check_no_number(texts)
     check(texts.is_null(), "nothing tells how the bytes are written: say binary='base64' or 'hex' in lsmlake.cdc.ChangeFormat")
     return pa.nulls(len(texts), wanted)
 
 
 def _of_bytes(made: Callable[[pa.Array], pa.Array]) -> Decoder:
     """Bytes; a column of text gets the text itself."""
-    return lambda texts, wanted, encoding: made(texts) if is_bytes(wanted) and is_text(texts.type) else texts
+
+    def decoder(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+        if not (is_bytes(wanted) and is_text(texts.type)):
+            return texts
+        _check_no_number(texts)
+        return made(texts)
+
+    return decoder
 
 
 def _decimal_bytes(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
@@ -219,6 +251,11 @@ def _decimal_bytes(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> 
 
 def _decimal_bytes_or_text(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
     return _decimal_bytes(texts, wanted, encoding) if is_bytes(texts.type) else _BYTES_OR_NUMBER(texts, wanted, encoding)
+
+
+def _number(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
+    """Numbers of JSON; a text with a point is one, too."""
+    return pc.replace_substring(texts, MARK, "")
 
 
 def _decimal(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
@@ -265,7 +302,7 @@ def _either(pattern: str, matching: Decoder, other: Decoder) -> Decoder:
     return decoder
 
 
-_BYTES_OR_NUMBER = _either(r"^[^.]*$", _decimal_bytes, _as_it_is)
+_BYTES_OR_NUMBER = _either(rf"^[^.{MARK}]*$", _decimal_bytes, _number)
 _DECODERS: Mapping[str, Decoder] = {
     "text": _as_it_is,
     "iso": _of_clock,
@@ -280,7 +317,7 @@ _DECODERS: Mapping[str, Decoder] = {
     "latin-1": _of_bytes(encoded_bytes.from_latin_1),
     "unknown bytes": _unknown_bytes,
     "decimal bytes": _decimal_bytes_or_text,
-    "decimal or text": _either(_NUMBER, _decimal, _decimal_bytes),
+    "decimal or text": _either(rf"^{MARK}", _number, _either(_NUMBER, _decimal, _decimal_bytes)),
     "scaled decimal": _scaled_decimal,
     "document": _document(),
     "document key": _document(is_key=True),
@@ -301,12 +338,18 @@ def plain_json(texts: pa.Array, encoding: Encoding) -> pa.Array:
     return document_values.marked(texts) if is_document else texts
 
 
-def _parsed(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> pa.Array:
-    """JSON texts as values of a type that `lossless` converts to the nested type `wanted`. `strict`: fields that it lacks are
-    refused; otherwise they are not read. Raises pa.ArrowInvalid."""
+def _rounds_inside(texts: pa.Array, wanted: pa.DataType) -> bool:
+    """Whether the parser may round a float inside of nested values of the type `wanted`."""
+    digits = [_EXACT_DIGITS[one] for one in _EXACT_DIGITS if any_inside(wanted, one.equals)]
+    return bool(digits) and pc.any(pc.match_substring_regex(texts, rf"[0-9.]{{{min(digits)},}}|[0-9][eE]")).as_py() is True
+
+
+def _parsed(texts: pa.Array, wanted: pa.DataType, read_as: pa.DataType, strict: bool) -> pa.Array:
+    """JSON texts as values of the type `read_as`, which `lossless` converts to the nested type `wanted`. `strict`: fields that it
+    lacks are refused; otherwise they are not read. Raises pa.ArrowInvalid."""
     lines = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}\n", "")
     data = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
-    schema, others = pa.schema([("v", _readable(wanted, encoding))]), "error" if strict else "ignore"
+    schema, others = pa.schema([("v", read_as)]), "error" if strict else "ignore"
     options = pa_json.ParseOptions(schema, unexpected_field_behavior=others)
     try:
         rows = pa_json.read_json(pa.BufferReader(data), pa_json.ReadOptions(block_size=len(data) + 1), options)
@@ -361,6 +404,8 @@ def _inmost(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str
         if not is_text(values.type):
             return values
         return _of_clock(document_values.values_inside(values, wanted), wanted, encoding)
+    if is_text(values.type) and not is_bytes(wanted):
+        values = unmarked(values)
     if encoding.name in _BYTES:
         return _DECODERS[encoding.name](values, wanted, encoding) if is_bytes(wanted) else values
     return lossless.convert(_DECODERS[encoding.name](values, wanted, encoding), wanted, zone)
@@ -371,21 +416,25 @@ _READ_AS: Mapping[str, pa.DataType] = {
     "decimal bytes": pa.string(),
     "scaled decimal": pa.struct([("scale", pa.int32()), ("value", pa.string())]),
 }
+_SCALED_TEXTS = pa.struct([("scale", pa.string()), ("value", pa.string())])
+_EXACT_DIGITS = {pa.float32(): 7, pa.float64(): 16}
+"""Numbers with fewer characters are read as this type without a loss."""
 
 
-def _readable(wanted: pa.DataType, encoding: Encoding) -> pa.DataType:
-    """The type in which PyArrow reads the JSON of a value exactly."""
+def _readable(wanted: pa.DataType, encoding: Encoding, *, as_texts: bool = False) -> pa.DataType:
+    """The type in which PyArrow reads the JSON of a value exactly. `as_texts`: what is not nested is a text."""
     if pa.types.is_map(wanted):
-        own = encoding.of_entries
-        entry = [("key", _readable(wanted.key_type, own.of("key"))), ("value", _readable(wanted.item_type, own.of("value")))]
-        return pa.list_(pa.struct(entry))
+        own, types = encoding.of_entries, {"key": wanted.key_type, "value": wanted.item_type}
+        return pa.list_(pa.struct([(part, _readable(one, own.of(part), as_texts=as_texts)) for part, one in types.items()]))
     if pa.types.is_nested(wanted):
         parts = ["element"] if pa.types.is_list(wanted) else [field.name for field in wanted]
         fields = (
-            field.with_type(_readable(field.type, encoding.of(part))).with_nullable(True)
+            field.with_type(_readable(field.type, encoding.of(part), as_texts=as_texts)).with_nullable(True)
             for field, part in zip(inner_fields(wanted), parts, strict=True)
         )
         return with_inner_fields(wanted, list(fields))
+    if as_texts:
+        return _SCALED_TEXTS if encoding.name == "scaled decimal" else pa.string()
     if encoding.name in _READ_AS:
         return _READ_AS[encoding.name]
     if pa.types.is_integer(wanted):

@@ -69,6 +69,11 @@ def _first(shape: Shape, wanted: pa.DataType, column: str, known: Collection[str
     return next((path for path in fields_beside(shape, wanted, column) if path not in known), None)
 
 
+def lacking_inside(given: pa.DataType, wanted: pa.DataType, column: str) -> str | None:
+    """The first path of a field of the type `wanted` of a column that values of the type `given` lack; None: they have all."""
+    return next(fields_beside(_of_type(wanted), given, column), None)
+
+
 def _of_type(type_: pa.DataType) -> Shape:
     if pa.types.is_struct(type_):
         return {field.name: _of_type(field.type) for field in type_}

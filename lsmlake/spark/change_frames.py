@@ -205,7 +205,7 @@ def _decode_task(
 
     tables = _joined(batches)
     try:
-        parsed = (reader.rows(_whole(table, reader)) for table in tables) if by_spark else None
+        parsed = (reader.rows(reader.without_marks(_whole(table, reader))) for table in tables) if by_spark else None
         for rows in parsed or decoded_tables(tables, reader, threads=1):
             rejected, truncated = (pc.any(pc.equal(rows[ROW_KIND], kind)).as_py() for kind in (REJECTED, TRUNCATED))
             if rejected and not rejects:

@@ -299,7 +299,7 @@ def test_each_event_is_judged_alone(addresses):
     """Fields that are left out have values of several kinds, other fields are refused, and other values do not fit."""
     zips = [5, "x", {"a": 1}, [1], None, True]
     events = [changed(number, {**ADDRESS, "zip": one}) for number, one in enumerate(zips)]
-    events += [changed(10, {**ADDRESS, "other": 1}), changed(11, {**ADDRESS, "city": 7}), changed(12, {**ADDRESS, "city": {}})]
+    events += [changed(10, {**ADDRESS, "other": 1}), changed(11, {**ADDRESS, "city": [7]}), changed(12, {**ADDRESS, "city": {}})]
     events += [changed(13, {**ADDRESS, "zip": 1, "lines": [{"other": 1}]}), changed(14, ADDRESS)]
     addresses.upsert(events, format="debezium-json", on_error="reject", except_columns=["address.zip"])
     assert addresses_of(addresses) == dict.fromkeys([*range(len(zips)), 14], ADDRESS)

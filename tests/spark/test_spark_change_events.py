@@ -6,13 +6,16 @@ import json
 from decimal import Decimal
 from pathlib import Path
 
+import event_values
 import pyarrow as pa
 import pytest
 
 import lsmlake
 from lsmlake.cdc import ChangeFormat
+from lsmlake.cdc.change_input import ChangeInput
 from lsmlake.cdc.event_rows import EventReader
 from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.spark import change_frames
 from lsmlake.spark.change_frames import decoded_frame
 
 pytestmark = pytest.mark.spark
@@ -153,6 +156,13 @@ def test_documents_have_the_same_values_whatever_parses_them(spark):
     here = lsmlake.cdc.decode(events, "mongodb", columns, primary_key=["_id"]).to_pylist()
     for by_spark in (True, False):
         assert decoded_frame(frame(spark, events, 1), reader, None, by_spark=by_spark).toArrow().to_pylist() == here
+
+
+def test_values_of_events_are_those_of_one_process_where_spark_parses_them(spark):
+    events = spark.createDataFrame(event_values.events().to_pandas().rename(columns={"event": "value"})[["value"]]).coalesce(1)
+    given = ChangeInput(event_values.reader().format, None, rejects=True)
+    found = change_frames._decoded(events, event_values.reader(), given, strict=False, by_spark=True)
+    event_values.check(found.toArrow())
 
 
 def test_the_words_of_auto_cdc(spark, spark_lake):

@@ -1,0 +1,83 @@
+"""Values of events become values of columns without a change, or are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+
+import event_values
+import fastavro
+import pyarrow as pa
+import pytest
+from strategies import new_lake
+
+from lsmlake.cdc import ChangeFormat, decode
+from lsmlake.cdc.decoding import decoded_tables
+from lsmlake.cdc.event_digits import MARK, marked, unmarked
+from lsmlake.errors import InvalidData
+
+
+def test_values_of_events_are_kept_or_refused():
+    (found,) = decoded_tables([event_values.events()], event_values.reader())
+    event_values.check(found)
+
+
+def test_each_event_is_decoded_as_alone():
+    """Those in doubt are parsed twice; the others of the batch are not changed by that."""
+    given = event_values.events()
+    (found,) = decoded_tables([pa.concat_tables([given, given])], event_values.reader())
+    event_values.check(found.slice(given.num_rows))
+    for row in range(0, given.num_rows, 7):
+        (alone,) = decoded_tables([given.slice(row, 1)], event_values.reader())
+        assert repr(alone.to_pylist()) == repr(found.slice(row, 1).to_pylist())
+
+
+def test_the_rows_of_an_event_have_their_own_digits():
+    rows = [(1, "9007199254740993.1", "1.0"), (2, "9007199254740993.2", "1.00"), (3, "5", '"1.0"')]
+    data = ",".join(f'{{"id":{number},"n":{text},"s":{other}}}' for number, text, other in rows)
+    event = f'{{"type":"UPDATE","old":[{{"n":9007199254740993.3}}],"data":[{data}]}}'
+    found = decode([event, event], "canal-json", "id BIGINT, n DECIMAL(38,2), s STRING").to_pylist()
+    assert [(row["n"], row["s"]) for row in found] == 2 * [(Decimal(n), s.strip('"')) for _, n, s in rows]
+
+
+def test_number_of_a_binary_column_is_refused_with_its_column():
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL, data BINARY", primary_key=["id"])
+    words = {
+        "debezium-json": ("op", "c", "after"),
+        "ogg-json": ("op_type", "I", "after"),
+        "maxwell-json": ("type", "insert", "data"),
+    }
+    for format, (name, op, row) in words.items():
+        with pytest.raises(InvalidData, match=r"column 'data': expected BINARY, found '1234': a number.*give the table a column"):
+            table.upsert([f'{{"{name}":"{op}","{row}":{{"id":1,"data":1234}}}}'], format=format)
+
+
+def test_a_date_that_no_table_has_rejects_its_event_only():
+    table = new_lake().create_table("d.t", "id BIGINT NOT NULL, day DATE", primary_key=["id"])
+    events = [json.dumps({"op": "c", "after": {"id": number, "day": day}}) for number, day in ((1, 3_000_000), (2, 20_000))]
+    table.upsert(events, format="debezium-json", on_error="reject")
+    assert [row["id"] for row in table.to_arrow().to_pylist()] == [2]
+
+
+@pytest.mark.parametrize(("path", "column"), [("a.zip", "STRUCT<zip: INT, city: STRING>"), ("a.zip", "STRUCT<zip: INT>")])
+def test_a_record_of_avro_without_a_field_of_the_column_is_refused_by_its_path(path: str, column: str):
+    inner = {"type": "record", "name": "A", "fields": [{"name": "city", "type": "string"}]}
+    row = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "a", "type": inner}]}
+    schema = {"type": "record", "name": "E", "fields": [{"name": "after", "type": row}, {"name": "op", "type": "string"}]}
+    stream = io.BytesIO()
+    stream.write(b"\0\0\0\0\7")
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), {"after": {"id": 1, "a": {"city": "Rome"}}, "op": "c"})
+    format = ChangeFormat("debezium-avro", registry={7: schema})
+    with pytest.raises(InvalidData, match=rf"has no field '{path}': .*drop_column"):
+        decode([stream.getvalue()], format, f"id BIGINT, a {column}")
+    with pytest.raises(InvalidData, match="values of the type STRUCT<city: STRING> do not fit"):
+        decode([stream.getvalue()], format, "id BIGINT, a INT")
+
+
+@pytest.mark.parametrize("text", ['{"a":[1,-2.50e+3,true,null,"1, 2","\\"3"],"b c":{"d":false}}', "[]", '{"a":1}', "7"])
+def test_marks_come_off_again(text: str):
+    found, mark = marked(pa.array([text, None, f'["{MARK}1",5]', '["\\ufdd01"]']))
+    assert mark == 2 * MARK and unmarked(found, mark).to_pylist() == [text, None, f'["{MARK}1",5]', '["\\ufdd01"]']
+    values = json.loads(found[0].as_py())
+    assert values == json.loads(text, parse_int=(mark).__add__, parse_float=mark.__add__) or "true" in text
