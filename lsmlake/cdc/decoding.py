@@ -15,7 +15,7 @@ from lsmlake.cdc.avro_events import decoded_avro
 from lsmlake.cdc.event_digits import in_doubt, marked, unmarked
 from lsmlake.cdc.event_fields import known_names
 from lsmlake.cdc.event_lines import readable
-from lsmlake.cdc.event_queries import EVENT, KNOWN_NAMES, OFFSET, ROW, WRONG, EventQuery
+from lsmlake.cdc.event_queries import EVENT, NAMES, OFFSET, ROW, WRONG, EventQuery
 from lsmlake.cdc.event_rows import REASON, REJECTED, ROW_KIND, TEXT, EventReader, refusal
 from lsmlake.cdc.event_values import schema_in
 from lsmlake.cdc.given_events import event_tables
@@ -23,7 +23,7 @@ from lsmlake.dialect.connection import PatientConnection, connected, translated_
 from lsmlake.kernels.keys import joined
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 64 << 20
-_CORE_ROWS = 1 << 13
+_CORE_ROWS = 1 << 14
 _RELATION = "lsmlake_events"
 _ENVELOPE = r'^\s*\{\s*"(schema|payload)"\s*:'
 _LOOKS = 100
@@ -47,6 +47,7 @@ def decoded_tables(events: Iterable[pa.Table], reader: EventReader, threads: int
             else:
                 flags = ((inside, True), (pc.invert(inside), False))
                 parts = [parsed(one, rows) for rows, one in flags]
+                parts = [one.set_column(one.column_names.index(NAMES), NAMES, one[NAMES].cast(pa.string())) for one in parts]
                 texts = pa.concat_tables(parts, promote_options="default").sort_by(ROW)
             yield reader.rows(texts)
 
@@ -65,10 +66,8 @@ def _parsed(
     given = given if rows is None else given.filter(rows)
     events = joined(given[EVENT])
     events = _without_schema(events) if within else events
-    path = query.row_path
-    names = pa.nulls(len(events), pa.string()) if path is None else known_names(events, path, many=query.format.many)
-    relation = given.set_column(0, EVENT, events).append_column(KNOWN_NAMES, names)
-    made = _run(query, relation, connection)
+    relation = given.set_column(0, EVENT, events)
+    made = _with_names(query, relation, connection)
     if not reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
         made = _with_digits(made, query, relation, reader, connection)
     for name in (EVENT, OFFSET, WRONG):
@@ -76,6 +75,26 @@ def _parsed(
             column = given[name] if made.num_rows == given.num_rows else table[name].take(made[ROW])
             made = made.append_column(name, column)
     return made
+
+
+def _with_names(query: EventQuery, relation: pa.Table, connection: PatientConnection) -> pa.Table:
+    """The texts of events, with the names of their fields. The parser reads the names that nothing else tells."""
+    if query.row_path is None:
+        return _run(query, relation, connection)
+    names = known_names(joined(relation[EVENT]), query.row_path, many=query.format.many)
+    known = np.asarray(names.is_valid())
+    if not known.any():
+        return _run(query, relation, connection)
+    some = pa.array(np.flatnonzero(known))
+    made = _run(replace(query, names_known=True), relation.take(some) if len(some) < len(known) else relation, connection)
+    place = np.searchsorted(np.asarray(relation[ROW]), np.asarray(made[ROW]))
+    own = names.take(pa.array(place, mask=~np.asarray(made[NAMES])))
+    made = made.set_column(made.column_names.index(NAMES), NAMES, own)
+    if len(some) == len(known):
+        return made
+    others = _run(query, relation.take(pa.array(np.flatnonzero(~known))), connection)
+    both = pa.concat_tables([made.set_column(made.column_names.index(NAMES), NAMES, own.cast(pa.string())), others])
+    return both.take(pa.array(np.argsort(np.asarray(both[ROW]), kind="stable")))
 
 
 def _run(query: EventQuery, relation: pa.Table, connection: PatientConnection) -> pa.Table:
@@ -106,7 +125,7 @@ def _with_digits(
     some = np.unique(places[np.logical_or.reduce([flags for flags, _ in doubts.values()])])
     chosen = relation.take(pa.array(some))
     with_marks, mark = marked(joined(chosen[EVENT]))
-    again = _run(query, chosen.set_column(0, EVENT, with_marks), connection)
+    again = _run(replace(query, names_known=True), chosen.set_column(0, EVENT, with_marks), connection)
     back = np.cumsum(np.isin(places, some)) - 1
     for name, (flags, keep) in doubts.items():
         texts = unmarked(joined(again[name]).take(pa.array(back[flags])), mark, keep=keep)

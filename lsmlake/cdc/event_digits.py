@@ -30,8 +30,8 @@ PRINTED_ANEW = (
 )
 """Matches events with a number that a parser may print with other characters."""
 _DIGITS = b"0123456789"
-_PRINTED_NUMBER = r"^-?(?:0|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|[iI]nf.*|[nN][aA][nN])$"
-_PRINTED_INSIDE = r"[:\[,]-?(?:[0-9]+[.eE]|0[,\]}]|[iInN][na])"
+_PRINTED_NUMBER = r"^-?(?:0|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|NaN|Infinity)$"
+_PRINTED_INSIDE = r"[:\[,]-?(?:[0-9]+[.eE]|0[,\]}]|[NI])"
 _ROUNDED = r"^-?(?:0|[0-9]+\.[0-9]+|[0-9.]+[eE].*)$"
 _ROUNDED_DIGITS = 17
 _NUMBER_OR_TRUTH = r"^(?:-?[0-9][0-9.eE+-]*|true|false)$"
@@ -87,7 +87,7 @@ class _Look:
             return self._matching(self._begins(b"[{"), _PRINTED_INSIDE)
         if is_text(type_):
             inside = self._matching(self._begins(b"[{"), _PRINTED_INSIDE)
-            return np.concatenate([inside, self._matching(self._begins(_DIGITS + b"-iInN"), _PRINTED_NUMBER)])
+            return np.concatenate([inside, self._matching(self._begins(_DIGITS + b"-NI"), _PRINTED_NUMBER)])
         if not (t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_)):
             return None
         zero, minus = self.first == ord("0"), self.first == ord("-")

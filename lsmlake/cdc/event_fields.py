@@ -40,7 +40,8 @@ class EventFields(NamedTuple):
 
     @staticmethod
     def of(texts: pa.ChunkedArray) -> EventFields:
-        names = joined(texts).dictionary_encode()
+        names = joined(texts)
+        names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
         lists = [text.split(BETWEEN) if text else [] for text in names.dictionary.to_pylist()]
         return EventFields([*lists, []], np.asarray(pc.fill_null(names.indices, len(lists))).astype(np.int64))
 
@@ -56,7 +57,7 @@ class EventFields(NamedTuple):
 # -- names without parsing --------------------------------------------------------------------------------------------
 
 
-def known_names(events: pa.Array, path: Sequence[str], *, many: bool) -> pa.Array:
+def known_names(events: pa.Array, path: Sequence[str], *, many: bool) -> pa.DictionaryArray:
     """The names of the fields of the row of each event, joined by `BETWEEN`; null where they are not known. The text of an event
     may be no JSON.
 
@@ -65,7 +66,7 @@ def known_names(events: pa.Array, path: Sequence[str], *, many: bool) -> pa.Arra
         path: where events have the row.
         many: there is a list of rows. All of them have these fields.
     """
-    number, lists = np.full(len(events), -1), []
+    number, lists = np.full(len(events), -1, np.int32), []
     left = np.arange(len(events))
     for _ in range(_PATTERNS):
         if not len(left):
@@ -79,7 +80,7 @@ def known_names(events: pa.Array, path: Sequence[str], *, many: bool) -> pa.Arra
         left = left[~same]
         if same.sum() < len(left):  # most events differ
             break
-    return pa.array([*lists, None], pa.string()).take(pa.array(np.where(number < 0, len(lists), number)))
+    return pa.DictionaryArray.from_arrays(pa.array(number, mask=number < 0), pa.array(lists, pa.string()))
 
 
 def _pattern(event: str, path: Sequence[str], many: bool) -> tuple[str, list[str]] | None:

@@ -26,8 +26,6 @@ UNPAIRED = "unpaired"
 NAMES, OLD_NAMES = "names", "old_names"
 """The columns with the names of the fields of the row that an event writes, and of the one before it, joined by `BETWEEN`."""
 BETWEEN = "\x1f"
-KNOWN_NAMES = "known_names"
-"""A column of the events that the query for DuckDB reads: their `NAMES`, or null where they must be read."""
 _PARSED, _ROW, _OLD, _NUMBER, _KINDS = "parsed", "row_after", "row_before", "element", "_kinds"
 _DOCUMENTS = "after", "fullDocument"
 _CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("updatedFields", "removedFields", "truncatedArrays"))
@@ -68,6 +66,7 @@ class EventQuery:
         whole_before: `OLD_NAMES` is read, too.
         key_is_id: the key columns that documents do not have as fields are their field `_id`, or the fields of it.
         tells_numbers: a column tells numbers from texts.
+        names_known: no names are read: `NAMES` only flags the events that are JSON.
     """
 
     format: EventFormat
@@ -78,6 +77,7 @@ class EventQuery:
     whole_before: bool = False
     key_is_id: bool = False
     tells_numbers: bool = False
+    names_known: bool = False
 
     @property
     def row_path(self) -> list[str] | None:
@@ -88,8 +88,8 @@ class EventQuery:
         return [*(["payload"] if given.enveloped and self.within else []), *([given.after] if given.after else [])]
 
     def in_duckdb(self, events: str) -> str:
-        """The query over the relation `events` with the columns `EVENT`, `KEY`, `ROW` and `KNOWN_NAMES`. The rows of the result
-        are in the order of the events, and have `ROW`."""
+        """The query over the relation `events` with the columns `EVENT`, `KEY` and `ROW`. The result has `ROW`, and its rows are
+        in the order of the events."""
         query = events
         for chosen in self._steps(DuckWords(), [ROW]):
             query = f"(SELECT {', '.join(chosen)} FROM {query})"
@@ -121,8 +121,7 @@ class EventQuery:
         given = self.format
         kind = self._value(engine, *given.operation)
         yield KIND, kind
-        names = self._names(engine, given.after)
-        yield NAMES, names if self.row_path is None else engine.known(names)
+        yield NAMES, f"{_PARSED} IS NOT NULL" if self.names_known else self._names(engine, given.after)
         if self.whole_before:
             yield OLD_NAMES, self._names(engine, given.before)
         for number, parts in enumerate(given.positions):
@@ -251,10 +250,6 @@ class DuckWords:
         where = f"'{path}'" if number is None else f"concat('{path}[', {number} - 1, ']')"
         return f"TRY(array_to_string(json_keys({text}, {where}), {_text(BETWEEN)}))"
 
-    def known(self, names: str) -> str:
-        """The names that are known, of events that are JSON, or else these."""
-        return f"coalesce(CASE WHEN {_PARSED} IS NOT NULL THEN {KNOWN_NAMES} END, {names})"
-
     def path(self, root: str, path: str) -> str:
         return ".".join([root, *map(_quoted, path.split("."))])
 
@@ -315,9 +310,6 @@ class SparkWords:
         where = f"'{path}'" if number is None else f"concat('{path}[', {number}, ']')"
         inside = text if path == "$" and number is None else f"get_json_object({text}, {where})"
         return f"array_join(json_object_keys({inside}), '\\u001F')"
-
-    def known(self, names: str) -> str:
-        return names
 
     def path(self, root: str, path: str) -> str:
         return ".".join([root, *map(_backticked, path.split("."))])

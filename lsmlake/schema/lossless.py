@@ -30,6 +30,7 @@ _ZONED = r"\d:\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 _INFINITE = r"(?i)^[+-]?inf(inity)?$"
 _NTZ, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _CLOCK = r"^\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?$"
+_DIGITS = r"^-?[0-9]{1,18}$"
 _INTEGER = r"^[+-]?[0-9]+(\.0*)?$"
 _ZERO = r"^[+-]?[0.]+([eE].*)?$"
 _EVERY_INTEGER_BELOW = {pa.float32(): 2.0**24, pa.float64(): 2.0**53}
@@ -110,6 +111,8 @@ def _trimmed(array: pa.Array) -> pa.Array:
 
 
 def _text_to_int(array: pa.Array, wanted: pa.DataType, zone: str) -> pa.Array:
+    if pc.all(pc.match_substring_regex(array, _DIGITS)).as_py() is not False:
+        return array.cast(pa.int64()).cast(wanted)
     return decimals.from_text(_trimmed(array), decimals.WHOLE).cast(wanted)
 
 
