@@ -49,7 +49,7 @@ def decoded_tables(events: Iterable[pa.Table], reader: EventReader, threads: int
                 parts = [parsed(one, rows) for rows, one in flags]
                 parts = [one.set_column(one.column_names.index(NAMES), NAMES, one[NAMES].cast(pa.string())) for one in parts]
                 texts = pa.concat_tables(parts, promote_options="default").sort_by(ROW)
-            yield reader.rows(texts)
+            yield reader.rows(texts, described=bool(within))
 
 
 def _parsed(
@@ -101,8 +101,13 @@ def _run(query: EventQuery, relation: pa.Table, connection: PatientConnection) -
     batches = pa.Table.from_batches(relation.to_batches(max_chunksize=_CORE_ROWS), relation.schema)  # a core takes one
 
     def parsed() -> pa.Table:
+        from duckdb import InvalidInputException
+
         connection.register(_RELATION, batches)
-        return connection.sql(query.in_duckdb(_RELATION)).to_arrow_table()
+        try:
+            return connection.sql(query.in_duckdb(_RELATION)).to_arrow_table()
+        except InvalidInputException:  # a text is no JSON
+            return connection.sql(query.in_duckdb(_RELATION, tries=True)).to_arrow_table()
 
     with translated_errors("events"):
         return connection.wait_for(parsed)

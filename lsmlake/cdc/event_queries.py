@@ -87,11 +87,11 @@ class EventQuery:
             return None
         return [*(["payload"] if given.enveloped and self.within else []), *([given.after] if given.after else [])]
 
-    def in_duckdb(self, events: str) -> str:
+    def in_duckdb(self, events: str, *, tries: bool = False) -> str:
         """The query over the relation `events` with the columns `EVENT`, `KEY` and `ROW`. The result has `ROW`, and its rows are
-        in the order of the events."""
+        in the order of the events. `tries`: a text that is no JSON is null; otherwise, which is faster, it is an error."""
         query = events
-        for chosen in self._steps(DuckWords(), [ROW]):
+        for chosen in self._steps(DuckWords(tries), [ROW]):
             query = f"(SELECT {', '.join(chosen)} FROM {query})"
         return f"FROM {query}"
 
@@ -216,9 +216,12 @@ class EventQuery:
 
 
 class DuckWords:
-    """The words of DuckDB."""
+    """The words of DuckDB. `tries`: a text that is no JSON is null, not an error."""
 
     text = "VARCHAR"
+
+    def __init__(self, tries: bool = True) -> None:
+        self.tries = tries
 
     def with_marks(self, text: str) -> str:
         """The text of an event as it is parsed: `cdc.decoding` makes the marks."""
@@ -232,7 +235,8 @@ class DuckWords:
         return f"regexp_replace({text}, {_text(pattern)}, '\\1', 'g')"
 
     def parsed(self, text: str, shape: Shape) -> str:
-        return f"TRY(json_transform({text}, {_text(json.dumps(_structure(shape)))}))"
+        made = f"json_transform({text}, {_text(json.dumps(_structure(shape)))})"
+        return f"TRY({made})" if self.tries else made
 
     def document(self, name: str, text: str, shape: Shape) -> list[str]:
         """The columns with the fields of a document, of which `json_of` reads one."""

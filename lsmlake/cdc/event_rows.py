@@ -82,7 +82,6 @@ _OF_ONE_SHARD = "the event removes all rows of its table at the source, and the 
 _NO_ROW = "the event has no value: it deletes the row of its key, which rows without operations cannot say; use another format"
 NO_EVENT = r'^\s*(null|\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\})\s*$'
 """The texts of a tombstone, beside no text."""
-_ENVELOPE = r'^\s*\{\s*"(?:schema|payload)"\s*:'
 _SCHEMA, _LATE_SCHEMA = r'^\s*\{\s*"schema"\s*:', r'(?s)^\s*\{\s*"payload"\s*:\s*\{.*\}\s*,\s*"schema"\s*:\s*\{'
 _LEFT_OUT = "or leave the field out, by except_columns of upsert, write_stream or sink"
 _SCHEMA_IS_LATE = "the field schema comes after the field payload, whose values it describes: it must be the first"
@@ -169,10 +168,11 @@ class EventReader:
                 texts = texts.set_column(number, name, unmarked(joined(texts[name]), keep=keep.get(name, False)))
         return texts
 
-    def rows(self, texts: pa.Table) -> pa.Table:
-        """Decodes events. `texts`: the result of the query, with the column `OFFSET` if the events have one."""
+    def rows(self, texts: pa.Table, *, described: bool = True) -> pa.Table:
+        """Decodes events. `texts`: the result of the query, with the column `OFFSET` if the events have one. `described`: some
+        events may have a schema."""
         texts = texts.combine_chunks()
-        groups = self._by_schema(texts)
+        groups = self._by_schema(texts) if described else [_Described(np.arange(texts.num_rows), {})]
         if len(groups) == 1:
             return groups[0].batch(self, texts).decoded()[0]
         made, places = [], []
@@ -204,8 +204,6 @@ class EventReader:
         events = texts[EVENT]
         left, groups = np.arange(texts.num_rows), []
         if not self.format.events.typed:
-            return [_Described(left, {})]
-        if pc.any(pc.match_substring_regex(events, _ENVELOPE)).as_py() is not True:
             return [_Described(left, {})]
         matches = [pc.match_substring_regex(events, pattern) for pattern in (_SCHEMA, _LATE_SCHEMA)]
         described, late = (np.asarray(pc.fill_null(one, False)) for one in matches)
