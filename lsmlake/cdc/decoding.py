@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -21,6 +22,7 @@ from lsmlake.cdc.event_values import schema_in
 from lsmlake.cdc.given_events import event_tables
 from lsmlake.dialect.connection import PatientConnection, connected, translated_errors
 from lsmlake.kernels.keys import joined
+from lsmlake.types.type_table import is_bytes
 
 _BATCH_ROWS, _BATCH_BYTES = 1 << 16, 64 << 20
 _CORE_ROWS = 1 << 14

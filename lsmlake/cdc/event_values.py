@@ -94,8 +94,7 @@ def _decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str
     if pa.types.is_nested(texts.type):
         return lossless.convert(_inner(texts, wanted, encoding, zone, strict), wanted, zone)
     if encoding.name in _DOCUMENT:
-        document_values.check_unmarked(texts)
-        values = _parsed(plain_json(texts, encoding), wanted, _readable(wanted, encoding), strict)
+        values = _in_document(texts, wanted, encoding, strict)
         return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
     if not _rounds_inside(texts, wanted):
         with suppress(pa.ArrowInvalid, Unfit):  # numbers may be texts, and texts numbers
@@ -338,6 +337,18 @@ def plain_json(texts: pa.Array, encoding: Encoding) -> pa.Array:
     return document_values.marked(texts) if is_document else texts
 
 
+def _in_document(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> pa.Array:
+    """Values of documents as those of a type that `lossless` converts to the nested type `wanted`. Raises pa.ArrowInvalid."""
+    document_values.check_unmarked(texts)
+    texts = plain_json(texts, encoding)
+    try:
+        return _parsed(texts, wanted, _readable(wanted, encoding), strict)
+    except pa.ArrowInvalid as refused:
+        if len(texts) == 1 and not has_map(wanted):
+            raise document_values.why_not(texts[0].as_py(), refused) from refused
+        raise
+
+
 def _rounds_inside(texts: pa.Array, wanted: pa.DataType) -> bool:
     """Whether the parser may round a float inside of nested values of the type `wanted`."""
     digits = [_EXACT_DIGITS[one] for one in _EXACT_DIGITS if any_inside(wanted, one.equals)]
@@ -357,8 +368,6 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, read_as: pa.DataType, strict: 
         if has_map(wanted):
             what = 'an object of JSON is no MAP, which is a list of {"key": ..., "value": ...}: use a STRUCT or a STRING column'
             raise pa.ArrowInvalid(f"{what} ({refused})") from refused
-        if encoding.name in _DOCUMENT and len(texts) == 1:
-            raise document_values.why_not(texts[0].as_py(), refused) from refused
         raise
     if rows.num_rows != len(texts):
         raise pa.ArrowInvalid("more than one value of JSON")

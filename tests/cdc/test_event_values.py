@@ -36,7 +36,7 @@ def test_each_event_is_decoded_as_alone():
 def test_the_rows_of_an_event_have_their_own_digits():
     rows = [(1, "9007199254740993.1", "1.0"), (2, "9007199254740993.2", "1.00"), (3, "5", '"1.0"')]
     data = ",".join(f'{{"id":{number},"n":{text},"s":{other}}}' for number, text, other in rows)
-    event = f'{{"type":"UPDATE","old":[{{"n":9007199254740993.3}}],"data":[{data}]}}'
+    event = f'{{"type":"UPDATE","old":[{{"n":9007199254740993.3}},{{}},{{}}],"data":[{data}]}}'
     found = decode([event, event], "canal-json", "id BIGINT, n DECIMAL(38,2), s STRING").to_pylist()
     assert [(row["n"], row["s"]) for row in found] == 2 * [(Decimal(n), s.strip('"')) for _, n, s in rows]
 
