@@ -7,6 +7,7 @@ until `readable` has replaced them: Spark hands over such texts, too.
 from __future__ import annotations
 
 import codecs
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lsmlake.cdc.event_queries import EVENT, KEY, WRONG
 MARK = "\ufeff"
 """The byte order mark. It is no part of the event that it begins."""
 NOT_UTF_8 = "the event is not text in UTF-8: in its text here, \ufffd stands for the bytes that are not"
+_TOO_GREAT = "Number too big"  # PyArrow's words
 _BLANK = r"^[ \t\r]*$"
 
 
@@ -59,9 +61,25 @@ def check_whole(texts: pa.Array) -> None:
     data = pc.binary_join(pa.scalar(texts, pa.list_(pa.string())), "\n").as_buffer()
     schema = pa.schema([(MARK, pa.null())])  # a field that no event has
     options = pa_json.ParseOptions(schema, newlines_in_values=True, unexpected_field_behavior="ignore")
-    rows = pa_json.read_json(data, pa_json.ReadOptions(block_size=max(1, data.size + 1)), options).num_rows if len(texts) else 0
+    try:
+        rows = (
+            pa_json.read_json(data, pa_json.ReadOptions(block_size=max(1, data.size + 1)), options).num_rows if len(texts) else 0
+        )
+    except pa.ArrowInvalid as refused:
+        if len(texts) > 1 or _TOO_GREAT not in str(refused):
+            raise
+        rows = _objects(texts[0].as_py())  # a number beyond DOUBLE is JSON
     if rows != len(texts):
         raise pa.ArrowInvalid("more than one object of JSON")
+
+
+def _objects(text: str) -> int:
+    """How many objects a text of JSON has. Raises pa.ArrowInvalid if it is none."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(text.lstrip())
+    except ValueError as broken:
+        raise pa.ArrowInvalid(str(broken)) from broken
+    return 1 if not text.lstrip()[end:].strip() else 2
 
 
 def in_utf_8(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
