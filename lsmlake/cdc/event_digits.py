@@ -35,7 +35,8 @@ _PRINTED_INSIDE = r"[:\[,]-?(?:[0-9]+[.eE]|0[,\]}]|[NI])"
 _ROUNDED = r"^-?(?:0|[0-9]+\.[0-9]+|[0-9.]+[eE].*)$"
 _ROUNDED_DIGITS = 17
 _NUMBER_OR_TRUTH = r"^(?:-?[0-9][0-9.eE+-]*|true|false)$"
-_DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
+DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
+"""Matches digits that may be a number or base64."""
 
 
 def tells_numbers(type_: pa.DataType, *, decimals: bool) -> bool:
@@ -78,7 +79,7 @@ class _Look:
         """The rows of bytes or decimals that may be numbers."""
         if is_bytes(type_):
             return self._matching(self._begins(_DIGITS + b"-tf"), _NUMBER_OR_TRUTH)
-        return self._matching(self._begins(_DIGITS) & (self.lengths % 4 == 0), _DIGITS_OF_BOTH)
+        return self._matching(self._begins(_DIGITS) & (self.lengths % 4 == 0), DIGITS_OF_BOTH)
 
     def printed(self, type_: pa.DataType) -> np.ndarray | None:
         """The rows with a number that the parser may have printed anew; None: such a column has none."""

@@ -14,11 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from lsmlake.cdc.event_digits import MARK
 from lsmlake.cdc.event_queries import EVENT, KEY, WRONG
 
-MARK = "\ufeff"
+BYTE_ORDER_MARK = "\ufeff"
 """The byte order mark. It is no part of the event that it begins."""
 NOT_UTF_8 = "the event is not text in UTF-8: in its text here, \ufffd stands for the bytes that are not"
+RESERVED = "the event has U+FDD0, which is no character: leave it out at the source"
+_ESCAPED = r"(?:^|[^\\])(?:\\\\)*\\u(?i:fdd0)"
 _TOO_GREAT = "Number too big"  # PyArrow's words
 _BLANK = r"^[ \t\r]*$"
 
@@ -43,9 +46,11 @@ def readable(events: pa.Table) -> pa.Table:
     has the reason to reject them. The key of a message that is not UTF-8 is no JSON, so it is null."""
     texts, place = events[EVENT].cast(pa.string()).combine_chunks(), events.column_names.index(EVENT)
     texts, broken = in_utf_8(texts)
-    if broken.any():
-        events = events.append_column(WRONG, pa.array(np.where(broken, NOT_UTF_8, None), pa.string()))
-    marked = pc.starts_with(texts, MARK)
+    reserved = has_reserved(texts)
+    if broken.any() or reserved.any():
+        reasons = np.where(broken, NOT_UTF_8, np.where(reserved, RESERVED, None))
+        events = events.append_column(WRONG, pa.array(reasons, pa.string()))
+    marked = pc.starts_with(texts, BYTE_ORDER_MARK)
     if pc.any(marked).as_py():
         texts = pc.if_else(marked, pc.utf8_slice_codeunits(texts, 1), texts)
     events = events.set_column(place, EVENT, texts)
@@ -56,10 +61,18 @@ def readable(events: pa.Table) -> pa.Table:
     return events.set_column(events.column_names.index(KEY), KEY, keys)
 
 
+def has_reserved(texts: pa.Array) -> np.ndarray:
+    """Flags JSON with the character that marks numbers, see `cdc.event_digits`."""
+    found = pc.match_substring(texts, MARK)
+    if pc.any(pc.match_substring(texts, "\\u")).as_py():
+        found = pc.or_(found, pc.match_substring_regex(texts, _ESCAPED))
+    return np.asarray(pc.fill_null(found, False))
+
+
 def check_whole(texts: pa.Array) -> None:
     """Raises pa.ArrowInvalid unless each text is one object of JSON and no more. Spark reads no further than one object."""
     data = pc.binary_join(pa.scalar(texts, pa.list_(pa.string())), "\n").as_buffer()
-    schema = pa.schema([(MARK, pa.null())])  # a field that no event has
+    schema = pa.schema([(BYTE_ORDER_MARK, pa.null())])  # a field that no event has
     options = pa_json.ParseOptions(schema, newlines_in_values=True, unexpected_field_behavior="ignore")
     try:
         rows = (

@@ -33,7 +33,8 @@ _CHANGED, _REMOVED, _SHORTENED = (f"updateDescription.{name}" for name in ("upda
 _JSON = "JSON"
 _MARKS_IN_JAVA = rf'(?s)((?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|{OTHERS})*+)({TOKEN}|\z)'
 """The pattern of `cdc.event_digits.marked`, in which no match needs a stack."""
-_HALF_OF_A_PAIR = r"(?i)\\u(?:d[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2}\\u)d[c-f][0-9a-f]{2})"
+HALF_OF_A_PAIR = r"(?i)(?<!\\)(?:\\\\)*\\u(?:d[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2}\\u)d[c-f][0-9a-f]{2})"
+"""Matches JSON with half of a surrogate pair."""
 Shape = dict[str, object]
 """The fields to read of an object: name -> None for text, `_JSON` for JSON, or the fields of the object inside."""
 
@@ -96,13 +97,13 @@ class EventQuery:
         return f"FROM {query}"
 
     def in_spark(self, others: Sequence[str]) -> list[list[str]]:
-        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are. Texts
-        have marks of numbers, see `cdc.event_digits`."""
+        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are. In
+        texts of events that are no documents, numbers may have marks, see `cdc.event_digits`."""
         return list(self._steps(SparkWords(self.tells_numbers), others))
 
     def _steps(self, engine: DuckWords | SparkWords, others: Sequence[str]) -> Iterator[list[str]]:
         given = self.format
-        text = EVENT if given.document else engine.with_marks(EVENT)
+        text = engine.in_pairs(EVENT) if given.document else engine.with_marks(EVENT)
         yield ["*", f"{engine.parsed(text, self._shape())} AS {_PARSED}"]
         if given.many:
             rows = {name: engine.path(_PARSED, path) for name, path in ((_ROW, given.after), (_OLD, given.before))}
@@ -223,6 +224,10 @@ class DuckWords:
     def __init__(self, tries: bool = True) -> None:
         self.tries = tries
 
+    def in_pairs(self, text: str) -> str:
+        """A text of JSON: DuckDB refuses half of a surrogate pair, which is no character."""
+        return text
+
     def with_marks(self, text: str) -> str:
         """The text of an event as it is parsed: `cdc.decoding` makes the marks."""
         return text
@@ -279,13 +284,17 @@ class SparkWords:
     def __init__(self, marks_all: bool = False) -> None:
         self.marks_all = marks_all
 
+    def in_pairs(self, text: str) -> str:
+        """A text of JSON; null if it has half of a surrogate pair."""
+        return f"CASE WHEN {self.matches(text, HALF_OF_A_PAIR)} THEN NULL ELSE {text} END"
+
     def with_marks(self, text: str) -> str:
-        """The text of an event with the marks of `cdc.event_digits`; null if half of a surrogate pair makes it no text."""
+        """The text of an event with the marks of `cdc.event_digits`, as `in_pairs`."""
         marked = f"regexp_replace({text}, {_escaped(_MARKS_IN_JAVA)}, '$1\"{MARK}$2\"')"
         marked = f"regexp_replace({marked}, '\"{MARK}\"$', '')"
         marks = "true" if self.marks_all else self.matches(text, PRINTED_ANEW)
         chosen = f"WHEN {marks} AND NOT contains({text}, '{MARK}') THEN {marked} ELSE {text}"
-        return f"CASE WHEN {self.matches(text, _HALF_OF_A_PAIR)} THEN NULL {chosen} END"
+        return f"CASE WHEN {self.matches(text, HALF_OF_A_PAIR)} THEN NULL {chosen} END"
 
     def matches(self, text: str, pattern: str) -> str:
         return f"coalesce({text} RLIKE {_escaped(pattern)}, false)"
@@ -299,6 +308,7 @@ class SparkWords:
 
     def document(self, name: str, text: str, shape: Shape) -> list[str]:
         """As in DuckDB. Texts of Spark are those of strings or JSON of other values; a variant knows which."""
+        text = self.in_pairs(text)
         return [f"{self.parsed(text, one)} AS {column}" for column, one in ((name, shape), (f"{name}{_KINDS}", _variants(shape)))]
 
     def json_of(self, document: str, names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from lsmlake.cdc import document_values
-from lsmlake.cdc.event_digits import MARK, marked, unmarked
+from lsmlake.cdc.event_digits import DIGITS_OF_BOTH, MARK, marked, unmarked
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.kernels import encoded_bytes, nested
 from lsmlake.kernels.decimals import check
@@ -33,7 +34,6 @@ _PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _NOTHING = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
 _INTEGER = r"^-?[0-9]+$"
 _NUMBER = r"^[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)?$"
-_DIGITS_OF_BOTH = r"^(?:[0-9]{4})+$"
 _ZEROS = r"(\.[0-9]{6})0+"
 _UTC = r"(?:Z|[+-]00:?00)$"
 _SCALED = r'^\s*\{\s*"scale"\s*:\s*(?P<scale>-?[0-9]+)\s*,\s*"value"\s*:\s*"(?P<value>[^"]*)"\s*\}\s*$'
@@ -100,8 +100,9 @@ def _decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str
         with suppress(pa.ArrowInvalid, Unfit):  # numbers may be texts, and texts numbers
             values = _parsed(texts, wanted, _readable(wanted, encoding), strict)
             return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
-    values = _parsed(marked(texts)[0], wanted, _readable(wanted, encoding, as_texts=True), strict)
-    return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
+    texts, mark = marked(texts)
+    values = _parsed(texts, wanted, _readable(wanted, encoding, as_texts=True), strict)
+    return lossless.convert(_inner(values, wanted, encoding, zone, strict, mark), wanted, zone)
 
 
 # -- the encoding of a column -----------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def _number(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Arra
 
 def _decimal(texts: pa.Array, wanted: pa.DataType, encoding: Encoding) -> pa.Array:
     """Numbers. Digits that may also be bytes in base64 are refused."""
-    both = pc.match_substring_regex(texts, _DIGITS_OF_BOTH)
+    both = pc.match_substring_regex(texts, DIGITS_OF_BOTH)
     check(pc.invert(both), "the digits are a number, or the bytes of another one: say decimals='text' or 'bytes' in ChangeFormat")
     return texts
 
@@ -374,23 +375,27 @@ def _parsed(texts: pa.Array, wanted: pa.DataType, read_as: pa.DataType, strict: 
     return pa.concat_arrays(rows["v"].chunks)
 
 
-def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str, strict: bool) -> pa.Array:
+def _inner(
+    values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str, strict: bool, mark: str | None = None
+) -> pa.Array:
     """Nested values with what their encoding says inside, and with maps for lists of entries. What is no value of the type
-    `wanted` stays as it is, for `lossless` to refuse; so do fields that it lacks, if `strict`. Raises pa.ArrowInvalid, Unfit."""
+    `wanted` stays as it is, for `lossless` to refuse; so do fields that it lacks, if `strict`. `mark`: of numbers, which then are
+    texts. Raises pa.ArrowInvalid, Unfit."""
     kind, t = values.type, pa.types
+    within = partial(_inner, zone=zone, strict=strict, mark=mark)
     if not t.is_nested(wanted):
-        return _inmost(values, wanted, encoding, zone)
+        return _inmost(values if mark is None else _unmarked(values, mark, keep=is_bytes(wanted)), wanted, encoding, zone)
     if t.is_struct(wanted) and t.is_struct(kind):
         inner = {field.name: field.type for field in wanted}
         parts = {
-            field.name: _inner(its, inner[field.name], encoding.of(field.name), zone, strict) if field.name in inner else its
+            field.name: within(its, inner[field.name], encoding.of(field.name)) if field.name in inner else its
             for field, its in zip(kind, values.flatten(), strict=True)
             if strict or field.name in inner
         }
         return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=values.is_null())
     if t.is_list(wanted) and t.is_list(kind):
         lengths, items = nested.list_parts(values)
-        made = _inner(items, wanted.value_type, encoding.of("element"), zone, strict)
+        made = within(items, wanted.value_type, encoding.of("element"))
         return pa.ListArray.from_arrays(nested.offsets(lengths), made, mask=values.is_null())
     if not t.is_map(wanted):
         return values
@@ -403,8 +408,16 @@ def _inner(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str,
     else:
         return values
     types = wanted.key_type, wanted.item_type
-    entries = (_inner(*one, encoding.of(part), zone, strict) for *one, part in zip(both, types, ("key", "value"), strict=True))
+    entries = (within(*one, encoding.of(part)) for *one, part in zip(both, types, ("key", "value"), strict=True))
     return pa.MapArray.from_arrays(nested.offsets(lengths), *entries, mask=values.is_null())
+
+
+def _unmarked(values: pa.Array, mark: str, *, keep: bool) -> pa.Array:
+    """Texts, or the texts of a scaled decimal, without the marks of numbers. `keep`: see `event_digits.unmarked`."""
+    if not pa.types.is_struct(values.type):
+        return unmarked(values, mark, keep=keep)
+    parts = [unmarked(one, mark) for one in values.flatten()]
+    return pa.StructArray.from_arrays(parts, names=[field.name for field in values.type], mask=values.is_null())
 
 
 def _inmost(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str) -> pa.Array:
@@ -413,8 +426,6 @@ def _inmost(values: pa.Array, wanted: pa.DataType, encoding: Encoding, zone: str
         if not is_text(values.type):
             return values
         return _of_clock(document_values.values_inside(values, wanted), wanted, encoding)
-    if is_text(values.type) and not is_bytes(wanted):
-        values = unmarked(values)
     if encoding.name in _BYTES:
         return _DECODERS[encoding.name](values, wanted, encoding) if is_bytes(wanted) else values
     return lossless.convert(_DECODERS[encoding.name](values, wanted, encoding), wanted, zone)

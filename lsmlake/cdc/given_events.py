@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 import pyarrow as pa
 
-from lsmlake.cdc.event_lines import MARK, in_utf_8, lines, unchecked
+from lsmlake.cdc.event_lines import BYTE_ORDER_MARK, in_utf_8, lines, unchecked
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET, VALUE
 from lsmlake.errors import InvalidData, Wording
 from lsmlake.inputs import input_files, text_files
@@ -107,7 +107,7 @@ def _is_event(text: object) -> bool:
     """Whether a text is an event and no path."""
     if isinstance(text, (bytes, PurePath)):
         return isinstance(text, bytes)
-    return text.removeprefix(MARK).lstrip().startswith(("{", "[")) or "\n" in text
+    return text.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(("{", "[")) or "\n" in text
 
 
 def in_lists(texts: Iterator[str | bytes]) -> Iterator[list[str | bytes]]:

@@ -32,7 +32,7 @@ from lsmlake.cdc.change_rows import missing_value, needs_all, unordered
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.cdc.event_lines import NOT_UTF_8, check_whole
+from lsmlake.cdc.event_lines import NOT_UTF_8, RESERVED, check_whole, has_reserved
 from lsmlake.cdc.event_queries import EVENT, KEY, KIND, OFFSET, VALUE, WRONG
 from lsmlake.cdc.event_rows import (
     KEPT,
@@ -106,6 +106,8 @@ def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeI
     try:
         return write(by_spark=False)
     except MissingDependency:  # in a task
+        if reader.format.events.avro:  # which Spark itself does not read
+            raise
         _WITHOUT_DUCKDB.add(df.sparkSession)
         return write(by_spark=True)
 
@@ -219,19 +221,22 @@ def _decode_task(
 
 
 def _whole(events: pa.Table, reader: EventReader) -> pa.Table:
-    """Events that Spark has parsed. The column `WRONG` has the reason for those that are more than one object of JSON."""
+    """Events that Spark has parsed. The column `WRONG` has the reason for those that are more than one object of JSON, or have a
+    character that is none."""
     changes = KIND if reader.format.events.operation else EVENT
     places = np.flatnonzero(np.asarray(pc.and_(events[changes].is_valid(), events[EVENT].is_valid())))
     texts = events[EVENT].combine_chunks().take(pa.array(places))
+    reasons = np.full(events.num_rows, None)
+    reasons[places[has_reserved(texts)]] = RESERVED
     try:
         check_whole(texts)
     except pa.ArrowException:
-        reasons = np.full(events.num_rows, None)
         for row, reason in unreadable(texts, check_whole).items():
             reasons[places[row]] = f"the event is no object of JSON: {reason}"
-        wrong = pc.coalesce(events[WRONG], pa.array(reasons, pa.string()))
-        return events.set_column(events.column_names.index(WRONG), WRONG, wrong)
-    return events
+    if not reasons.any():
+        return events
+    wrong = pc.coalesce(events[WRONG], pa.array(reasons, pa.string()))
+    return events.set_column(events.column_names.index(WRONG), WRONG, wrong)
 
 
 def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

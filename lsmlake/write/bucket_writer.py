@@ -230,12 +230,12 @@ def write_level0(
         threads: How many files of a large run in memory are encoded at once.
     """
     schema, bucket = files.schema, files.bucket
-    tables = _parts(tables, schema.key, threads) if isinstance(tables, list) else tables
+    parts = _parts(tables, schema.key, threads) if isinstance(tables, list) else tables
     origin, changelog = Origin(0, APPEND), ()
     kept: list[pa.Table] = []
     columns = columns_kept(schema, reports and isinstance(tables, list)) if compacts else ()
-    passing = (_keep_columns(table, columns, kept) for table in tables) if compacts else tables
-    write = files.write_parts if isinstance(tables, list) and len(tables) > 1 else files.write
+    passing = (_keep_columns(table, columns, kept) for table in parts) if compacts else parts
+    write = files.write if parts is tables else files.write_parts
     run = write(passing, origin, _nan_columns(tables, schema))
     if not run:
         return None
@@ -253,7 +253,8 @@ def write_level0(
 
 
 def _parts(tables: list[pa.Table], key: Sequence[str], threads: int) -> list[pa.Table]:
-    """Divides a large run in memory into parts for so many threads. All rows of a key are in one part."""
+    """Divides a large run in memory into parts for so many threads, with all rows of a key in one part; otherwise the tables as
+    they are."""
     count = min(threads, sum(table.nbytes for table in tables) // _PART_BYTES)
     if count < 2 or len(tables) != 1:
         return tables

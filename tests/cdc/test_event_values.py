@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from decimal import Decimal
 
 import event_values
@@ -15,6 +16,7 @@ from strategies import new_lake
 from lsmlake.cdc import ChangeFormat, decode
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_digits import MARK, marked, unmarked
+from lsmlake.cdc.event_queries import HALF_OF_A_PAIR
 from lsmlake.errors import InvalidData
 
 
@@ -81,3 +83,43 @@ def test_marks_come_off_again(text: str):
     assert mark == 2 * MARK and unmarked(found, mark).to_pylist() == [text, None, f'["{MARK}1",5]', '["\\ufdd01"]']
     values = json.loads(found[0].as_py())
     assert values == json.loads(text, parse_int=(mark).__add__, parse_float=mark.__add__) or "true" in text
+
+
+def test_scaled_decimals_beside_a_number_that_is_read_by_its_text():
+    fields = [
+        {"field": "d", "type": "struct", "optional": True, "name": "io.debezium.data.VariableScaleDecimal", "fields": []},
+        {"field": "f", "type": "double", "optional": True},
+    ]
+    row = {
+        "type": "struct",
+        "field": "after",
+        "fields": [{"field": "id", "type": "int64"}, {"field": "s", "type": "struct", "fields": fields}],
+    }
+    schema = json.dumps({"type": "struct", "fields": [row]})
+    event = '{"schema":%s,"payload":{"op":"c","after":{"id":1,"s":{"d":{"scale":2,"value":"AQ=="},"f":%s}}}}'
+    for text in ("1.5", "0.30000000000000004", "1e2"):
+        found = decode([event % (schema, text)], "debezium-json", "id BIGINT, s STRUCT<d: DECIMAL(9,2), f: DOUBLE>").to_pylist()
+        assert found[0]["s"] == {"d": Decimal("0.01"), "f": float(text)}
+
+
+def test_a_character_that_is_none_is_refused_wherever_an_event_has_it():
+    for text in ('"\ufdd0x"', '"\\ufdd0x"', '{"n":"\\uFDD0x"}'):
+        with pytest.raises(InvalidData, match="U\\+FDD0"):
+            decode(['{"op":"c","after":{"id":1,"s":%s}}' % text], "debezium-json", "id BIGINT, s STRING")
+    found = decode(['{"op":"c","after":{"id":1,"s":"C:\\\\ufdd0"}}'], "debezium-json", "id BIGINT, s STRING").to_pylist()
+    assert found[0]["s"] == "C:\\ufdd0"
+
+
+def test_half_of_a_surrogate_pair_is_told_from_a_backslash_before_a_u():
+    for text, is_half in (
+        ('{"s":"a\\ud83d"}', True),
+        ('{"s":"a\\ud83dx\\ude00"}', True),
+        ('{"s":"\\ude00"}', True),
+        ('{"s":"\\\\\\ud83d"}', True),
+        ('{"s":"\\ud83d\\ude00"}', False),
+        ('{"s":"C:\\\\udf01"}', False),
+        ('{"s":"\\u00e9"}', False),
+    ):
+        assert bool(re.search(HALF_OF_A_PAIR, text)) == is_half, text
+        if not is_half:
+            json.loads(text)["s"].encode()

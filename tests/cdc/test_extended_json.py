@@ -228,3 +228,17 @@ def test_whole_numbers_in_both_forms_are_one_column():
     both = [insert(1, 1), insert(2, {"$numberLong": "5000000000"})]
     assert lake.sync(both, format="mongodb", database="m")["t"].rows == 2
     assert sorted(lake.table("m.t").to_arrow()["_id"].to_pylist()) == [1, 5000000000]
+
+
+def test_a_table_begins_with_parts_of_documents():
+    update = {"operationType": "update", "ns": {"db": "m", "coll": "t"}, "documentKey": {"_id": {"$oid": OID}}}
+    update["updateDescription"] = {"updatedFields": {"status": "x"}}
+    for how in ({}, {"infer_types": False}):
+        lake = new_lake()
+        report = lake.sync([json.dumps(update)], format="mongodb", database="m", **how)
+        assert not report["t"].reasons and str(lake.table("m.t").schema.field("_id").type) == "string"
+        whole = {"operationType": "insert", "ns": update["ns"], "documentKey": update["documentKey"]}
+        lake.sync(
+            [json.dumps(whole | {"fullDocument": {"_id": {"$oid": OID}, "status": "y"}})], format="mongodb", database="m", **how
+        )
+        assert lake.table("m.t").to_arrow().to_pylist() == [{"_id": OID, "status": "y"}]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lsmlake.api.lake_verbs.administration import CatalogVerbs
-from lsmlake.api.sync.sync_report import SyncedTable, SyncReport, together
+from lsmlake.api.sync.sync_report import PARTITIONS, SyncedTable, SyncReport, together
 from lsmlake.api.sync.sync_rules import SyncRules
 from lsmlake.api.sync.table_sync import Routed, TableSync, count_of
 from lsmlake.cdc import rejected_events
@@ -36,8 +36,8 @@ class DatabaseSync:
         """Applies a batch. Applied again, with the same writer and number, it changes only what has not been done yet.
 
         Raises:
-            LakeError: a table could not be written, or events could not be applied and are not to be rejected. All other tables
-                have the batch.
+            LakeError: a table could not be written, or events could not be applied and are not to be rejected: all other tables
+                have the batch. Or a table has the name of one for rejected events: no table has the batch.
         """
         targets = self._by_target(routed.tables)
         self.check_rejects([target for target, _ in targets])
@@ -123,7 +123,7 @@ class DatabaseSync:
         for target in dict.fromkeys(map(self.rules.target, sources)):
             given = self.rules.partitions_of(target) if target in there else ()
             if given and not _has_partitions(self.lake.table(f"{self.rules.database}.{target}").version.schema, given):
-                found.append(f"partition_by {', '.join(given)} for {target}, which has other partitions")
+                found.append(f"{PARTITIONS} {', '.join(given)} for {target}, which has other partitions")
         if found:
             _log.info("these arguments have decided nothing: %s", "; ".join(found))
         return tuple(found)

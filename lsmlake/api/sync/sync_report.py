@@ -8,6 +8,9 @@ import pyarrow as pa
 
 from lsmlake.notebook import Shown
 
+PARTITIONS = "partition_by"
+"""Begins the words for partitions that a table does not get."""
+
 
 @dataclass(frozen=True)
 class SyncedTable(Shown):
@@ -113,6 +116,8 @@ def together(report: SyncReport, later: SyncReport) -> SyncReport:
     tables = tuple(known[name] for name in sorted(known))
     unmatched = later.unmatched if later.batches else report.unmatched
     left_out = tuple(sorted({*report.left_out, *later.left_out}))
-    both = report.batches and later.batches
-    idle = tuple(one for one in report.idle if one in later.idle) if both else report.idle or later.idle
+    idle = report.idle or later.idle
+    if report.batches and later.batches:  # a pattern may match in one batch, partitions are those of a table
+        given = dict.fromkeys((*report.idle, *later.idle))
+        idle = tuple(one for one in given if one.startswith(PARTITIONS) or (one in report.idle and one in later.idle))
     return SyncReport(report.batches + later.batches, tables, report.rejected + later.rejected, unmatched, left_out, idle)

@@ -188,13 +188,12 @@ class TableSync:
 
     def _columns(self, source: SourceTable) -> dict[str, pa.DataType]:
         """The columns that events have, with their types as a table has them. The type of the key of documents says which kind
-        of ids it has, so it always is that of the ids."""
+        of ids it has, so it always is that of the ids; of ObjectIds, where events have parts of documents only."""
         types = {name: column_types.canonical(type_, name) for name, type_ in source.columns.items() if type_ is not None}
+        ids = {name: types.get(name, pa.string()) for name in source.key} if self.rules.format.events.document else {}
         if source.declared or self.rules.infers:
-            return types
-        ids = {name: types.get(name) for name in source.key} if self.rules.format.events.document else {}
-        texts = {name: pa.string() for name in source.columns if name not in ids}
-        return {name: type_ for name, type_ in (ids | texts).items() if type_ is not None}
+            return ids | types if types else types
+        return ids | {name: pa.string() for name in source.columns if name not in ids}
 
     def _created(self, columns: dict[str, pa.DataType], source: SourceTable) -> Version:
         key = self.rules.key_of(self.target) or source.key
