@@ -4,7 +4,7 @@ Tests that need the JVM carry the marker `spark`: without Java they are skipped,
 that also carry `connect` run a second time on Spark Connect, in a process of their own: see test_spark_connect.py. A short run
 (`effort`) has each of them on one kind of session: on that of `connect(short="classic")` or `connect(short="connect")`, because
 others reach every line of the library that it reaches on the other kind, or else on both in turn. Of a test with several cases it
-runs every sixth one, the others in the next turns, and a test with the marker `in_turn` in every third turn only.
+runs every eighth one, the others in the next turns, and a test with the marker `in_turn` in every fourth turn only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lsmlake import Lake
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "connect(short=None): needs Spark, and runs a second time on Spark Connect")
     config.addinivalue_line("markers", "every_case: a short run tries all cases")
-    config.addinivalue_line("markers", "in_turn: every third short run tries this test")
+    config.addinivalue_line("markers", "in_turn: every fourth short run tries this test")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts so what runs in the background; tests press Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")

@@ -12,7 +12,7 @@ from hypothesis import settings
 SCALE = float(os.environ.get("LSMLAKE_EXAMPLES", "1"))
 TURN = int(os.environ.get("LSMLAKE_TURN", "0"))
 """A run with less than all examples tries a part of the cases: the next turns try the others."""
-_TURNS, _SLOW_TURNS = 6, 3
+_TURNS, _SLOW_TURNS = 8, 4
 """In how many short runs all cases of a test are tried, and all slow tests."""
 
 
@@ -43,8 +43,8 @@ def kinds_of_session(connect: pytest.Mark, test: str) -> list[str]:
 
 
 def left_to_another_turn(items: Sequence[pytest.Item]) -> set[pytest.Item]:
-    """What a short run leaves out: of a test with several cases all but every sixth one, unless it is marked `every_case`; and
-    two of three tests that are marked `in_turn`."""
+    """What a short run leaves out: of a test with several cases all but every eighth one, unless it is marked `every_case`; and
+    three of four tests that are marked `in_turn`."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items if SCALE < 1 else ():
         if item.get_closest_marker("every_case") is None:
