@@ -105,7 +105,7 @@ def test_scaled_decimals_beside_a_number_that_is_read_by_its_text():
 def test_a_character_that_is_none_is_refused_wherever_an_event_has_it():
     for text in ('"\ufdd0x"', '"\\ufdd0x"', '{"n":"\\uFDD0x"}'):
         with pytest.raises(InvalidData, match="U\\+FDD0"):
-            decode(['{"op":"c","after":{"id":1,"s":%s}}' % text], "debezium-json", "id BIGINT, s STRING")
+            decode(['{"op":"c","after":{"id":1,"s":' + text + "}}"], "debezium-json", "id BIGINT, s STRING")
     found = decode(['{"op":"c","after":{"id":1,"s":"C:\\\\ufdd0"}}'], "debezium-json", "id BIGINT, s STRING").to_pylist()
     assert found[0]["s"] == "C:\\ufdd0"
 
