@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc import event_queries
+from lsmlake.cdc.event_lines import unreadable
 from lsmlake.cdc.event_queries import EVENT, KIND, OFFSET
-from lsmlake.cdc.event_rows import EventReader, unreadable
+from lsmlake.cdc.event_rows import EventReader
 from lsmlake.cdc.event_values import Encoding, encoding_of
 from lsmlake.kernels.avro_columns import AvroReader, Shape, fields_of
 from lsmlake.storage.schema_registry import number_bytes, schema_of

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from lsmlake.cdc.event_digits import MARK
 from lsmlake.kernels import encoded_bytes
 from lsmlake.kernels.decimals import check
 from lsmlake.types.type_table import is_bytes, is_text
@@ -30,8 +31,7 @@ DECIMAL_DIGITS_MAX = 34
 FIRST_MILLIS, LAST_MILLIS = -62_135_596_800_000, 253_402_300_799_999
 """Of the years 1 to 9999, which times have."""
 OBJECT_ID = "[0-9a-f]{24}"
-_MARK = "\ufdd0"  # a code point that Unicode keeps for uses inside of a program
-_BEGINS_SO = rf'"(?:{_MARK}|\\u[fF][dD][dD]0)'
+_BEGINS_SO = rf'"(?:{MARK}|\\u[fF][dD][dD]0)'
 _PLAIN, _TEXT, _OBJECT, _ID, _SYMBOL, _UUID, _DATE, _MILLIS, _BYTES = "ptjosudnb"
 _TOLD = {_PLAIN: "a number or BOOLEAN", _TEXT: "a text", _OBJECT: "an array or document", _ID: "$oid", _SYMBOL: "$symbol"}
 _TOLD |= {_UUID: "$uuid", _DATE: "$date", _MILLIS: "$date", _BYTES: "$binary"}
@@ -51,7 +51,7 @@ def _object(*fields: str) -> str:
 
 
 def _written(letter: str, value: str = r"\1") -> str:
-    return f'"{_MARK}{letter}{value}"'
+    return f'"{MARK}{letter}{value}"'
 
 
 _NUMBER = _object(r"\$number(?:Int|Long|Double|Decimal)", r'"(-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"')
@@ -167,7 +167,7 @@ def _unquoted(strings: pa.Array) -> pa.Array:
 
 def _letters(texts: pa.Array) -> pa.Array:
     """The letter of the kind of each text; null for null."""
-    has_mark = pc.starts_with(texts, _MARK)
+    has_mark = pc.starts_with(texts, MARK)
     return pc.if_else(has_mark, pc.utf8_slice_codeunits(texts, 1, 2), _TEXT)
 
 
@@ -204,7 +204,7 @@ def _of_marks(texts: pa.Array, letters: pa.Array, wanted: pa.DataType) -> pa.Arr
     """The values of marked texts."""
     if is_bytes(wanted):
         return _bytes(texts, letters)
-    if not pc.any(pc.starts_with(texts, _MARK)).as_py():
+    if not pc.any(pc.starts_with(texts, MARK)).as_py():
         return texts
     made, rest = texts, pc.utf8_slice_codeunits(texts, 2)
     for letter, form in _TEXTS.items():
@@ -215,8 +215,8 @@ def _of_marks(texts: pa.Array, letters: pa.Array, wanted: pa.DataType) -> pa.Arr
 
 
 def _bytes(texts: pa.Array, letters: pa.Array) -> pa.Array:
-    data = pc.struct_field(pc.extract_regex(texts, rf"^{_MARK}{_BYTES}[0-9a-fA-F]+:(?P<data>.*)$"), "data")
-    digits = pc.struct_field(pc.extract_regex(texts, rf"^{_MARK}{_UUID}(?P<digits>.*)$"), "digits")
+    data = pc.struct_field(pc.extract_regex(texts, rf"^{MARK}{_BYTES}[0-9a-fA-F]+:(?P<data>.*)$"), "data")
+    digits = pc.struct_field(pc.extract_regex(texts, rf"^{MARK}{_UUID}(?P<digits>.*)$"), "digits")
     return pc.coalesce(encoded_bytes.from_base64(data), encoded_bytes.from_hex(pc.replace_substring(digits, "-", "")))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.json as pa_json
 
 from lsmlake.cdc.event_digits import MARK
 from lsmlake.cdc.event_queries import EVENT, KEY, WRONG
+from lsmlake.errors import InvalidData
 
 BYTE_ORDER_MARK = "\ufeff"
 """The byte order mark. It is no part of the event that it begins."""
@@ -102,11 +104,24 @@ def in_utf_8(texts: pa.Array) -> tuple[pa.Array, np.ndarray]:
     try:
         return data.cast(pa.string()), broken
     except pa.ArrowInvalid:
-        pass
-    others = np.flatnonzero(~np.asarray(pc.fill_null(pc.string_is_ascii(texts), True)))
-    given = data.take(pa.array(others)).to_pylist()
-    made = [one.decode(errors="replace") for one in given]
-    broken[others] = [one.encode() != text for one, text in zip(made, given, strict=True)]
-    replaced = np.zeros(len(texts), bool)
-    replaced[others] = True
-    return pc.replace_with_mask(texts, pa.array(replaced), pa.array(made, pa.string())), broken
+        broken[list(unreadable(data, lambda some: some.cast(pa.string())))] = True
+    given = data.filter(pa.array(broken)).to_pylist()
+    made = pa.array([one.decode(errors="replace") for one in given], pa.string())
+    return pc.replace_with_mask(texts, pa.array(broken), made), broken
+
+
+def unreadable(texts: pa.Array | pa.Table, make: Callable[[pa.Array | pa.Table], object]) -> dict[int, str]:
+    """The rows that `make` refuses, each with the reason. Halves the array or table as long as one is in it."""
+    wrong: dict[int, str] = {}
+    waiting = [(0, len(texts))]
+    while waiting:
+        start, stop = waiting.pop()
+        try:
+            make(texts.slice(start, stop - start))
+        except (pa.ArrowException, InvalidData) as refused:
+            if stop - start == 1:
+                wrong[start] = str(refused)
+            else:
+                middle = (start + stop) // 2
+                waiting += [(start, middle), (middle, stop)]
+    return wrong

@@ -38,7 +38,7 @@ from lsmlake.cdc.event_formats import (
     Counting,
     PositionPart,
 )
-from lsmlake.cdc.event_lines import in_utf_8
+from lsmlake.cdc.event_lines import in_utf_8, unreadable
 from lsmlake.cdc.event_queries import (
     EVENT,
     IMAGE,
@@ -624,23 +624,6 @@ def _numbers_of(unchanged: dict[int, np.ndarray], count: int) -> pa.Array:
 def keeps(rows: pa.Table, column: int) -> np.ndarray:
     """Flags the decoded rows that keep the value of a column."""
     return np.asarray(pc.fill_null(pc.match_substring(rows[KEPT], f",{column},"), False))
-
-
-def unreadable(texts: pa.Array | pa.Table, make: Callable[[pa.Array | pa.Table], object]) -> dict[int, str]:
-    """The rows that `make` refuses, each with the reason. Halves the array or table as long as one is in it."""
-    wrong: dict[int, str] = {}
-    waiting = [(0, len(texts))]
-    while waiting:
-        start, stop = waiting.pop()
-        try:
-            make(texts.slice(start, stop - start))
-        except (pa.ArrowException, InvalidData) as refused:
-            if stop - start == 1:
-                wrong[start] = str(refused)
-            else:
-                middle = (start + stop) // 2
-                waiting += [(start, middle), (middle, stop)]
-    return wrong
 
 
 def _misfit(given: pa.DataType, wanted: pa.DataType, column: str) -> str:

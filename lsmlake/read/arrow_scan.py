@@ -56,7 +56,7 @@ def read_chosen(plan: Plan, choose: Finish) -> Iterator[pa.Table]:
 
 
 def read_unfinished(plan: Plan) -> Iterator[pa.Table]:
-    """As `read_plan`, for a caller that drops most rows, and then makes each table one of `read_plan` by `finished`."""
+    """As `read_plan`, but without the last step: the caller drops most rows first and then calls `finished` for each table."""
     return _read(plan, _unfinished)
 
 

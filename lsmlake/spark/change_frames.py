@@ -32,7 +32,7 @@ from lsmlake.cdc.change_rows import missing_value, needs_all, unordered
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.cdc.event_lines import NOT_UTF_8, RESERVED, check_whole, has_reserved
+from lsmlake.cdc.event_lines import NOT_UTF_8, RESERVED, check_whole, has_reserved, unreadable
 from lsmlake.cdc.event_queries import EVENT, KEY, KIND, OFFSET, VALUE, WRONG
 from lsmlake.cdc.event_rows import (
     KEPT,
@@ -46,7 +46,6 @@ from lsmlake.cdc.event_rows import (
     EventReader,
     empty,
     refusal,
-    unreadable,
 )
 from lsmlake.cdc.given_events import check_column
 from lsmlake.commit.commit import again

@@ -130,7 +130,6 @@ class Syncing(CatalogVerbs):
         )
         wait_ms = None if every is None else duration.parse("every", every, "sync", _EVERY)
         sync = DatabaseSync(self, rules)
-        sync.check_rejects()
         sync.check()
         if self.runtime.owns(source):
             _check_unused("a DataFrame", encoding=encoding, every=every)

@@ -40,7 +40,7 @@ class DatabaseSync:
                 have the batch. Or a table has the name of one for rejected events: no table has the batch.
         """
         targets = self._by_target(routed.tables)
-        self.check_rejects([target for target, _ in targets])
+        self._check_rejects([target for target, _ in targets])
         self.lake.create_database(self.rules.database, if_not_exists=True)
         done: list[SyncedTable] = []
         failed: list[tuple[str, LakeError]] = []
@@ -66,7 +66,7 @@ class DatabaseSync:
             report = together(report, SyncReport(0, (table,)))
         return report
 
-    def check_rejects(self, targets: Sequence[str] = ()) -> None:
+    def _check_rejects(self, targets: Sequence[str] = ()) -> None:
         """Raises InvalidData if a table that cannot hold rejected events has the name of one that would: the common one, or that
         of one of the tables."""
         if not self.rules.rejects:
@@ -101,6 +101,11 @@ class DatabaseSync:
         return tuple(sorted(left_out))
 
     def check(self) -> None:
+        """Raises LakeError, before an event is read, for what the tables that are there show to be wrong."""
+        self._check_rejects()
+        self._check_partitions()
+
+    def _check_partitions(self) -> None:
         """Raises InvalidQuery for partitions of a table that is there and has no such columns."""
         if not isinstance(given := self.rules.partitions, Mapping) or self.rules.database not in self.lake.databases():
             return
