@@ -59,6 +59,7 @@ from lsmlake.schema.schema import Schema
 from lsmlake.spark import frame_writer, read
 from lsmlake.spark.conversion import ERROR
 from lsmlake.spark.frame_types import of_tasks, to_arrow, to_spark
+from lsmlake.spark.learned import Learned
 from lsmlake.statements.attempts import OVERTAKEN
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked, format_type
@@ -89,17 +90,17 @@ def _own(request: WriteRequest) -> tuple[str, ...]:
     return KEPT, TEXT, *unordered(request)
 
 
-def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeInput, uneven: set[str]) -> Snapshot | None:
-    """`Table.upsert` of changes in a DataFrame. `uneven`: see `spark.frame_writer.upsert`."""
+def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeInput, learned: Learned) -> Snapshot | None:
+    """`Table.upsert` of changes in a DataFrame. `learned`: see `spark.frame_writer.upsert`."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     if done := replayed(version, request.identity):
         return done
     check_rejects(version, changes)
     if not _has_events(df, changes):
-        return ChangeFrame(version, df, request, changes, uneven).write()
+        return ChangeFrame(version, df, request, changes, learned).write()
     reader = changes.reader(version.schema, df.sparkSession.conf.get("spark.sql.session.timeZone"))
-    write = partial(_write_events, version, df, with_positions(request), changes, uneven, reader)
+    write = partial(_write_events, version, df, with_positions(request), changes, learned, reader)
     if df.sparkSession in _WITHOUT_DUCKDB:
         return write(by_spark=True)
     try:
@@ -116,18 +117,18 @@ _WITHOUT_DUCKDB: WeakSet = WeakSet()
 
 
 def _write_events(
-    version: Version, df, request: WriteRequest, changes: ChangeInput, uneven: set[str], reader: EventReader, *, by_spark: bool
+    version: Version, df, request: WriteRequest, changes: ChangeInput, learned: Learned, reader: EventReader, *, by_spark: bool
 ) -> Snapshot | None:
     """Decodes events and writes their rows. `by_spark`: Spark parses their JSON."""
     decode = partial(_decoded, df, reader, changes, by_spark=by_spark)
     if changes.truncates is None and not changes.ignore_nulls:
         try:
             plain = _with_words(decode(strict=True), changes).drop(*_own(request), REASON)
-            return ChangeFrame(version, plain, request, changes, uneven, errors=True).plain()
+            return ChangeFrame(version, plain, request, changes, learned, errors=True).plain()
         except _Special:
             pass
     with _held(_with_words(decode(strict=False), changes)) as rows:
-        return ChangeFrame(version, rows, request, changes, uneven, errors=True).resolved()
+        return ChangeFrame(version, rows, request, changes, learned, errors=True).resolved()
 
 
 def decoded_frame(df, reader: EventReader, column: str | None, *, by_spark: bool):
@@ -309,7 +310,7 @@ class ChangeFrame:
     df: object
     request: WriteRequest
     changes: ChangeInput
-    uneven: set[str]
+    learned: Learned
     errors: bool = False
 
     @property
@@ -339,7 +340,7 @@ class ChangeFrame:
     def plain(self) -> Snapshot | None:
         """Writes rows that are inserts, updates and deletes."""
         rows = _with_required(self.df, self.schema)
-        return frame_writer.upsert(self.version, rows, self.request, self.uneven, errors=self.errors)
+        return frame_writer.upsert(self.version, rows, self.request, self.learned, errors=self.errors)
 
     def resolved(self) -> Snapshot | None:
         """Writes rows that may be rejected events or truncates, or keep old values."""
@@ -388,7 +389,7 @@ class ChangeFrame:
         columns = [F.col(old).alias(new) for new, old in rejected_events.SOURCES.items()]
         moment = F.timestamp_millis(F.lit(self.version.meta.env.clock())).alias(rejected_events.REJECTED_AT)
         made = self.df.where(F.col(ROW_KIND) == REJECTED).select(moment, *columns)
-        frame_writer.upsert(table, made, WriteRequest(self.request.identity, compact=False), self.uneven)
+        frame_writer.upsert(table, made, WriteRequest(self.request.identity, compact=False), self.learned)
 
     def _keep_lost(self, rows) -> None:
         """Writes the events that lack a value which nothing has to the table of rejected events."""
@@ -402,7 +403,7 @@ class ChangeFrame:
         others = [F.col(old).alias(new) for new, old in rejected_events.SOURCES.items() if old != REASON]
         made = rows.select(moment, reason.alias("reason"), *others)
         identity = rejected_events.of_lost(self.request.identity)
-        frame_writer.upsert(table, made, WriteRequest(identity, compact=False), self.uneven)
+        frame_writer.upsert(table, made, WriteRequest(identity, compact=False), self.learned)
 
     def _keeps(self, rows, name: str):
         """Whether a row keeps the value of a column."""

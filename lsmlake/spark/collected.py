@@ -15,7 +15,7 @@ The changes of an UPDATE or DELETE are written like a batch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,7 @@ from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.levels import Levels
 from lsmlake.lsm.pick import Compaction
 from lsmlake.spark.frame_types import is_connect
+from lsmlake.spark.learned import Learned
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.undo import pass_interruption
 
@@ -39,10 +40,9 @@ _ORDER = "row_order"
 _PARTITION_BITS = 33  # of monotonically_increasing_id; the lower bits number the rows of a partition
 
 
-def row_limit(version: Version, pick: Picker | None, df, uneven: Collection[str]) -> int:
-    """Returns how many rows of `df` the driver may collect and write; 0: write in tasks. `uneven`: tables whose small batches
-    did not fit the driver before."""
-    if is_connect(df) or version.meta.paths.root in uneven:
+def row_limit(version: Version, pick: Picker | None, df, learned: Learned) -> int:
+    """Returns how many rows of `df` the driver may collect and write; 0: write in tasks. `learned`: what earlier writes told."""
+    if is_connect(df) or version.meta.paths.root in learned.uneven:
         return 0
     limit, latest = version.options.write.collect_rows, version.snapshot
     if latest is None or not limit or not 0 < last_rows(version.meta, latest) <= limit:

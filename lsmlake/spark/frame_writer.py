@@ -37,11 +37,14 @@ from lsmlake.schema.conform import check_types
 from lsmlake.schema.rowkind import with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.spark import collected, divide_tasks, settings, tasks
+from lsmlake.spark.arrow_batches import LongRows, by_rows, can_count, refuse_long, short_rows
 from lsmlake.spark.bucket_numbers import with_buckets
 from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
 from lsmlake.spark.first_load import PARALLEL, counts_rows, for_new_partitions, in_few, in_parallel, rows_by_partition
+from lsmlake.spark.frame_plan import runs_python, shuffled
 from lsmlake.spark.frame_types import is_connect, of_tasks, to_arrow, to_spark
-from lsmlake.spark.order_by import FrameOrder, shuffled
+from lsmlake.spark.learned import Learned
+from lsmlake.spark.order_by import FrameOrder
 from lsmlake.spark.partition_columns import partition_values
 from lsmlake.tables.version import Version
 from lsmlake.types.column_types import CHAR, SizedText, sized_text
@@ -86,11 +89,13 @@ class _Write:
     order: FrameOrder
     ordered: Ordered
     errors: bool = False
+    counted: bool = False
+    """Whether rows come to the tasks in batches that are bounded by rows (`spark.arrow_batches`)."""
 
 
-def upsert(version: Version, df, request: WriteRequest, uneven: set[str], *, errors: bool = False) -> Snapshot | None:
-    """`Table.upsert` and `Table.delete_keys` for a DataFrame. `uneven`: tables whose small batches did not fit the driver; this
-    function adds to it. `errors`: tasks of ours made the rows, and the column `ERROR` has their errors."""
+def upsert(version: Version, df, request: WriteRequest, learned: Learned, *, errors: bool = False) -> Snapshot | None:
+    """`Table.upsert` and `Table.delete_keys` for a DataFrame. `learned`: what earlier writes told; this function adds to it.
+    `errors`: tasks of ours made the rows, and the column `ERROR` has their errors."""
     if df.isStreaming:
         raise InvalidData("a streaming DataFrame is no batch", cure="use write_stream, or foreachBatch with sink()")
     if done := replayed(version, request.identity):  # before the columns are checked: the table may have been altered since
@@ -100,7 +105,7 @@ def upsert(version: Version, df, request: WriteRequest, uneven: set[str], *, err
     order = FrameOrder.of(frame_columns, schema, request)
     columns = columns_for(schema, frame_columns, request, order.own)
     pick = None if schema.append_only else picker(version, request.compact, reclaims=request.reclaims)
-    limit = collected.row_limit(version, pick, df, uneven)
+    limit = collected.row_limit(version, pick, df, learned)
     covers, ordered = covers_for(version, request), _ordered(df, schema, order)
     write = _Write(version, covers, columns, request, pick is not None, order, ordered, errors)
     collects = limit and not (order.expressions and request.cast is not None)  # the rows are ordered by converted values
@@ -111,9 +116,9 @@ def upsert(version: Version, df, request: WriteRequest, uneven: set[str], *, err
     parallelism = PARALLEL if is_connect(df) else df.sparkSession.sparkContext.defaultParallelism
     covers = in_parallel(version, write.covers, parallelism, replaces=request.replaces is not None)
     covers = _for_new_partitions(replace(write, covers=covers), df, parallelism)
-    snapshot = _by_tasks(replace(write, covers=covers), df, covers.most if is_connect(df) else parallelism)
+    snapshot = _by_tasks(replace(write, covers=covers), df, covers.most if is_connect(df) else parallelism, learned)
     if limit and snapshot and snapshot.delta_rows <= limit:
-        uneven.add(version.meta.paths.root)
+        learned.uneven.add(version.meta.paths.root)
     return snapshot
 
 
@@ -148,7 +153,25 @@ def upsert_collected(
     return write_parts(version, [part], request, collected.modest(pick, version.meta.env.limits.driver_merge_bytes))
 
 
-def _by_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
+def _by_tasks(write: _Write, df, parallelism: int, learned: Learned) -> Snapshot | None:
+    root = write.base.meta.paths.root
+    if root not in learned.long_rows and _counts(write, df):
+        try:
+            with by_rows(df.sparkSession):
+                return _shuffled_to_tasks(replace(write, counted=True), df, parallelism)
+        except LongRows:
+            learned.long_rows.add(root)
+    return _shuffled_to_tasks(write, df, parallelism)
+
+
+def _counts(write: _Write, df) -> bool:
+    """Whether batches are bounded by rows: only Spark's own code may make the rows, since this bounds all batches of the job."""
+    if is_connect(df) or write.request.cast is not None or runs_python(df):
+        return False
+    return can_count(df.sparkSession, df.selectExpr(*_numbered_columns(df, write)).schema.fields)
+
+
+def _shuffled_to_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     if write.base.schema.moves_keys:
         return until_placed(write.base, write.request, partial(_by_key_and_bucket, write, df, parallelism))
     placed = _placed(df, write, parallelism)
@@ -225,6 +248,7 @@ def _placed(df, write: _Write, parallelism: int):
     partition = partition_values(schema, lambda name: _numbered(columns.index(name)) if name in columns else None)
     ordered = numbered.selectExpr("*", f"monotonically_increasing_id() as {_ORDER}")
     placed = with_buckets(ordered, schema, write.covers, key, partition, _BUCKET)
+    placed = short_rows(placed, _BUCKET) if write.counted else placed
     if not key and not partition:
         return placed
     if not partition:
@@ -282,6 +306,7 @@ def _write_task(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _unplaced(write: _Write, batches: Iterator[pa.RecordBatch]) -> Iterator[Placed]:
     """The inverse of `_placed`: the rows, their buckets and their order."""
     for batch in batches:
+        refuse_long(batch[_BUCKET])
         table = pa.Table.from_batches([batch])
         rows, arrival = _arrived(raise_error(table.drop_columns([_BUCKET])), write)
         yield rows, table[_BUCKET], arrival

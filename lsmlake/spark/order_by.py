@@ -1,20 +1,13 @@
-"""The order of the rows of a DataFrame: `order_by` as Spark expressions.
-
-`shuffled` says whether the rows of a DataFrame passed a shuffle, after which their order in a task means nothing. Only this
-module calls the JVM of a classic session: PySpark has no other way to the plan of a DataFrame. In a Connect session it reads the
-client's plan; a DataFrame passed to foreachBatch has no plan there.
-"""
+"""The order of the rows of a DataFrame: `order_by` as Spark expressions."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lsmlake.errors import InvalidQuery
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.frame_types import is_connect
 from lsmlake.types.type_text import backticked
 from lsmlake.undo import pass_interruption
 from lsmlake.write.order import check_typed, commit_columns_in, order_in
@@ -75,45 +68,3 @@ class FrameOrder:
                     found=field.dataType.simpleString(),
                     cure="order by a number, a time or a text, such as a field of a struct",
                 )
-
-
-_EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
-_MOVED_RDD = re.compile(r"\b(Shuffled(Row)?|(Local|Reliable)Checkpoint)RDD\b")  # a checkpoint forgets what was before it
-_STEP = re.compile(r"^[^A-Za-z]*(\w+)", re.MULTILINE)
-_STAYING = {
-    *("Relation", "RelationV2", "LocalRelation", "OneRowRelation", "Range", "LogicalRDD", "View", "SubqueryAlias"),
-    *("Project", "Filter", "Union", "Generate", "Sample", "MapInArrow", "MapInPandas"),
-}
-"""The steps of an analyzed plan that leave rows in their tasks. Other plans are also planned physically to look for an
-exchange, which takes as long as the write of a few thousand rows."""
-_ON_CONNECT = {
-    *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
-    *("GroupMap", "CoGroupMap", "SetOperation"),
-}
-"""The steps of a client's plan that move rows."""
-
-
-def shuffled(df) -> bool:
-    """Whether the plan of the DataFrame moves its rows between tasks. False if the plan is not known."""
-    try:
-        if is_connect(df):
-            return _on_connect(df._plan)
-        execution = df._jdf.queryExecution()
-        analyzed = execution.analyzed()
-        steps = set(_STEP.findall(analyzed.toString()))
-        stays = steps <= _STAYING and analyzed.subqueriesAll().isEmpty()  # a subquery may become a join
-        if not stays and _EXCHANGE.search(execution.executedPlan().toString()):
-            return True
-        if stays and "LogicalRDD" not in steps:
-            return False
-        leaves = analyzed.collectLeaves()
-        nodes = (leaves.apply(number) for number in range(leaves.size()))
-        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in nodes if leaf.nodeName() == "LogicalRDD")
-    except Exception as unknown:  # the write will report an error of the plan
-        pass_interruption(unknown)
-        return False
-
-
-def _on_connect(plan) -> bool:
-    children = (getattr(plan, name, None) for name in ("_child", "left", "right", "_left", "_right"))
-    return type(plan).__name__ in _ON_CONNECT or any(_on_connect(child) for child in children if child is not None)

@@ -42,6 +42,7 @@ from lsmlake.spark import (
     tasks,
 )
 from lsmlake.spark.frame_types import is_connect, to_arrow
+from lsmlake.spark.learned import Learned
 from lsmlake.spark.python import settle_python
 from lsmlake.spark.ship import Package, shipped
 from lsmlake.spark.statements.sides import MergeSource, is_small, small_source
@@ -75,7 +76,7 @@ class SparkRuntime(Runtime):
             )
         self.spark, self.near = spark, near
         settle_python(spark)
-        self.uneven: set[str] = set()
+        self.learned = Learned()
         for name, (default, better) in _SETTINGS.items() if near else ():
             if spark.conf.get(name) == default:
                 spark.conf.set(name, better)
@@ -99,10 +100,10 @@ class SparkRuntime(Runtime):
         return to_arrow(schema) if isinstance(schema, StructType) else None
 
     def upsert(self, version: Version, data: object, request: WriteRequest) -> Snapshot | None:
-        return frame_writer.upsert(version, data, request, self.uneven)
+        return frame_writer.upsert(version, data, request, self.learned)
 
     def upsert_changes(self, version: Version, data: object, request: WriteRequest, changes: ChangeInput) -> Snapshot | None:
-        return change_frames.upsert_changes(version, data, request, changes, self.uneven)
+        return change_frames.upsert_changes(version, data, request, changes, self.learned)
 
     def changing(self, version: Version, statement: Statement) -> Callable[[Version], DmlReport]:
         from lsmlake.spark.statements import execute  # loads sqlglot
@@ -181,7 +182,7 @@ class SparkRuntime(Runtime):
         from lsmlake.spark.spark_sql import SparkEngine, errors_of_text  # loads sqlglot
         from lsmlake.sql.execution import execute
 
-        with errors_of_text(), SparkEngine(self.spark, self, args, self.uneven) as engine:
+        with errors_of_text(), SparkEngine(self.spark, self, args, self.learned) as engine:
             return execute(lake, text, args, tables, engine)
 
     @property
@@ -245,7 +246,7 @@ class _Detached(Runtime):
     package = None
 
     def __init__(self) -> None:
-        self.uneven: set[str] = set()
+        self.learned = Learned()
 
     def owns(self, data: object) -> bool:
         return isinstance(data, DataFrame)

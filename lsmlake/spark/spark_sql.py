@@ -35,6 +35,7 @@ from lsmlake.read.plan import plan
 from lsmlake.schema.defaults import WRITE, default_of
 from lsmlake.schema.schema import Schema
 from lsmlake.spark.frame_types import is_connect, lengths
+from lsmlake.spark.learned import Learned
 from lsmlake.spark.statements.clauses import converted
 from lsmlake.spark.statements.spark_errors import translated
 from lsmlake.sql.file_relations import is_file
@@ -49,12 +50,12 @@ _AT_VERSION = re.compile(r"@[vV]\d+", re.ASCII)
 @dataclass
 class SparkEngine:
     """A session as the engine of one statement (see `sql.engine`). A context manager: execute the statement inside it.
-    `args`: the parameters of a query. `uneven`: as in `spark.frame_writer.upsert`."""
+    `args`: the parameters of a query. `learned`: as in `spark.frame_writer.upsert`."""
 
     spark: object
     runtime: Runtime
     args: Mapping[str, object] | Sequence[object] | None
-    uneven: set[str] = field(default_factory=set)
+    learned: Learned = field(default_factory=Learned)
     _views: ExitStack = field(default_factory=ExitStack)
     _made: dict[tuple[str, int], tuple[object, str]] = field(default_factory=dict)
 

@@ -14,8 +14,8 @@ from strategies import UTC
 
 import lsmlake
 from lsmlake.errors import InvalidData, InvalidQuery
-from lsmlake.spark import order_by
-from lsmlake.spark.order_by import shuffled
+from lsmlake.spark import frame_plan
+from lsmlake.spark.frame_plan import shuffled
 
 pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 AVAILABLE = {"availableNow": True}
@@ -184,7 +184,7 @@ def test_only_plans_whose_rows_stay_are_not_planned_twice(spark, tmp_path, monke
     try:
         assert [shuffled(spark.sql(query)) for query in stay] == [False] * len(stay)
         assert [shuffled(spark.sql(query)) for query in move] == [True] * len(move)
-        monkeypatch.setattr(order_by, "_STAYING", set())
+        monkeypatch.setattr(frame_plan, "_STAYING", set())
         assert [shuffled(spark.sql(query)) for query in stay + move] == [False] * len(stay) + [True] * len(move)
     finally:
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", joins)

@@ -30,7 +30,7 @@ def run(statement: SparkStatement) -> DmlReport | None:
     request = WriteRequest(Identity(version.meta.env.ids()), distinct=True, requires=requires)
     try:
         with translated():
-            snapshot = frame_writer.upsert(version, rows_of(statement), request, statement.target.uneven)
+            snapshot = frame_writer.upsert(version, rows_of(statement), request, statement.target.learned)
     except (InvalidData, Uncounted):
         return None
     return DmlReport(snapshot, inserted=counted.rows - counted.replaced, updated=counted.replaced)

@@ -23,6 +23,7 @@ from lsmlake.predicate.binding import bound, implied
 from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import read
+from lsmlake.spark.learned import Learned
 from lsmlake.spark.statements import as_upsert, by_key, by_position
 from lsmlake.spark.statements.clauses import Clauses
 from lsmlake.spark.statements.in_driver import DriverStatement, executed
@@ -89,7 +90,7 @@ def reading_of(runtime: Runtime, statement: Statement, version: Version) -> Read
         deletes = decided_by_partitions(planned) or (reads and is_small(planned))
     own = statement.queries is not None and statement.queries.own
     target = SparkTarget(
-        runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, uneven=runtime.uneven
+        runtime.spark, version, sides[TARGET_SIDE], level, text, predicate, decides, own=own, learned=runtime.learned
     )
     values = assigned(statement, clause, version.schema, None)
     texts = {name: words(value) for name, value in values.items()}
@@ -120,7 +121,7 @@ def merging(runtime: Runtime, source: MergeSource, statement: Statement, version
     this version."""
     here = _merges_in_driver(source, statement, version)
     check_merge(source, statement)
-    return lambda version, own: _merge(source, statement, here, runtime.uneven, version, own)
+    return lambda version, own: _merge(source, statement, here, runtime.learned, version, own)
 
 
 def _merges_in_driver(source: MergeSource, statement: Statement, version: Version) -> DriverStatement | None:
@@ -140,11 +141,11 @@ def check_merge(source: MergeSource, statement: Statement) -> None:
         raise InvalidData("a streaming DataFrame is no batch", cure="use foreachBatch and merge each batch")
 
 
-def merge_of(source: MergeSource, statement: Statement, version: Version, uneven: set[str], own: bool) -> Executed:
+def merge_of(source: MergeSource, statement: Statement, version: Version, learned: Learned, own: bool) -> Executed:
     """Reads a MERGE for a version. Reads no rows of the source."""
     sides = {TARGET_SIDE: statement.target[0], SOURCE_SIDE: statement.source[0] if statement.source else "s"}
     own = own or (statement.queries is not None and statement.queries.own)
-    target = SparkTarget(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, uneven=uneven)
+    target = SparkTarget(source.session, version, sides[TARGET_SIDE], statement.level(version), own=own, learned=learned)
     on, clauses = _clauses(statement, version.schema, source, sides, version)
     made = Executed(target, clauses, source.frame, sides[SOURCE_SIDE], on)
     return replace(made, upserts=not own and _upserts(statement, version, source))
@@ -171,10 +172,10 @@ def _compared_as_keys(own: pa.Field, other: pa.Field) -> bool:
 
 
 def _merge(
-    source: MergeSource, statement: Statement, here: DriverStatement | None, uneven: set[str], version: Version, own: bool
+    source: MergeSource, statement: Statement, here: DriverStatement | None, learned: Learned, version: Version, own: bool
 ) -> DmlReport:
     """Executes a MERGE. If there are many files, reads only files that can match."""
-    schema, made = version.schema, merge_of(source, statement, version, uneven, own)
+    schema, made = version.schema, merge_of(source, statement, version, learned, own)
     if made.upserts and (report := as_upsert.run(_checked(made))) is not None:
         return report
     scope = statement.joined(schema.typed_columns, source.columns)[MATCHED]

@@ -30,6 +30,7 @@ from lsmlake.read.plan import Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import collected
 from lsmlake.spark.frame_types import to_arrow, to_spark
+from lsmlake.spark.learned import Learned
 from lsmlake.spark.statements.clauses import condition
 from lsmlake.tables.version import Version
 from lsmlake.types.column_types import any_inside, char_length
@@ -47,7 +48,7 @@ class SparkTarget:
         predicate: true for all rows of the condition. `decides`: whether it is equal to the condition.
         ranges: value ranges of the rows, as SQL with which Spark skips parts of files.
         own: whether the statement also reads other rows of this version.
-        uneven: as in `spark.frame_writer.upsert`.
+        learned: as in `spark.frame_writer.upsert`.
     """
 
     spark: object
@@ -59,7 +60,7 @@ class SparkTarget:
     decides: bool = False
     ranges: str | None = None
     own: bool = False
-    uneven: set[str] = field(default_factory=set)
+    learned: Learned = field(default_factory=Learned)
 
     def of(self, rows):
         """Returns the rows that the statement may change, under the name of the table."""
@@ -202,11 +203,11 @@ class Few(NamedTuple):
 def few_rows(target: SparkTarget, source: MergeSource, on: str, equal: Sequence[tuple[str, str]]) -> Few | None:
     """Fetches the source if it may be small; None if it is not. `equal`: the pairs of columns that the join compares."""
     schema = target.version.schema
-    limit = collected.row_limit(target.version, target.picker, source.frame, target.uneven)
+    limit = collected.row_limit(target.version, target.picker, source.frame, target.learned)
     if not limit or "select" in on.lower():  # Spark has no subqueries in every kind of join
         return None
     if not source.fetch(limit):
-        target.uneven.add(target.version.meta.paths.root)
+        target.learned.uneven.add(target.version.meta.paths.root)
     if not source.is_fetched:
         return None
     alike = [other for own, other in equal if schema.plain_columns.field(own).type == source.columns.field(other).type]

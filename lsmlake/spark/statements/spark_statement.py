@@ -102,10 +102,10 @@ class SparkStatement:
         """The changes, if the driver can write them, otherwise None; and the row limit of the driver: 0 if nothing was collected,
         because a large join would run twice."""
         target, tried = self.target, self.source is None or self.few
-        limit = collected.row_limit(target.version, target.picker, rows, target.uneven) if tried else 0
+        limit = collected.row_limit(target.version, target.picker, rows, target.learned) if tried else 0
         return collected.rows(rows, columns, limit) if limit else None, limit
 
     def note(self, changes: int, limit: int) -> None:
-        """Records the table in `uneven` if `changes` changes did not fit the driver although they are within `limit`."""
+        """Records the table if `changes` changes did not fit the driver although they are within `limit`."""
         if limit and changes <= limit:
-            self.target.uneven.add(self.target.version.meta.paths.root)
+            self.target.learned.uneven.add(self.target.version.meta.paths.root)

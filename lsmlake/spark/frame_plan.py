@@ -1,0 +1,69 @@
+"""What the plan of a DataFrame says of its rows.
+
+`shuffled`: whether they passed a shuffle, after which their order in a task means nothing. `runs_python`: whether Python
+functions make them.
+
+PySpark has no way to the plan of a DataFrame, so this module calls the JVM of a classic session. In a Connect session it reads
+the client's plan; a DataFrame passed to foreachBatch has no plan there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lsmlake.spark.frame_types import is_connect
+from lsmlake.undo import pass_interruption
+
+_EXCHANGE = re.compile(r"^[^A-Za-z]*Exchange\b", re.MULTILINE)  # a step, not a column; BroadcastExchange moves the other side
+_MOVED_RDD = re.compile(r"\b(Shuffled(Row)?|(Local|Reliable)Checkpoint)RDD\b")  # a checkpoint forgets what was before it
+_STEP = re.compile(r"^[^A-Za-z]*(\w+)", re.MULTILINE)
+_STAYING = {
+    *("Relation", "RelationV2", "LocalRelation", "OneRowRelation", "Range", "LogicalRDD", "View", "SubqueryAlias"),
+    *("Project", "Filter", "Union", "Generate", "Sample", "MapInArrow", "MapInPandas"),
+}
+"""The steps of an analyzed plan that leave rows in their tasks. Other plans are also planned physically to look for an
+exchange, which takes as long as the write of a few thousand rows."""
+_ON_CONNECT = {
+    *("Join", "AsOfJoin", "LateralJoin", "Aggregate", "Deduplicate", "Repartition", "RepartitionByExpression", "Sort"),
+    *("GroupMap", "CoGroupMap", "SetOperation"),
+}
+"""The steps of a client's plan that move rows."""
+
+
+def shuffled(df) -> bool:
+    """Whether the plan of the DataFrame moves its rows between tasks. False if the plan is not known."""
+    try:
+        if is_connect(df):
+            return _on_connect(df._plan)
+        execution = df._jdf.queryExecution()
+        analyzed = execution.analyzed()
+        steps = set(_STEP.findall(analyzed.toString()))
+        stays = steps <= _STAYING and analyzed.subqueriesAll().isEmpty()  # a subquery may become a join
+        if not stays and _EXCHANGE.search(execution.executedPlan().toString()):
+            return True
+        if stays and "LogicalRDD" not in steps:
+            return False
+        leaves = analyzed.collectLeaves()
+        nodes = (leaves.apply(number) for number in range(leaves.size()))
+        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in nodes if leaf.nodeName() == "LogicalRDD")
+    except Exception as unknown:  # the write will report an error of the plan
+        pass_interruption(unknown)
+        return False
+
+
+def _on_connect(plan) -> bool:
+    children = (getattr(plan, name, None) for name in ("_child", "left", "right", "_left", "_right"))
+    return type(plan).__name__ in _ON_CONNECT or any(_on_connect(child) for child in children if child is not None)
+
+
+_PYTHON = re.compile(r"^[^A-Za-z]*\w*(Python|InPandas|InArrow|LogicalRDD)", re.MULTILINE)
+"""The steps of an optimized plan that run Python functions, or hide what was before them."""
+
+
+def runs_python(df) -> bool:
+    """Whether Python functions make rows of the DataFrame. True if the plan does not tell."""
+    try:
+        return is_connect(df) or bool(_PYTHON.search(df._jdf.queryExecution().optimizedPlan().toString()))
+    except Exception as unknown:  # the write will report an error of the plan
+        pass_interruption(unknown)
+        return True
