@@ -10,7 +10,6 @@ the task that gets a mark refuses the batch (`refuse_long`). The caller then wri
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as st
 
 from lsmlake.errors import InvalidData
+from lsmlake.spark.python import threads_are_pinned
 from lsmlake.types.type_text import backticked
 
 _BATCH_BYTES = 64 << 20  # as in Spark
@@ -44,8 +44,7 @@ def can_count(spark, fields: Sequence[st.StructField]) -> bool:
     """Whether `by_rows` and `short_rows` work in this classic session, for rows with these columns."""
     if any(spark.conf.get(name) != default for name, (default, _) in _LIMITS.items()):
         return False
-    pinned = os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"  # or properties are those of any thread
-    return pinned and _lengths(fields) is not None and len(fields) * _VALUE_BYTES * _ROWS * 2 <= _BATCH_BYTES
+    return threads_are_pinned() and _lengths(fields) is not None and len(fields) * _VALUE_BYTES * _ROWS * 2 <= _BATCH_BYTES
 
 
 @contextmanager

@@ -56,14 +56,27 @@ def _on_connect(plan) -> bool:
     return type(plan).__name__ in _ON_CONNECT or any(_on_connect(child) for child in children if child is not None)
 
 
-_PYTHON = re.compile(r"^[^A-Za-z]*\w*(Python|InPandas|InArrow|LogicalRDD)", re.MULTILINE)
-"""The steps of an optimized plan that run Python functions, or hide what was before them."""
+_OF_SPARK = "(explode|posexplode|inline)(_outer)?|stack|json_tuple|variant_explode(_outer)?"
+_PYTHON_TABLES = re.compile(rf"^[^A-Za-z]*Generate (?!({_OF_SPARK})\()", re.MULTILINE)
+_HIDDEN = "LogicalRDD"
+"""A step that hides what was before it: a checkpoint, an RDD, a micro-batch of a stream."""
 
 
-def runs_python(df) -> bool:
-    """Whether Python functions make rows of the DataFrame. True if the plan does not tell."""
+def runs_python(df, *, micro_batch: bool = False) -> bool:
+    """Whether Python functions make rows of the DataFrame, which may be a stream. True if the plan does not tell.
+
+    Args:
+        micro_batch: `df` is one of a stream for which this function has said False.
+    """
     try:
-        return is_connect(df) or bool(_PYTHON.search(df._jdf.queryExecution().optimizedPlan().toString()))
+        if is_connect(df):
+            return True
+        analyzed = df._jdf.queryExecution().analyzed()
+        text = analyzed.toString()
+        if _HIDDEN in _STEP.findall(text) and not micro_batch:
+            return True
+        pattern = df.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+        return analyzed.containsPattern(pattern) or bool(_PYTHON_TABLES.search(text))
     except Exception as unknown:  # the write will report an error of the plan
         pass_interruption(unknown)
         return True

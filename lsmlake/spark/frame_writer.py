@@ -155,7 +155,7 @@ def upsert_collected(
 
 def _by_tasks(write: _Write, df, parallelism: int, learned: Learned) -> Snapshot | None:
     root = write.base.meta.paths.root
-    if root not in learned.long_rows and _counts(write, df):
+    if root not in learned.long_rows and _counts(write, df, learned):
         try:
             with by_rows(df.sparkSession):
                 return _shuffled_to_tasks(replace(write, counted=True), df, parallelism)
@@ -164,9 +164,9 @@ def _by_tasks(write: _Write, df, parallelism: int, learned: Learned) -> Snapshot
     return _shuffled_to_tasks(write, df, parallelism)
 
 
-def _counts(write: _Write, df) -> bool:
+def _counts(write: _Write, df, learned: Learned) -> bool:
     """Whether batches are bounded by rows: only Spark's own code may make the rows, since this bounds all batches of the job."""
-    if is_connect(df) or write.request.cast is not None or runs_python(df):
+    if is_connect(df) or write.request.cast is not None or runs_python(df, micro_batch=learned.without_python):
         return False
     return can_count(df.sparkSession, df.selectExpr(*_numbered_columns(df, write)).schema.fields)
 

@@ -1,4 +1,4 @@
-"""What the writes of a session have told about tables, so that later ones do not try in vain again."""
+"""What is known before a write: what earlier writes of the session have told about tables, and what a stream has told."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Learned:
-    """Roots of tables, to which writes add.
+    """Writes add to it.
 
     Attributes:
-        uneven: their small batches did not fit the driver.
-        long_rows: they have rows that are too long for `spark.arrow_batches`.
+        uneven: the roots of tables whose small batches did not fit the driver.
+        long_rows: those of tables with rows that are too long for `spark.arrow_batches`.
+        without_python: the rows come from a stream in which no Python function runs; the plan of a micro-batch does not tell.
     """
 
     uneven: set[str] = field(default_factory=set)
     long_rows: set[str] = field(default_factory=set)
+    without_python: bool = False

@@ -1,7 +1,8 @@
-"""The Python interpreter that Spark starts for tasks and data sources."""
+"""Python beside Spark: the interpreter for tasks and data sources, and the threads of this process."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 
@@ -34,3 +35,9 @@ def check_python(spark) -> None:
         found=repr(spark.sparkContext.pythonExec),
         cure=f"set PYSPARK_PYTHON={sys.executable}, if that path is right on every machine, before the session starts",
     )
+
+
+def threads_are_pinned() -> bool:
+    """Whether a thread of Python has a thread of the JVM to itself, so that what it sets for its jobs is for them only. True
+    unless the user turned it off."""
+    return os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
@@ -41,6 +42,7 @@ from lsmlake.spark import (
     task_reads,
     tasks,
 )
+from lsmlake.spark.frame_plan import runs_python
 from lsmlake.spark.frame_types import is_connect, to_arrow
 from lsmlake.spark.learned import Learned
 from lsmlake.spark.python import settle_python
@@ -83,6 +85,12 @@ class SparkRuntime(Runtime):
 
     def on_spark(self, what: str) -> SparkRuntime:
         return self
+
+    def for_stream(self, df) -> SparkRuntime:
+        """This runtime for the micro-batches of the stream `df`."""
+        runtime = copy(self)
+        runtime.learned = replace(self.learned, without_python=not runs_python(df))
+        return runtime
 
     @property
     def package(self) -> Package | None:

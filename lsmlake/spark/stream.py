@@ -159,6 +159,7 @@ def write_stream(
         raise InvalidData(
             "not a streaming DataFrame", found=type(df).__name__, cure="use spark.readStream, or upsert for a batch"
         )
+    table = replace(table, runtime=table.runtime.for_stream(df))
     writer = _observed(df).writeStream.foreachBatch(Sink(table, writer_id, request, changes, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer if query_name is None else writer.queryName(query_name)
