@@ -9,10 +9,11 @@ moves after the commits. The options of the history say what it keeps (`api.hist
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,17 +30,19 @@ from lsmlake.commit.request import Advance, Identity, Position, Request
 from lsmlake.commit.requirements import Fits, Follows, Overtaken
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import SourcePosition
+from lsmlake.lsm.cover import route
 from lsmlake.lsm.lookup import in_batches
 from lsmlake.maintain.alter import succeed
 from lsmlake.options.history_options import EARLIEST_FULL, SOURCE, VALID_FROM, VALID_TO
 from lsmlake.predicate.tree import Column, Compare, In, Literal, Predicate, and_
-from lsmlake.read.plan import plan
+from lsmlake.read.plan import Plan, plan
 from lsmlake.read.point import rows_with_keys
 from lsmlake.schema.alterations.altered import altered
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.alterations.of_table import SetOption
 from lsmlake.schema.rowkind import COMMIT_TIME
 from lsmlake.schema.schema import Schema
+from lsmlake.storage.concurrency import side_by_side
 from lsmlake.tables.consumers import remove_consumer
 from lsmlake.tables.version import Version
 from lsmlake.types.type_table import is_text
@@ -47,6 +50,8 @@ from lsmlake.write.write import write_tables
 from lsmlake.write.write_request import WriteRequest
 
 _ROWS = 1_000_000
+_PART_ROWS = 100_000
+"""Changes of fewer rows are not divided among threads."""
 _KEYS_NAMED = 1000
 """Up to this many values of a key column choose the rows of the history; of more the least and the greatest do."""
 _OVERTAKEN = "another run of the same history came first on every attempt", "run it again when the other one is done"
@@ -237,11 +242,18 @@ class HistoryRun:
                 cure = "a history needs keys without nulls: fill the column in the source"
                 raise InvalidData("a key has a null", where=f"{root}, column {nulls[0]!r}", cure=cure)
             changes = changes._replace(rows=_aligned(changes.rows, now.schema))
-            known = _known(now, changes, key)
-            if self.axis.late:
-                yield versions_by_place(known, changes, key)
-            else:
-                yield versions_in_order(known, changes, key, self.tracked or like.columns)
+            made = partial(self._made, tracked=self.tracked or like.columns)
+            parts = [partial(made, *part) for part in _parts(now, changes, key)]
+            # a writer spills several large tables, but not a single one
+            yield pa.concat_tables(side_by_side(parts, now.meta.env.workers))
+
+    def _made(self, reads: Plan, changes: RowChanges, tracked: Sequence[str]) -> pa.Table:
+        """The versions that changes make or alter. `reads`: the plan of the history for their keys."""
+        key = self.version.schema.primary_key
+        known = _known(reads, changes, key)
+        if self.axis.late:
+            return versions_by_place(known, changes, key)
+        return versions_in_order(known, changes, key, tracked)
 
 
 @dataclass
@@ -314,16 +326,28 @@ def _aligned(rows: pa.Table, schema: Schema) -> pa.Table:
     return pa.table(columns, names=[one.name for one in fields])
 
 
-def _known(now: Version, changes: RowChanges, key: Sequence[str]) -> pa.Table:
+def _parts(now: Version, changes: RowChanges, key: Sequence[str]) -> Iterator[tuple[Plan, RowChanges]]:
+    """Divides many changes by the buckets of the history, which have all versions of their keys; yields each part with the plan
+    for its keys."""
+    reads = plan(now, _predicate(now.schema, changes.rows.select(list(key))))
+    count = 1 if now.schema.partition_columns else min(now.covers().most, changes.rows.num_rows // _PART_ROWS)
+    if count <= 1:
+        yield reads, changes
+        return
+    parts = route(changes.rows, now.schema, now.covers()).codes % count
+    for part in range(count):
+        places = np.flatnonzero(parts == part)
+        if len(places):
+            splits = tuple(split for split in reads.splits if split.bucket.number % count == part)
+            yield replace(reads, splits=splits), changes.take(places)
+
+
+def _known(reads: Plan, changes: RowChanges, key: Sequence[str]) -> pa.Table:
     """The versions of the keys of changes that the history has, with the types of the changes."""
-    wanted = changes.rows.select(list(key))
-    times = [now.schema.row_columns.field(name) for name in (VALID_FROM, VALID_TO)]
+    times = [reads.schema.row_columns.field(name) for name in (VALID_FROM, VALID_TO)]
     fields = pa.schema([*changes.rows.schema, *times])
-    found = [fields.empty_table()]
-    if now.snapshot is not None:
-        reads = plan(now, _predicate(now.schema, wanted))
-        found += [rows.select(fields.names).cast(fields) for rows in rows_with_keys(reads, wanted)]
-    return pa.concat_tables(found)
+    found = rows_with_keys(reads, changes.rows.select(list(key)))
+    return pa.concat_tables([fields.empty_table(), *(rows.select(fields.names).cast(fields) for rows in found)])
 
 
 def _predicate(schema: Schema, keys: pa.Table) -> Predicate:

@@ -50,6 +50,10 @@ class RowChanges(NamedTuple):
     places: pa.Array
     deletes: np.ndarray
 
+    def take(self, rows: np.ndarray) -> RowChanges:
+        """Some of the changes, in the order of their numbers."""
+        return RowChanges(gather(self.rows, rows), self.places.take(pa.array(rows)), self.deletes[rows])
+
 
 def versions_in_order(known: pa.Table, changes: RowChanges, key: Sequence[str], tracked: Sequence[str]) -> pa.Table:
     """The versions that changes in their order make or alter. A version replaces the known one of its key and `VALID_FROM`.

@@ -60,8 +60,8 @@ def _spread(one: Callable[[Item], None], items: Iterable[Item], workers: int) ->
 
 
 def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Result]:
-    """The results of calls, up to `workers` at once; this thread makes the first call. With one worker, the calls are made in
-    order, and no thread is started. After an error, the other calls finish, and the first error is raised."""
+    """The results of calls: this thread makes the first one, up to `workers` others make the rest. With one worker, the calls
+    are made in order, and no thread is started. After an error, the other calls finish, and the first error is raised."""
     if workers == 1 or len(calls) < _STEP:
         results = []
         for call in calls:

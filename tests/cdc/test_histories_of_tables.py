@@ -122,9 +122,16 @@ def play(chance: random.Random, table: Table, between: Callable[[], object], by_
     between()
 
 
+def in_buckets(history: Table, chance: random.Random) -> None:
+    """Sometimes gives the history another number of buckets: the changes are divided among threads by its buckets."""
+    if chance.random() < 0.5:
+        history.rescale(buckets=chance.choice([2, 3]))
+
+
 @pytest.mark.parametrize("producer", VIEWS)
 @pytest.mark.parametrize("seed", range(scaled(8)))
-def test_random_histories_equal_a_model_that_walks_through_the_states(producer, seed):
+def test_random_histories_equal_a_model_that_walks_through_the_states(producer, seed, monkeypatch):
+    monkeypatch.setattr(history_runs, "_PART_ROWS", 1)
     chance = random.Random(f"{producer} {seed}")
     lake = new_lake()
     by_column = chance.random() < 0.5
@@ -142,7 +149,7 @@ def test_random_histories_equal_a_model_that_walks_through_the_states(producer, 
 
     def follow() -> None:
         begun.append(table.version.number)
-        lake.history_of(table, "d.h", **how)
+        in_buckets(lake.history_of(table, "d.h", **how), chance)
 
     play(chance, table, follow, by_column)
     steps = states(table, VIEWS[producer])
@@ -154,8 +161,9 @@ def test_random_histories_equal_a_model_that_walks_through_the_states(producer, 
 
 
 @pytest.mark.parametrize("seed", range(scaled(10)))
-def test_late_changes_lie_where_their_sequence_says(seed):
+def test_late_changes_lie_where_their_sequence_says(seed, monkeypatch):
     """The model knows all changes of a key by their sequence; of several with one sequence the last counts."""
+    monkeypatch.setattr(history_runs, "_PART_ROWS", 1)
     chance = random.Random(f"late {seed}")
     lake = new_lake()
     table = made(lake, "id BIGINT NOT NULL, name STRING, lsn INT", changelog_producer="input", sequence__field="lsn")
@@ -173,7 +181,7 @@ def test_late_changes_lie_where_their_sequence_says(seed):
             for one in rows:
                 model.setdefault(one["id"], {})[one["lsn"]] = one["name"]
         if chance.random() < 0.5:
-            lake.history_of(table, "d.h")
+            in_buckets(lake.history_of(table, "d.h"), chance)
     history = lake.history_of(table, "d.h")
     expected = []
     for key, changes in model.items():
