@@ -264,8 +264,7 @@ class _KeptPlaces:
 
     @staticmethod
     def of(kept: Kept, rows: pa.Table, arrival: Arrival, schema: Schema, version: Version | None) -> _KeptPlaces:
-        ranks = arrival.ranks()
-        groups = group(comparable([rows.select(list(schema.key))])[0], [] if ranks is None else [ranks])
+        groups = group(comparable([rows.select(list(schema.key))])[0], arrival.order())
         first = np.zeros(rows.num_rows, bool)
         first[groups.starts] = True
         kinds = kinds_of(rows)

@@ -21,6 +21,12 @@ def numbers(starts: np.ndarray, rows: int) -> np.ndarray:
     return np.repeat(np.arange(len(starts)), lengths(starts, rows))
 
 
+def shared(starts: np.ndarray, rows: int) -> np.ndarray:
+    """Flags the rows of groups with several rows."""
+    sizes = lengths(starts, rows)
+    return np.repeat(sizes > 1, sizes)
+
+
 def of_sorted(keys: np.ndarray) -> np.ndarray:
     """Returns the starts of the segments of equal neighbours in `keys`."""
     return np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), bool), keys[1:] != keys[:-1]]))

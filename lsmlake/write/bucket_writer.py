@@ -121,8 +121,7 @@ def _split(
     routed = route(rows, schema, covers, numbers)
     keys = comparable([rows.select(schema.key)])[0]
     rule = rule_of(schema)
-    ranks = None if arrival is None else arrival.ranks()
-    groups = group(keys, [] if ranks is None else [ranks], routed.codes)
+    groups = group(keys, [] if arrival is None else arrival.order(), routed.codes)
     if arrival is not None and checks:
         arrival.check(rows, groups, rule, schema.key)
     group_codes = routed.codes[groups.first]

@@ -296,6 +296,13 @@ class Arrival:
         """The arrival of some of the rows."""
         return replace(self, places=self.places[rows], by=None if self.by is None else self.by.take(pa.array(rows)))
 
+    def order(self) -> list[np.ndarray]:
+        """Arrays that order the rows by arrival, the most significant first, for `kernels.groups.group`, which sorts only rows of
+        one key by them. Empty: they arrived in the order of the rows."""
+        if self.by is None:
+            return [] if (self.places[1:] > self.places[:-1]).all() else [self.places]
+        return [*SequenceFields(tuple(self.by.column_names)).order(self.by), self.places]
+
     def ranks(self) -> np.ndarray | None:
         """A number for each row; of two rows the greater one arrived later. None: they arrived in the order of the rows."""
         if self.by is None:

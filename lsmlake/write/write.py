@@ -666,5 +666,4 @@ def _ordered(pieces: list[pa.Table], key: tuple[str, ...], rule: MergeRule) -> p
 def _grouped(pieces: list[pa.Table], key: tuple[str, ...], ordered: Ordered) -> tuple[pa.Table, Groups, Arrival]:
     joined, arrival = Arrival.taken_from(pa.concat_tables(pieces), ordered)
     keys = np.concatenate(comparable([piece.select(key) for piece in pieces]))
-    ranks = arrival.ranks()
-    return joined, group(keys, [] if ranks is None else [ranks]), arrival
+    return joined, group(keys, arrival.order()), arrival

@@ -53,7 +53,7 @@ class Deduplicate(MergeRule):
         if not self.sequence or groups.unique:
             return gather(rows, groups.last, pool)
         greatest, final = self._places(rows, groups)
-        places = final if complete else np.union1d(greatest, final)
+        places = final if complete or final is greatest else np.union1d(greatest, final)
         return gather(rows, groups.rows[places], pool)
 
     def replay_order(self, rows: pa.Table, groups: Groups) -> np.ndarray:
@@ -63,8 +63,11 @@ class Deduplicate(MergeRule):
         last = np.zeros(count, np.int64)  # 1: the row with the greatest sequence, 2: a row after it that remains
         for number, places in enumerate(self._places(rows, groups), 1):
             last[places] = number
-        ranks = self.sequence.ranks(rows, every=True)[groups.rows]
-        return groups.rows[np.lexsort((ranks, last, segments.numbers(groups.starts, count)))]
+        shared = segments.shared(groups.starts, count)
+        ranks = self.sequence.ranks(rows, every=True)[groups.rows[shared]]
+        order = groups.rows.copy()
+        order[shared] = groups.rows[shared][np.lexsort((ranks, last[shared], segments.numbers(groups.starts, count)[shared]))]
+        return order
 
     def _places(self, rows: pa.Table, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
         """Returns per key the place of the row with the greatest sequence, and the place of the final row. They differ if the
