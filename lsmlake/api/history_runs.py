@@ -30,6 +30,7 @@ from lsmlake.commit.request import Advance, Identity, Position, Request
 from lsmlake.commit.requirements import Fits, Follows, Overtaken
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import SourcePosition
+from lsmlake.kernels.keys import in_one_chunk
 from lsmlake.lsm.cover import route
 from lsmlake.lsm.lookup import in_batches
 from lsmlake.maintain.alter import succeed
@@ -51,7 +52,9 @@ from lsmlake.write.write_request import WriteRequest
 
 _ROWS = 1_000_000
 _PART_ROWS = 100_000
-"""Changes of fewer rows are not divided among threads."""
+"""Fewer changes are not divided among threads."""
+_PARTS = 2
+"""The parts of changes for each thread."""
 _KEYS_NAMED = 1000
 """Up to this many values of a key column choose the rows of the history; of more the least and the greatest do."""
 _OVERTAKEN = "another run of the same history came first on every attempt", "run it again when the other one is done"
@@ -242,14 +245,16 @@ class HistoryRun:
                 cure = "a history needs keys without nulls: fill the column in the source"
                 raise InvalidData("a key has a null", where=f"{root}, column {nulls[0]!r}", cure=cure)
             changes = changes._replace(rows=_aligned(changes.rows, now.schema))
-            made = partial(self._made, tracked=self.tracked or like.columns)
+            made = partial(self._made, changes=changes, tracked=self.tracked or like.columns)
             parts = [partial(made, *part) for part in _parts(now, changes, key)]
-            # a writer spills several large tables, but not a single one
-            yield pa.concat_tables(side_by_side(parts, now.meta.env.workers))
+            # one table: a writer keeps a single table in memory, and may spill several
+            yield in_one_chunk(pa.concat_tables(side_by_side(parts, now.meta.env.workers)))
 
-    def _made(self, reads: Plan, changes: RowChanges, tracked: Sequence[str]) -> pa.Table:
-        """The versions that changes make or alter. `reads`: the plan of the history for their keys."""
+    def _made(self, reads: Plan, rows: np.ndarray | None, changes: RowChanges, tracked: Sequence[str]) -> pa.Table:
+        """The versions that changes make or alter. `reads`: the plan of the history for their keys. `rows`: the numbers of the
+        changes; None: all."""
         key = self.version.schema.primary_key
+        changes = changes if rows is None else changes.take(rows)
         known = _known(reads, changes, key)
         if self.axis.late:
             return versions_by_place(known, changes, key)
@@ -326,20 +331,20 @@ def _aligned(rows: pa.Table, schema: Schema) -> pa.Table:
     return pa.table(columns, names=[one.name for one in fields])
 
 
-def _parts(now: Version, changes: RowChanges, key: Sequence[str]) -> Iterator[tuple[Plan, RowChanges]]:
-    """Divides many changes by the buckets of the history, which have all versions of their keys; yields each part with the plan
-    for its keys."""
-    reads = plan(now, _predicate(now.schema, changes.rows.select(list(key))))
-    count = 1 if now.schema.partition_columns else min(now.covers().most, changes.rows.num_rows // _PART_ROWS)
+def _parts(now: Version, changes: RowChanges, key: Sequence[str]) -> Iterator[tuple[Plan, np.ndarray | None]]:
+    """Divides many changes by the buckets of the history; each bucket has all versions of its keys. Yields the plan for the keys
+    of each part, and the numbers of its changes, None for all changes."""
+    schema, reads = now.schema, plan(now, _predicate(now.schema, changes.rows.select(list(key))))
+    whole = schema.partition_columns or not {*schema.bucket_key} <= {*key}
+    count = 1 if whole else min(now.covers().most, changes.rows.num_rows // _PART_ROWS, _PARTS * now.meta.env.workers)
     if count <= 1:
-        yield reads, changes
+        yield reads, None
         return
-    parts = route(changes.rows, now.schema, now.covers()).codes % count
+    parts = route(changes.rows, schema, now.covers()).codes % count
     for part in range(count):
-        places = np.flatnonzero(parts == part)
-        if len(places):
-            splits = tuple(split for split in reads.splits if split.bucket.number % count == part)
-            yield replace(reads, splits=splits), changes.take(places)
+        rows = np.flatnonzero(parts == part)
+        if len(rows):
+            yield replace(reads, splits=tuple(split for split in reads.splits if split.bucket.number % count == part)), rows
 
 
 def _known(reads: Plan, changes: RowChanges, key: Sequence[str]) -> pa.Table:

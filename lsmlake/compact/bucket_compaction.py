@@ -42,6 +42,7 @@ from lsmlake.lsm.pick.picked import last_level_of
 from lsmlake.lsm.row_expiry import RowExpiry
 from lsmlake.schema.rowkind import INSERT, plain, retractions, with_kind, with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.storage.concurrency import prefetched
 
 _THREADS = 2
 _MERGED_VECTOR_BYTES = 8 << 20
@@ -212,18 +213,10 @@ def _rewrite(
     elif any(file.delete_rows for file in files):
         merged = (table for part in merged for table in with_kinds([part], always=True))
     is_small = sum(file.bytes for file in files) <= _SMALL_BYTES  # of one window: there is nothing to merge ahead
-    tables = _prefetched(merged, work.pool) if work.meta.env.limits.merge_ahead and not is_small else merged
+    tables = prefetched(merged, work.pool) if work.meta.env.limits.merge_ahead and not is_small else merged
     new_values = work.rule.old_row is OldRow.MERGED  # merging may produce values, and so NaNs, that no input has
     nan_columns = float_columns(work.schema) if new_values else nan_columns_of(files, work.schema)
     return work.bucket_files.write(tables, _origin(files, level), nan_columns)
-
-
-def _prefetched(tables: Iterator[pa.Table], pool: Threads) -> Iterator[pa.Table]:
-    """Yields the tables; merges the next one while the caller writes the current one."""
-    upcoming = pool.submit(next, tables, None)
-    while (table := upcoming.result()) is not None:
-        upcoming = pool.submit(next, tables, None)
-        yield table
 
 
 def _origin(files: Iterable[DataFile], level: int) -> Origin:

@@ -28,8 +28,8 @@ _LIMITS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": ("67108864b", "2147483647"),
     "spark.sql.execution.arrow.maxRecordsPerBatch": ("10000", f"{_ROWS}"),
 }
-"""Settings: Spark's default and the value by which batches are bounded by rows only. With its greatest value the first one is
-not looked at."""
+"""Settings: Spark's default, and the value by which batches are bounded by rows only: Spark does not measure bytes if the first
+setting has its greatest value."""
 _LONG = -1
 """The bucket number of a row that is too long."""
 _TEXTS = st.StringType, st.BinaryType  # CHAR(n) and VARCHAR(n) are texts too
@@ -40,11 +40,11 @@ class LongRows(InvalidData):
     """Some rows are too long to be counted instead of measured. Never leaves the write that catches it."""
 
 
-def can_count(spark, fields: Sequence[st.StructField]) -> bool:
+def can_bound(spark, fields: Sequence[st.StructField]) -> bool:
     """Whether `by_rows` and `short_rows` work in this classic session, for rows with these columns."""
     if any(spark.conf.get(name) != default for name, (default, _) in _LIMITS.items()):
         return False
-    return threads_are_pinned() and _lengths(fields) is not None and len(fields) * _VALUE_BYTES * _ROWS * 2 <= _BATCH_BYTES
+    return threads_are_pinned() and _lengths(fields) is not None and _room(fields) >= _BATCH_BYTES // _ROWS // 2
 
 
 @contextmanager
@@ -52,9 +52,9 @@ def by_rows(spark) -> Iterator[None]:
     """Jobs of this thread bound batches by rows inside the block; a value that the user has set in the session comes first."""
     context = spark.sparkContext
     before = {name: context.getLocalProperty(name) for name in _LIMITS}
-    for name, (_, better) in _LIMITS.items():
-        context.setLocalProperty(name, better)
     try:
+        for name, (_, better) in _LIMITS.items():
+            context.setLocalProperty(name, better)
         yield
     finally:
         for name, value in before.items():
@@ -65,15 +65,14 @@ def short_rows(rows, bucket: str):
     """Marks rows that are too long: their texts and binary values become null, and their bucket number -1.
 
     Args:
-        rows: a DataFrame for whose columns `can_count` holds.
+        rows: a DataFrame for whose columns `can_bound` holds.
         bucket: the column with the bucket number.
     """
     fields = rows.schema.fields
     lengths = _lengths(fields)
     if not lengths:
         return rows
-    room = _BATCH_BYTES // _ROWS - len(fields) * _VALUE_BYTES
-    is_long = f"{' + '.join(lengths)} > {room}"
+    is_long = f"{' + '.join(lengths)} > {_room(fields)}"
     marked = rows.selectExpr("*", f"{is_long} as is_long")
     return marked.selectExpr(*(_unless_long(field, bucket) for field in fields))
 
@@ -91,8 +90,18 @@ def _unless_long(field: st.StructField, bucket: str) -> str:
     return f"if(is_long, null, {name}) as {name}" if _length(name, field.dataType) else name
 
 
+def _room(fields: Sequence[st.StructField]) -> int:
+    """The bytes that a row has for its texts and binary values."""
+    return _BATCH_BYTES // _ROWS - sum(_values(field.dataType) for field in fields) * _VALUE_BYTES
+
+
+def _values(kind: st.DataType) -> int:
+    """How many values a value of this type consists of."""
+    return sum(_values(field.dataType) for field in kind.fields) if isinstance(kind, st.StructType) else 1
+
+
 def _lengths(fields: Sequence[st.StructField]) -> list[str] | None:
-    """The bytes of the columns whose values have any length, as SQL. None if SQL has no cheap expression for a column."""
+    """The bytes of the columns whose values differ in length, as SQL. None if SQL has no cheap expression for a column."""
     lengths = [_length(backticked(field.name), field.dataType) for field in fields]
     return None if None in lengths else [length for length in lengths if length]
 

@@ -58,6 +58,8 @@ def _on_connect(plan) -> bool:
 
 _OF_SPARK = "(explode|posexplode|inline)(_outer)?|stack|json_tuple|variant_explode(_outer)?"
 _PYTHON_TABLES = re.compile(rf"^[^A-Za-z]*Generate (?!({_OF_SPARK})\()", re.MULTILINE)
+_CUT = re.compile(r"^Truncated plan|more characters\s*$")
+"""Of the text of a plan that is longer than `spark.sql.maxPlanStringLength`."""
 _HIDDEN = "LogicalRDD"
 """A step that hides what was before it: a checkpoint, an RDD, a micro-batch of a stream."""
 
@@ -66,14 +68,14 @@ def runs_python(df, *, micro_batch: bool = False) -> bool:
     """Whether Python functions make rows of the DataFrame, which may be a stream. True if the plan does not tell.
 
     Args:
-        micro_batch: `df` is one of a stream for which this function has said False.
+        micro_batch: `df` is a micro-batch; the function returned False for its stream.
     """
     try:
         if is_connect(df):
             return True
         analyzed = df._jdf.queryExecution().analyzed()
         text = analyzed.toString()
-        if _HIDDEN in _STEP.findall(text) and not micro_batch:
+        if _CUT.search(text) or (_HIDDEN in _STEP.findall(text) and not micro_batch):
             return True
         pattern = df.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return analyzed.containsPattern(pattern) or bool(_PYTHON_TABLES.search(text))

@@ -37,7 +37,7 @@ from lsmlake.schema.conform import check_types
 from lsmlake.schema.rowkind import with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
 from lsmlake.spark import collected, divide_tasks, settings, tasks
-from lsmlake.spark.arrow_batches import LongRows, by_rows, can_count, refuse_long, short_rows
+from lsmlake.spark.arrow_batches import LongRows, by_rows, can_bound, refuse_long, short_rows
 from lsmlake.spark.bucket_numbers import with_buckets
 from lsmlake.spark.conversion import ERROR, cast_rows, raise_error
 from lsmlake.spark.first_load import PARALLEL, counts_rows, for_new_partitions, in_few, in_parallel, rows_by_partition
@@ -89,8 +89,8 @@ class _Write:
     order: FrameOrder
     ordered: Ordered
     errors: bool = False
-    counted: bool = False
-    """Whether rows come to the tasks in batches that are bounded by rows (`spark.arrow_batches`)."""
+    by_rows: bool = False
+    """Whether the batches for the tasks are bounded by rows only (`spark.arrow_batches`)."""
 
 
 def upsert(version: Version, df, request: WriteRequest, learned: Learned, *, errors: bool = False) -> Snapshot | None:
@@ -155,23 +155,25 @@ def upsert_collected(
 
 def _by_tasks(write: _Write, df, parallelism: int, learned: Learned) -> Snapshot | None:
     root = write.base.meta.paths.root
-    if root not in learned.long_rows and _counts(write, df, learned):
+    if root not in learned.long_rows and _can_bound_by_rows(write, df, learned):
         try:
             with by_rows(df.sparkSession):
-                return _shuffled_to_tasks(replace(write, counted=True), df, parallelism)
+                return _through_tasks(replace(write, by_rows=True), df, parallelism)
         except LongRows:
             learned.long_rows.add(root)
-    return _shuffled_to_tasks(write, df, parallelism)
+    return _through_tasks(write, df, parallelism)
 
 
-def _counts(write: _Write, df, learned: Learned) -> bool:
-    """Whether batches are bounded by rows: only Spark's own code may make the rows, since this bounds all batches of the job."""
-    if is_connect(df) or write.request.cast is not None or runs_python(df, micro_batch=learned.without_python):
+def _can_bound_by_rows(write: _Write, df, learned: Learned) -> bool:
+    """Whether batches may be bounded by rows only. This holds for every Python function of the job, so Spark's own code must make
+    all rows that Python gets."""
+    if is_connect(df) or write.request.cast is not None or write.base.schema.moves_keys:
         return False
-    return can_count(df.sparkSession, df.selectExpr(*_numbered_columns(df, write)).schema.fields)
+    rows = df.selectExpr(*_numbered_columns(df, write))
+    return not runs_python(rows, micro_batch=learned.without_python) and can_bound(df.sparkSession, rows.schema.fields)
 
 
-def _shuffled_to_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
+def _through_tasks(write: _Write, df, parallelism: int) -> Snapshot | None:
     if write.base.schema.moves_keys:
         return until_placed(write.base, write.request, partial(_by_key_and_bucket, write, df, parallelism))
     placed = _placed(df, write, parallelism)
@@ -189,7 +191,8 @@ def _published(write: _Write, written, spark) -> Snapshot | None:
     messages: list[CommitMessage] = [message for result in results for message in result]
     if errors:
         write.base.meta.files.discard(messages)
-        raise errors[0]
+        # a task that lacks the values of long rows, which another task refuses, may find errors that the data does not have
+        raise next((error for error in errors if isinstance(error, LongRows)), errors[0])
     in_tasks = divide_tasks.run_on(spark)
     if write.covers.first != write.base.options.layout.first_buckets and messages:
         pick = inline_picker(write.base, reclaims=write.request.reclaims) if write.compact else None
@@ -248,7 +251,7 @@ def _placed(df, write: _Write, parallelism: int):
     partition = partition_values(schema, lambda name: _numbered(columns.index(name)) if name in columns else None)
     ordered = numbered.selectExpr("*", f"monotonically_increasing_id() as {_ORDER}")
     placed = with_buckets(ordered, schema, write.covers, key, partition, _BUCKET)
-    placed = short_rows(placed, _BUCKET) if write.counted else placed
+    placed = short_rows(placed, _BUCKET) if write.by_rows else placed
     if not key and not partition:
         return placed
     if not partition:

@@ -32,6 +32,7 @@ from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery
 from lsmlake.spark import frame_writer
 from lsmlake.spark.caller import SinkArrival, caller
 from lsmlake.spark.change_frames import events_of, readable
+from lsmlake.spark.learned import Learned
 from lsmlake.spark.ship import carried
 from lsmlake.spark.stream import ends_query, started
 from lsmlake.storage.env import Env
@@ -77,7 +78,7 @@ class RoutedFrame:
         columns = {"reason": F.lit(reason), "event": text, "position": F.lit(None).cast("string"), "event_offset": F.col(OFFSET)}
         moment = F.timestamp_millis(F.lit(env.clock())).alias(rejected_events.REJECTED_AT)
         made = data.select(moment, *(column.alias(name) for name, column in columns.items()))
-        frame_writer.upsert(version, made, WriteRequest(identity, compact=False), set())
+        frame_writer.upsert(version, made, WriteRequest(identity, compact=False), Learned())
 
     def in_process(self, data) -> pa.Table:
         """Events, which are the result of another method, in the driver."""

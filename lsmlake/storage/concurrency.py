@@ -104,6 +104,14 @@ def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
                 stream.close()
 
 
+def prefetched(items: Iterator[Item], threads: Threads) -> Iterator[Item]:
+    """Yields the items; a thread makes the next one while the caller works on the current one."""
+    upcoming = threads.submit(next, items, None)
+    while (item := upcoming.result()) is not None:
+        upcoming = threads.submit(next, items, None)
+        yield item
+
+
 def _step(stream: Iterator[Item]) -> list[Item]:
     return list(islice(stream, _STEP))
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lsmlake.beside import Threads
 from lsmlake.commit.commit import again, commit
 from lsmlake.commit.request import Request, replayed
 from lsmlake.commit.requirements import Fits
@@ -45,7 +46,7 @@ from lsmlake.options.changelog_options import INPUT
 from lsmlake.options.option_types import AUTO
 from lsmlake.schema.rowkind import INSERT, UPDATE_BEFORE, kinds_of, with_kind, with_kinds
 from lsmlake.schema.schema import ROW_KIND, Schema
-from lsmlake.storage.concurrency import together
+from lsmlake.storage.concurrency import prefetched, together
 from lsmlake.storage.write_group import WriteGroup
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.write.append import append_files
@@ -260,7 +261,7 @@ def placed_parts(version: Version, given: Intake, request: WriteRequest) -> Iter
 
 def bucket_messages(version: Version, intake: Intake, pick: Picker | None, workers: int = 1) -> list[CommitMessage]:
     """Writes the rows of an intake, bucket by bucket; returns one message per bucket. An error removes the written files.
-    `workers`: how many buckets are written at once, if the rows are in memory; the runs of small buckets are written together.
+    `workers`: how many buckets are written at once; the runs of small buckets in memory are written together.
     Raises InvalidData if the rows must be `distinct` and are not."""
     storage, discard = version.meta.env.storage, version.meta.files.discard
     if intake.in_memory:
@@ -275,7 +276,8 @@ def bucket_messages(version: Version, intake: Intake, pick: Picker | None, worke
         else:
             messages = together(writes.message, _released(parts), workers, discard)
     else:
-        messages = together(_BucketWrites(version, intake, pick, None, 1).message, intake.sorted(), 1, discard)
+        writes = _BucketWrites(version, intake, pick, None, 1)
+        messages = together(writes.message if workers == 1 else writes.merged_ahead, intake.sorted(), workers, discard)
     if intake.request.distinct and sum(message.rows for message in messages) < intake.rows:
         discard(messages)
         raise InvalidData("several rows have one key", cure="write one row for each key")
@@ -303,6 +305,11 @@ class _BucketWrites:
         except BaseException:
             self.version.meta.files.discard([run.message])
             raise
+
+    def merged_ahead(self, part: BucketRows) -> CommitMessage | None:
+        """As `message`; another thread merges the next spilled rows while this one encodes."""
+        with Threads(1) as threads:
+            return self.message(part._replace(rows=prefetched(part.rows, threads)))
 
     def together(self, parts: Iterable[BucketRows], workers: int) -> list[CommitMessage]:
         """Writes the runs of small buckets as one group, and then compacts those that are due, `workers` at once."""

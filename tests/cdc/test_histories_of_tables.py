@@ -558,6 +558,19 @@ def test_the_running_maximum_is_that_of_each_segment():
     assert row_versions._running_maximum(values, begins).tolist() == [3, 3, 5, 2, 2, 9]
 
 
+def test_a_history_whose_bucket_key_is_not_that_of_the_source_is_not_divided(monkeypatch):
+    monkeypatch.setattr(history_runs, "_PART_ROWS", 1)
+    lake = new_lake()
+    table = made(lake)
+    history = lake.history_of(table, "d.h")
+    history.alter(lsmlake.unset_option("bucket-key"))
+    history.rescale(buckets=4)
+    for name in "ab":
+        upsert(table, *(row(number, name) for number in range(20)))
+        lake.history_of(table, "d.h")
+    assert history.count() == 40 and history.scan(where="valid_to IS NULL").count() == 20
+
+
 @pytest.mark.spark
 def test_a_history_of_a_table_that_spark_writes(spark, spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING", primary_key=["id"])

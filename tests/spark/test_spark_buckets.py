@@ -18,6 +18,7 @@ from lsmlake.kernels.bucket_hash import bucket_of
 from lsmlake.lsm.cover import Share
 from lsmlake.lsm.pick.reshaping import Reshaping
 from lsmlake.spark import first_load, frame_writer
+from lsmlake.spark.learned import Learned
 from lsmlake.write.write_request import WriteRequest
 
 pytestmark = pytest.mark.spark
@@ -98,7 +99,7 @@ def test_a_batch_for_buckets_that_were_split_meanwhile(spark, spark_lake, small)
         limits = replace(late.meta.env.limits, driver_merge_bytes=0)
         late = replace(late, meta=late.meta.__class__.of(replace(late.meta.env, limits=limits), late.meta.paths))
     table.rescale(12)
-    frame_writer.upsert(late, frame(spark, 500, 1500, 2), WriteRequest(Identity("w")), set())
+    frame_writer.upsert(late, frame(spark, 500, 1500, 2), WriteRequest(Identity("w")), Learned())
     assert {row["k"]: row["v"] for row in table.scan().to_pylist()} == {k: 1 + (k >= 500) for k in range(1500)}
     assert {s.total_buckets for s in table.states().values()} == {12}
     check_places(table)

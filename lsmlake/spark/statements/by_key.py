@@ -49,7 +49,7 @@ def run(statement: SparkStatement) -> DmlReport:
         snapshot = frame_writer.upsert_collected(version, changes.drop_columns([ACTION]), request, pick, arrival)
         return DmlReport(snapshot, **changed)
     rows = rows.observe(counts, *(F.expr(f"{_counted(clauses.numbers(action))} as {name}") for name, action in numbers.items()))
-    by_tasks = {version.meta.paths.root}  # the driver has tried already
+    by_tasks = replace(statement.target.learned, uneven={version.meta.paths.root})  # the driver has tried already
     snapshot = frame_writer.upsert(version, rows.selectExpr(*columns), request, by_tasks)
     changed = {name: int(counts.get.get(name) or 0) for name in numbers}
     statement.note(sum(changed.values()), limit)
