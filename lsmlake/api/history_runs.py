@@ -30,7 +30,6 @@ from lsmlake.commit.request import Advance, Identity, Position, Request
 from lsmlake.commit.requirements import Fits, Follows, Overtaken
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, SnapshotNotFound, Wording
 from lsmlake.format.snapshot import SourcePosition
-from lsmlake.kernels.keys import in_one_chunk
 from lsmlake.lsm.cover import route
 from lsmlake.lsm.lookup import in_batches
 from lsmlake.maintain.alter import succeed
@@ -248,7 +247,7 @@ class HistoryRun:
             made = partial(self._made, changes=changes, tracked=self.tracked or like.columns)
             parts = [partial(made, *part) for part in _parts(now, changes, key)]
             # one table: a writer keeps a single table in memory, and may spill several
-            yield in_one_chunk(pa.concat_tables(side_by_side(parts, now.meta.env.workers)))
+            yield pa.concat_tables(side_by_side(parts, now.meta.env.workers))
 
     def _made(self, reads: Plan, rows: np.ndarray | None, changes: RowChanges, tracked: Sequence[str]) -> pa.Table:
         """The versions that changes make or alter. `reads`: the plan of the history for their keys. `rows`: the numbers of the

@@ -112,8 +112,11 @@ def by_column(make: Callable[[Column], pa.Array], columns: Iterable[Column], row
 
 
 def gather(table: pa.Table, rows: np.ndarray, pool: Threads | None = None) -> pa.Table:
-    """Returns `table.take(rows)`, one task per column if there is a pool. Joins chunks first: Arrow would look up the chunk of
-    each row."""
+    """Returns `table.take(rows)`, one task per column if there is a pool. Joins the chunks that have the rows first: Arrow would
+    look up the chunk of each row."""
+    if len(rows) and any(column.num_chunks > 1 for column in table.columns):
+        first, last = int(rows.min()), int(rows.max())
+        table, rows = table.slice(first, last - first + 1), rows - first
     indices = pa.array(rows)
     take = lambda column: pc.take(joined(column), indices, boundscheck=False)  # noqa: E731
     return pa.table(by_column(take, table.columns, len(rows), pool), schema=table.schema)
