@@ -14,6 +14,7 @@ from functools import partial
 from itertools import chain, groupby
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
@@ -34,8 +35,9 @@ from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
 from lsmlake.storage.concurrency import Once, ahead
 
-Finish = Callable[[pa.Table], pa.Table]
-"""`finished` for a plan; or a function that does nothing, if rows are joined or dropped before."""
+Finish = Callable[[pa.Table, np.ndarray | None], pa.Table]
+"""The last step for some rows, with flags of those that are live and match the predicate, None: all are. It drops the others and
+calls `finished`, unless rows are joined before."""
 
 _AHEAD_BYTES = 1 << 25  # of files that are read in parallel, unless each worker has one
 
@@ -46,18 +48,23 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
     Reads `Env.workers` files in parallel, and more small ones in an object store. Memory: a few chunks of each, and the level-0
     rows of as many buckets.
     """
-    return _read(plan, partial(finished, plan=plan))
+    return _read(plan, partial(_finished, plan))
 
 
-def read_chosen(plan: Plan, choose: Finish) -> Iterator[pa.Table]:
-    """As `read_plan`, for a caller that drops most rows before texts, which a file may store as a dictionary, are decoded.
-    `choose`: the rows to yield; called by several threads."""
-    return _read(plan, lambda table: finished(choose(table), plan))
+def read_chosen(plan: Plan, choose: Callable[[pa.Table], np.ndarray]) -> Iterator[pa.Table]:
+    """As `read_plan`, for a caller that drops most rows: they are dropped together with dead rows, before texts that a file stores
+    as a dictionary are decoded. `choose`: flags the rows to yield, of which some may be dead; called by several threads."""
+
+    def finish(table: pa.Table, wanted: np.ndarray | None) -> pa.Table:
+        chosen = choose(table)
+        return finished(_kept(table, chosen if wanted is None else chosen & wanted), plan)
+
+    return _read(plan, finish)
 
 
 def read_unfinished(plan: Plan) -> Iterator[pa.Table]:
     """As `read_plan`, but without the last step: the caller drops most rows first and then calls `finished` for each table."""
-    return _read(plan, _unfinished)
+    return _read(plan, _kept)
 
 
 def _read(plan: Plan, finish: Finish) -> Iterator[pa.Table]:
@@ -76,16 +83,20 @@ def _parts_of(plan: Plan, finish: Finish) -> Iterator[Generator[pa.Table]]:
 
 def _joined(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
     buckets = ((BucketFiles.of(plan.version, split.bucket), split) for split in splits)
-    parts = (part for files, split in buckets for part in _parts(files, plan, split, _unfinished))
+    parts = (part for files, split in buckets for part in _parts(files, plan, split, _kept))
     tables = list(chain.from_iterable(parts))
     if any(not table.schema.equals(tables[0].schema) for table in tables):  # merged rows, or texts with a dictionary
         tables = [finished(table, plan) for table in tables]
     if tables:
-        yield finish(pa.concat_tables(tables).combine_chunks())
+        yield finish(pa.concat_tables(tables).combine_chunks(), None)
 
 
-def _unfinished(table: pa.Table) -> pa.Table:
-    return table
+def _finished(plan: Projection, table: pa.Table, wanted: np.ndarray | None) -> pa.Table:
+    return finished(_kept(table, wanted), plan)
+
+
+def _kept(table: pa.Table, wanted: np.ndarray | None) -> pa.Table:
+    return table if wanted is None or wanted.all() else table.filter(pa.array(wanted))
 
 
 def _files_at_once(plan: Plan) -> int:
@@ -105,14 +116,14 @@ def read_split(plan: Plan, split: Split, *, backwards: bool = False) -> Iterator
         backwards: the row groups of a file are read from the last to the first.
     """
     with plan.version.unless_expired():
-        finish = partial(finished, plan=plan)
+        finish = partial(_finished, plan)
         for part in _parts(BucketFiles.of(plan.version, split.bucket), plan, split, finish, backwards=backwards):
             yield from part
 
 
 def rows_of_split(files: BucketFiles, plan: Projection, split: Split) -> Iterator[pa.Table]:
     """`read_split` for a split that was planned elsewhere. `files`: of the bucket of the split."""
-    for part in _parts(files, plan, split, partial(finished, plan=plan)):
+    for part in _parts(files, plan, split, partial(_finished, plan)):
         yield from part
 
 
@@ -135,11 +146,11 @@ def _parts(
 
 def _merged(files: BucketFiles, plan: Projection, split: Split, finish: Finish) -> Generator[pa.Table]:
     for table in merge_at_read(files, plan, split, plan.needed):
-        yield finish(filtered(table, plan))
+        yield finish(filtered(table, plan), None)
 
 
 def _level0_rows(plan: Projection, fresh: Once[Fresh], finish: Finish) -> Generator[pa.Table]:
-    yield finish(filtered(fresh().rows, plan))
+    yield finish(filtered(fresh().rows, plan), None)
 
 
 def merge_at_read(bucket_files: BucketFiles, plan: Projection, split: Split, columns: Collection[str]) -> Iterator[pa.Table]:
@@ -244,7 +255,7 @@ def _raw(
     with files.open(file, encoded=columns) as reader:
         groups = groups_to_read(reader, plan, dead, columns)
         for chunk in reader.chunks(columns, groups[::-1] if backwards else groups):
-            yield finish(_live(chunk, dead, plan))
+            yield finish(chunk.table, _wanted(chunk, dead, plan))
 
 
 def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, columns: Collection[str]) -> list[int]:
@@ -253,18 +264,16 @@ def groups_to_read(reader: DataReader, plan: Projection, dead: DeletionVector, c
     groups, filtered = _matching_groups(reader, plan), plan.predicate.columns if plan.predicate else frozenset()
     if len(columns) <= len(filtered) or not plan.names_keys:
         return groups
-    live_rows = ((group, _live(chunk, dead, plan)) for group in groups for chunk in reader.chunks(filtered, [group]))
-    return [group for group, rows in live_rows if rows.num_rows]
+    chunks = ((group, chunk) for group in groups for chunk in reader.chunks(filtered, [group]))
+    return [group for group, chunk in chunks if _kept(chunk.table, _wanted(chunk, dead, plan)).num_rows]
 
 
-def _live(chunk: Chunk, dead: DeletionVector, plan: Projection) -> pa.Table:
+def _wanted(chunk: Chunk, dead: DeletionVector, plan: Projection) -> np.ndarray | None:
+    """Flags the rows of a chunk that are live and match the predicate; None: all."""
+    live = ~dead.dead_mask(chunk.start, chunk.table.num_rows) if len(dead) else None
     if plan.predicate is None:
-        return live_rows(chunk, dead)
-    if len(dead):
-        wanted = evaluate_live(plan.predicate, chunk.table, ~dead.dead_mask(chunk.start, chunk.table.num_rows))
-    else:
-        wanted = evaluate(plan.predicate, chunk.table)
-    return chunk.table if wanted.all() else chunk.table.filter(pa.array(wanted))
+        return live
+    return evaluate(plan.predicate, chunk.table) if live is None else evaluate_live(plan.predicate, chunk.table, live)
 
 
 def _matching_groups(reader: DataReader, plan: Projection) -> list[int]:
