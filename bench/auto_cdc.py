@@ -38,7 +38,7 @@ from bench.timing import Spent, compared, take_turns
 
 _SEQUENCE, _OPERATION, _META = "seq", "op", "cdc"
 _LATE, _DELETED = 0.2, 0.1
-_TARGET = 0.33
+_TARGET = 1 / 3
 _BUCKETS = 4
 _NEWEST = f"SELECT max_by(struct(*), {_SEQUENCE}) AS r FROM events GROUP BY {KEY}"
 _MARKED = f"""

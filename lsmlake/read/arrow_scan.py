@@ -52,8 +52,8 @@ def read_plan(plan: Plan) -> Iterator[pa.Table]:
 
 
 def read_chosen(plan: Plan, choose: Callable[[pa.Table], np.ndarray]) -> Iterator[pa.Table]:
-    """As `read_plan`, for a caller that drops most rows: they are dropped together with dead rows, before texts that a file stores
-    as a dictionary are decoded. `choose`: flags the rows to yield, of which some may be dead; called by several threads."""
+    """As `read_plan`, for a caller that drops most rows: they are dropped together with dead rows, before texts that a file
+    stores as a dictionary are decoded. `choose`: flags the rows to yield, also dead ones; called by several threads."""
 
     def finish(table: pa.Table, wanted: np.ndarray | None) -> pa.Table:
         chosen = choose(table)
