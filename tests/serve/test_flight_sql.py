@@ -18,7 +18,7 @@ from adbc_driver_manager import Error, OperationalError, ProgrammingError
 
 import lsmlake
 from lsmlake.errors import InvalidQuery
-from lsmlake.serve.flight_sql import flight_statements
+from lsmlake.serve.flight_sql import flight_statements, sql_info
 from lsmlake.serve.flight_sql.flight_messages import (
     CommandGetPrimaryKeys,
     CommandStatementQuery,
@@ -165,6 +165,15 @@ def test_parameters_have_the_types_of_the_columns_that_they_meet(lake, text: str
     assert statements.parameter_types(prepared) == types
 
 
+def test_values_with_the_names_of_parameters_are_bound_by_name(cursor):
+    text = "SELECT :b AS b, :a AS a"
+    assert rows(cursor, text, pa.record_batch({"a": [1], "b": [2]})) == [(2, 1)]
+    assert rows(cursor, text, pa.record_batch({"x": [1], "y": [2]})) == [(1, 2)]
+    assert rows(cursor, "SELECT ? AS b, ? AS a", pa.record_batch({"a": [1], "b": [2]})) == [(1, 2)]
+    with pytest.raises(Error, match="values have the names of parameters, but not their places"):
+        rows(cursor, text, pa.record_batch({"a": [1], "y": [2]}))
+
+
 def test_a_driver_is_told_the_types_of_parameters(cursor):
     found = cursor.adbc_prepare("SELECT v FROM sales.orders WHERE id = ? AND v = :name")
     assert found == pa.schema([("1", pa.int64()), ("name", pa.string())])
@@ -246,6 +255,21 @@ def test_primary_keys_are_shown(server):
 def test_facts_about_the_server_are_told(cursor):
     told = cursor.connection.adbc_get_info()
     assert (told["vendor_name"], told["vendor_version"]) == ("lsmlake", lsmlake.__version__)
+
+
+def test_calls_that_are_no_flight_sql_are_refused_in_plain_words(server):
+    """And the facts do not name what is refused."""
+    with flight.connect(server.address) as client:
+        for call, why in {
+            (lambda: client.get_flight_info(flight.FlightDescriptor.for_path("orders"))): "the descriptor has no command",
+            (lambda: list(client.list_flights())): "this server lists no flights",
+            (lambda: client.do_exchange(flight.FlightDescriptor.for_command(b""))[1].read_all()): "this server exchanges no rows",
+            (lambda: list(client.do_action(flight.Action("CancelQuery", b"")))): "this server does not support an action",
+        }.items():
+            with pytest.raises(pa.ArrowException, match=why) as raised:
+                call()
+            assert "Traceback" not in str(raised.value)
+    assert sql_info.facts(ServeSettings())[9] is False
 
 
 # -- errors and what is refused ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ when its ticket comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +108,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
     def get_flight_info(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         with _as_flight_errors():
-            command = unpacked(descriptor.command)
+            command = _command_of(descriptor)
             match command:
                 case CommandStatementQuery():
                     _check_no_transaction(command.transaction_id)
@@ -122,7 +122,7 @@ class FlightSqlServer(flight.FlightServerBase):
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with _as_flight_errors():
-            command = unpacked(descriptor.command)
+            command = _command_of(descriptor)
             match command:
                 case CommandStatementQuery():
                     _check_no_transaction(command.transaction_id)
@@ -151,7 +151,7 @@ class FlightSqlServer(flight.FlightServerBase):
         writer: flight.FlightMetadataWriter,
     ) -> None:
         with _as_flight_errors():
-            command = unpacked(descriptor.command)
+            command = _command_of(descriptor)
             match command:
                 case CommandStatementUpdate():
                     _check_no_transaction(command.transaction_id)
@@ -186,6 +186,20 @@ class FlightSqlServer(flight.FlightServerBase):
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         return [(CREATE, "Prepares a statement."), (CLOSE, "Closes a prepared statement.")]
 
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        with _as_flight_errors():
+            raise UnknownMessage("this server lists no flights", cure="ask for the tables by CommandGetTables")
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        with _as_flight_errors():
+            raise UnknownMessage("this server exchanges no rows", cure="send rows by DoPut, and fetch them by DoGet")
+
     # -- parts of them ------------------------------------------------------------------------------------------------
 
     def _prepared(self, text: str) -> ActionCreatePreparedStatementResult:
@@ -212,6 +226,14 @@ class FlightSqlServer(flight.FlightServerBase):
 # -- rows and values --------------------------------------------------------------------------------------------------
 
 
+def _command_of(descriptor: flight.FlightDescriptor) -> object:
+    """The message in a descriptor. Raises InvalidQuery."""
+    if descriptor.descriptor_type != flight.DescriptorType.CMD:
+        expected = "a command of Flight SQL"
+        raise InvalidQuery("the descriptor has no command", expected=expected, found="a path", cure="use a driver of Flight SQL")
+    return unpacked(descriptor.command)
+
+
 def _info(schema: pa.Schema, descriptor: flight.FlightDescriptor, ticket: bytes, rows: int | None = None) -> flight.FlightInfo:
     """One endpoint without a location: the client comes back to this server."""
     return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(ticket, [])], -1 if rows is None else rows, -1)
@@ -236,12 +258,24 @@ def _values(reader: flight.MetadataRecordBatchReader, prepared: PreparedText) ->
         if batch.num_columns != len(names):
             what = "another number of values than the statement has parameters"
             raise InvalidQuery(what, expected=len(names), found=batch.num_columns, cure="bind a value to each parameter")
+        batch = batch.select(_places(batch.schema.names, names))
         if len(rows) + batch.num_rows > _PARAMETERS_MAX:
             raise InvalidQuery("too many rows of parameters", expected=f"at most {_PARAMETERS_MAX:,}", cure="ingest them in bulk")
         columns = [column.to_pylist() for column in batch.columns]
         sets = zip(*columns, strict=True)
         rows += [list(one) if None in names else dict(zip(names, one, strict=True)) for one in sets]
     return rows
+
+
+def _places(given: Sequence[str], names: Sequence[str | None]) -> list[int]:
+    """The column of each parameter: the one with its name if all parameters have names and all columns have these names, else the
+    one at its place. Raises InvalidQuery if a column has the name of a parameter at another place."""
+    if len(set(given)) == len(given) and set(given) == set(names):
+        return [given.index(name) for name in names if name is not None]
+    if wrong := [name for place, name in enumerate(given) if name in names and names[place] != name]:
+        what = "values have the names of parameters, but not their places"
+        raise InvalidQuery(what, expected=list(names), found=list(given), cure=f"rename {wrong[0]!r}, or the others")
+    return list(range(len(given)))
 
 
 def _values_of_query(prepared: PreparedText) -> Args:

@@ -204,14 +204,6 @@ class ClientStatements:
             raise InvalidQuery("there is no such result", cure="execute it again: a result is fetched once, and soon")
         return rows
 
-    def cancel(self, handle: bytes) -> bool:
-        """Ends a statement whose rows nobody has begun to fetch; returns whether it was there."""
-        with self._lock:
-            rows = self._results.pop(handle, None)
-        if rows is not None:
-            rows.end(CancelledByClient("the client has cancelled the statement"))
-        return rows is not None
-
     # -- all of them --------------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:

@@ -34,7 +34,7 @@ def facts(settings: ServeSettings) -> Mapping[int, str | bool | int]:
         4: True,  # FLIGHT_SQL_SERVER_SQL
         5: False,  # FLIGHT_SQL_SERVER_SUBSTRAIT
         8: 0,  # FLIGHT_SQL_SERVER_TRANSACTION: none
-        9: True,  # FLIGHT_SQL_SERVER_CANCEL
+        9: False,  # FLIGHT_SQL_SERVER_CANCEL: no action cancels; a client ends the call that fetches the rows
         10: settings.writes,  # FLIGHT_SQL_SERVER_BULK_INGESTION
         11: False,  # FLIGHT_SQL_SERVER_INGEST_TRANSACTIONS_SUPPORTED
         100: 0,  # FLIGHT_SQL_SERVER_STATEMENT_TIMEOUT: a prepared statement stays until others take its place
