@@ -47,6 +47,8 @@ def _own_routes(metrics: Metrics) -> list[Route]:
 
     def show_metrics(request: Request) -> Response:
         """The metrics of all tables, for Prometheus."""
+        if name := next(iter(request.query_params), None):
+            return error_response(400, "BadRequestException", f"the parameter {name!r} is not obeyed; leave it out")
         return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
     return [Route("/health", health), Route("/metrics", show_metrics)]

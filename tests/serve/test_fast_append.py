@@ -183,6 +183,38 @@ def test_a_commit_whose_requirements_are_not_met_is_refused(client, events, fiel
     assert ids(events) == []
 
 
+def test_files_that_were_written_under_other_columns_are_refused(client, events):
+    """Rows are read by the names of columns, and the alteration has made no snapshot of other rows."""
+    body = Engine(metadata(client)).write(numbered(1)).body()
+    body["requirements"] = []
+    events.alter(lsmlake.rename_column("v", "w"), lsmlake.add_column("v", "STRING"))
+    body["updates"][0]["snapshot"]["parent-snapshot-id"] = metadata(client).get("current-snapshot-id")
+    answer = client.post(PATH, json=body)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert "the schema" in answer.text and ids(events) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "why"),
+    [
+        (lambda body: body.update(identifier={"namespace": ["sales"], "name": "others"}), 400, "others"),
+        (lambda body: body.update(identifier={"name": "events"}), 400, "a namespace is a list of texts"),
+        (lambda body: body["updates"][1].update({"min-snapshots-to-keep": 3}), 406, "min-snapshots-to-keep"),
+    ],
+)
+def test_what_a_commit_says_of_another_table_or_of_retention_is_refused(client, events, change, code: int, why: str):
+    body = Engine(metadata(client)).write(numbered(1)).body()
+    change(body)
+    answer = client.post(PATH, json=body)
+    assert answer.status_code == code and why in answer.json()["error"]["message"] and ids(events) == []
+
+
+def test_a_commit_may_name_its_table(client, events):
+    body = Engine(metadata(client)).write(numbered(1)).body()
+    committed(client, {**body, "identifier": {"namespace": ["sales"], "name": "events"}})
+    assert ids(events) == [1]
+
+
 def test_a_commit_that_lost_a_race_can_be_made_again(client, events):
     engine = Engine(metadata(client)).write(numbered(1))
     events.append(numbered(2))

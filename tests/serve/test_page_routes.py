@@ -148,6 +148,7 @@ def test_a_commit_changes_the_tag(lake: Lake):
         ("tree?table=sales.orders&snapshot=-1", 400, "InvalidQuery", "snapshot is a number", "correct it, or leave it out"),
         ("tree?table=sales.orders&first=1e9", 400, "InvalidQuery", "first is a number", "correct it, or leave it out"),
         (f"tree?table=sales.orders&snapshot={'9' * 40}", 400, "InvalidQuery", "snapshot is a number", ""),
+        ("table?table=sales.nothing&table=sales.orders", 400, "InvalidQuery", "a parameter is given twice", "give it once"),
         ("tree?table=sales.orders&bucket=1", 400, "InvalidQuery", "unknown parameter", "leave it out"),
         ("changes?table=sales.orders", 400, "InvalidQuery", "the parameter snapshot is missing", "add snapshot=NUMBER"),
         ("map?table=sales.orders&partition=dt%3D1999", 400, "InvalidQuery", "the partition has no files at this snapshot", ""),

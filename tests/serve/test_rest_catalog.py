@@ -237,6 +237,45 @@ def test_an_unchanged_table_is_not_sent_again(client, orders):
     assert client.get(path, headers={"if-none-match": tag}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/config?prefix=x", "prefix"),
+        ("/namespaces?pagesize=1", "pagesize"),
+        ("/namespaces/sales?pageSize=1", "pageSize"),
+        ("/namespaces/sales/tables?limit=1", "limit"),
+        ("/namespaces/sales/tables/orders?snapshot=1", "snapshot"),
+        ("/namespaces/sales/tables/orders?snapshots=all&snapshots=refs", "snapshots"),
+        ("/namespaces/sales/views?parent=x", "parent"),
+    ],
+)
+def test_a_parameter_that_is_not_obeyed_is_refused(client, orders, path: str, name: str):
+    assert name in refused(client.get(ROOT + path), 400, "BadRequestException")
+
+
+def test_metadata_that_was_made_anew_under_its_old_name_is_sent_again(client, orders):
+    before = client.get(f"{ROOT}/namespaces/sales/tables/orders")
+    folder = Path(before.json()["metadata"]["location"].removeprefix("file://")) / "metadata"
+    for file in folder.iterdir():
+        file.unlink()
+    orders.create_tag("new")
+    after = client.get(f"{ROOT}/namespaces/sales/tables/orders", headers={"if-none-match": before.headers["etag"]})
+    assert after.status_code == 200 and after.json()["metadata-location"] == before.json()["metadata-location"]
+    assert "new" in after.json()["metadata"]["refs"]
+
+
+def test_new_keys_of_the_store_are_sent_although_the_table_is_unchanged(lake, orders, monkeypatch):
+    keys = {"access_key_id": "a", "secret_access_key": "s", "session_token": "old"}
+    monkeypatch.setattr(LocalStorage, "reader_settings", lambda self: keys, raising=False)
+    client, path = client_of(lake, passes_credentials=True), f"{ROOT}/namespaces/sales/tables/orders"
+    vended = {"x-iceberg-access-delegation": "vended-credentials"}
+    tag = client.get(path, headers=vended).headers["etag"]
+    assert client.get(path, headers={**vended, "if-none-match": tag}).status_code == 304
+    keys["session_token"] = "new"
+    answer = client.get(path, headers={**vended, "if-none-match": tag})
+    assert answer.status_code == 200 and answer.json()["config"]["s3.session-token"] == "new"
+
+
 def test_snapshots_that_no_reference_names_are_left_out_on_request(client, orders):
     written(orders, 3)
     orders.create_tag("first", snapshot=1)
@@ -426,9 +465,10 @@ def test_a_database_that_cannot_be_made_is_refused(lake, body):
 
 def test_a_table_is_dropped_only_with_its_files(lake, orders):
     client, path = client_of(lake, writes=True), f"{ROOT}/namespaces/sales/tables/orders"
-    for query in ("", "?purgeRequested=false"):
+    for query in ("", "?purgeRequested=false", "?purgeRequested=False"):
         assert "drop it with purge" in refused(client.delete(path + query), 406, "UnsupportedOperationException")
-    assert client.delete(f"{path}?purgeRequested=true").status_code == 204
+    refused(client.delete(f"{path}?purgeRequested=yes"), 400, "BadRequestException")
+    assert client.delete(f"{path}?purgeRequested=True").status_code == 204, "as PyIceberg writes it"
     refused(client.delete(f"{path}?purgeRequested=true"), 404, "NoSuchTableException")
     assert lake.tables() == []
 

@@ -66,6 +66,8 @@ def test_other_programs_find_the_tables_at_the_addresses(warehouse):
     with serving(warehouse) as server:
         with urllib.request.urlopen(f"{server.web}/health") as answer:
             assert json.load(answer)["status"] == "ok"
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(f"{server.web}/metrics?table=sales.orders")
         with urllib.request.urlopen(f"{server.web}/metrics") as answer:
             assert b'lsmlake_rows{table="sales.orders"} 5.0' in answer.read()
         with closing(load_catalog("lake", type="rest", uri=server.catalog, warehouse="lake")) as catalog:
@@ -123,7 +125,9 @@ def test_a_thousand_requests_at_once_are_answered(warehouse):
     with serving(warehouse) as server:
 
         def load(number: int) -> int:
-            with urllib.request.urlopen(f"{server.catalog}/v1/namespaces/sales/tables/orders?n={number}", timeout=60) as answer:
+            with urllib.request.urlopen(
+                f"{server.catalog}/v1/namespaces/sales/tables/orders?referenced-by={number}", timeout=60
+            ) as answer:
                 return json.load(answer)["metadata"]["current-snapshot-id"]
 
         with ThreadPoolExecutor(200) as threads:

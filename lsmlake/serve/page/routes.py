@@ -138,6 +138,8 @@ def _asked(request: Request, view: _View) -> _Asked:
         if name not in given:
             cure = "leave it out"
             raise InvalidQuery("unknown parameter", expected=f"some of {few(list(given))}", found=repr(name), cure=cure)
+        if given[name] is not None:
+            raise InvalidQuery("a parameter is given twice", found=repr(name), cure="give it once")
         if name in view.numbers:
             if not (value.isascii() and value.isdecimal() and len(value) <= _NUMBER_MAX):
                 raise InvalidQuery(f"{name} is a number", found=repr(value[:40]), cure="correct it, or leave it out")

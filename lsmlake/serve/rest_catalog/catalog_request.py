@@ -39,12 +39,26 @@ class CatalogRequest:
     def views(self) -> Views:
         return Views(self.lake.env.storage)
 
+    def check_query(self, known: tuple[str, ...]) -> None:
+        """Refuses parameters of the query other than these, and one that is given twice."""
+        names = [name for name, _ in self.request.query_params.multi_items()]
+        if unknown := [name for name in names if name not in known]:
+            expected = f"{', '.join(known)}" if known else "none"
+            about = f"the parameter {unknown[0]!r} is not obeyed, expected {expected}; leave it out"
+            raise Refused(400, "BadRequestException", about)
+        if twice := [name for name in known if names.count(name) > 1]:
+            raise Refused(400, "BadRequestException", f"the parameter {twice[0]} is given twice")
+
     def query(self, name: str) -> str | None:
-        """A parameter of the query. Refuses one that is given twice."""
-        values = self.request.query_params.getlist(name)
-        if len(values) > 1:
-            raise Refused(400, "BadRequestException", f"the parameter {name} is given twice")
-        return values[0] if values else None
+        """A parameter of the query."""
+        return self.request.query_params.get(name)
+
+    def flag(self, name: str) -> bool:
+        """A parameter of the query that is true or false; by default false. Python clients write the words with a capital."""
+        word = self.query(name) or "false"
+        if word.lower() not in ("true", "false"):
+            raise Refused(400, "BadRequestException", f"{name} is true or false, not {word!r}")
+        return word.lower() == "true"
 
     # -- names --------------------------------------------------------------------------------------------------------
 

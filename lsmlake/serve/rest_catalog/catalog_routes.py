@@ -43,29 +43,35 @@ _VIEWS, _VIEW = f"{_NAMESPACE}/views", f"{_NAMESPACE}/views/{{view}}"
 
 
 class CatalogEndpoint(NamedTuple):
-    """An operation of the specification. `changes`: whether it changes the lake."""
+    """An operation of the specification. `changes`: whether it changes the lake. `query`: the parameters that may be given."""
 
     method: str
     path: str
     answer: Callable[[CatalogRequest], Response]
     changes: bool = False
+    query: tuple[str, ...] = ()
+
+
+_PAGED = ("pageToken", "pageSize")
+_THROUGH = "referenced-by"
+"""The views through which a client reads. It decides nothing: every token has all rights."""
 
 
 ENDPOINTS = (
-    CatalogEndpoint("GET", _NAMESPACES, list_namespaces),
+    CatalogEndpoint("GET", _NAMESPACES, list_namespaces, query=("parent", *_PAGED)),
     CatalogEndpoint("POST", _NAMESPACES, create_namespace, True),
     CatalogEndpoint("HEAD", _NAMESPACE, has_namespace),
     CatalogEndpoint("GET", _NAMESPACE, load_namespace),
     CatalogEndpoint("DELETE", _NAMESPACE, drop_namespace, True),
-    CatalogEndpoint("GET", _TABLES, list_tables),
+    CatalogEndpoint("GET", _TABLES, list_tables, query=_PAGED),
     CatalogEndpoint("HEAD", _TABLE, has_table),
-    CatalogEndpoint("GET", _TABLE, load_table),
+    CatalogEndpoint("GET", _TABLE, load_table, query=("snapshots", _THROUGH)),
     CatalogEndpoint("POST", _TABLE, commit_table, True),
-    CatalogEndpoint("DELETE", _TABLE, drop_table, True),
+    CatalogEndpoint("DELETE", _TABLE, drop_table, True, ("purgeRequested",)),
     CatalogEndpoint("POST", "/v1/{prefix}/tables/rename", rename_table, True),
-    CatalogEndpoint("GET", _VIEWS, list_views),
+    CatalogEndpoint("GET", _VIEWS, list_views, query=_PAGED),
     CatalogEndpoint("HEAD", _VIEW, has_view),
-    CatalogEndpoint("GET", _VIEW, load_view),
+    CatalogEndpoint("GET", _VIEW, load_view, query=(_THROUGH,)),
     CatalogEndpoint("DELETE", _VIEW, drop_view, True),
 )
 """A path with HEAD stands before the same path with GET, which Starlette would call for HEAD, too."""
@@ -103,6 +109,7 @@ def catalog_routes(lake: Lake, settings: ServeSettings) -> list[Route]:
             body = await request.body()
             asked = CatalogRequest(lake, settings, publications, request, body)
             try:
+                asked.check_query(endpoint.query)
                 return await run_in_threadpool(endpoint.answer, asked)
             except (Refused, LakeError) as error:
                 why = error if isinstance(error, Refused) else refusal_of(error)
@@ -111,7 +118,7 @@ def catalog_routes(lake: Lake, settings: ServeSettings) -> list[Route]:
         path = ROOT + endpoint.path.replace("/{prefix}", "")
         return Route(path, answer, methods=[endpoint.method])
 
-    config = CatalogEndpoint("GET", "/v1/config", _config)
+    config = CatalogEndpoint("GET", "/v1/config", _config, query=("warehouse",))
     tokens = CatalogEndpoint("POST", TOKENS.removeprefix(ROOT), _no_tokens)
     allowed = [one if settings.writes or not one.changes else one._replace(answer=_read_only) for one in ENDPOINTS]
     refused = [CatalogEndpoint(method, path, _unsupported, True) for method, path in REFUSED]

@@ -38,17 +38,18 @@ def load_table(asked: CatalogRequest) -> Response:
         raise Refused(400, "BadRequestException", f"snapshots is all or refs, not {wanted!r}")
     delegated = _VENDED in asked.request.headers.get("x-iceberg-access-delegation", "") and asked.settings.passes_credentials
     found = asked.publications.of(asked.table)
-    parts = (found.metadata_file, found.content["table-uuid"], str(wanted), str(delegated))
-    tag = f'"{hashlib.sha256(" ".join(parts).encode()).hexdigest()}"'
+    storage = asked.lake.env.storage
+    secrets = secrets_of(storage) if delegated else {}
+    config = {**reader_properties(storage), **secrets}  # keys may be new although the table is not
+    parts = (found.metadata_file, found.content["table-uuid"], found.content["last-updated-ms"], wanted, sorted(config.items()))
+    tag = f'"{hashlib.sha256(repr(parts).encode()).hexdigest()}"'
     known = [one.strip().removeprefix("W/") for one in asked.request.headers.get("if-none-match", "").split(",")]
     if tag in known or "*" in known:
         return Response(status_code=304, headers={"etag": tag})
-    storage = asked.lake.env.storage
-    secrets = secrets_of(storage) if delegated else {}
     content: dict[str, object] = {
         "metadata-location": found.metadata_file,
         "metadata": with_refs_only(found.content) if wanted == "refs" else found.content,
-        "config": {**reader_properties(storage), **secrets},
+        "config": config,
     }
     if secrets:
         content["storage-credentials"] = [{"prefix": found.content["location"], "config": secrets}]
@@ -64,8 +65,7 @@ def with_refs_only(metadata: Metadata) -> Metadata:
 def drop_table(asked: CatalogRequest) -> Response:
     """Drops a table with its files, if the client asks for that."""
     _need(asked)
-    purge = asked.query("purgeRequested")
-    if purge != "true":
+    if not asked.flag("purgeRequested"):
         about = "the files of a table are removed with it, which the client did not ask for; drop it with purge"
         raise Refused(406, UNSUPPORTED, about)
     asked.lake.drop_table(asked.table)

@@ -29,7 +29,7 @@ from lsmlake.iceberg.published import is_of_others, uri_of
 from lsmlake.imports.iceberg_metadata import Record, records
 from lsmlake.schema.conform import Cast
 from lsmlake.serve.rest_catalog.catalog_errors import UNSUPPORTED, Refused
-from lsmlake.serve.rest_catalog.catalog_request import CatalogRequest
+from lsmlake.serve.rest_catalog.catalog_request import CatalogRequest, levels_of
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.version import Metadata, Version
 from lsmlake.write.write_request import WriteRequest
@@ -37,6 +37,7 @@ from lsmlake.write.write_request import WriteRequest
 SNAPSHOT_ID = "iceberg.snapshot-id"
 """The property of a snapshot that holds the id which the engine gave it."""
 _ADDED, _MAIN = 1, "main"
+_OF_REF = {"action", "ref-name", "type", "snapshot-id"}
 _ROWS = 1 << 16
 _SCHEME = re.compile(r"file:/*|s3[an]?://")
 _ASSERTED = {
@@ -53,6 +54,7 @@ _ASSERTED = {
 def commit_table(asked: CatalogRequest) -> Response:
     """Appends the rows of an engine's snapshot to a table."""
     content = asked.content(updates=list, requirements=list, identifier=dict)
+    _check_identifier(content.get("identifier"), asked.table)
     table = asked.lake.table(asked.table)
     snapshot = _appended(content["updates"])
     version = table.version
@@ -73,6 +75,12 @@ def _wrong(why: str) -> Refused:
     return Refused(400, "BadRequestException", why)
 
 
+def _check_identifier(given: Mapping[str, Any] | None, name: str) -> None:
+    """Refuses the name of another table than the path has."""
+    if given is not None and [*levels_of(given.get("namespace")), given.get("name")] != name.split("."):
+        raise _wrong(f"the identifier {given} is not that of the table in the path, {name}; leave it out, or correct it")
+
+
 # -- what the engine asks for -----------------------------------------------------------------------------------------
 
 
@@ -88,6 +96,8 @@ def _appended(updates: Sequence[object]) -> Mapping[str, Any]:
             case "set-snapshot-ref" if snapshot is not None and update.get("snapshot-id") == snapshot.get("snapshot-id"):
                 if (update.get("ref-name"), update.get("type")) != (_MAIN, "branch"):
                     raise _unsupported(f"{update.get('ref-name')} is not the main branch")
+                if retention := sorted(name for name in update.keys() - _OF_REF if update[name] is not None):
+                    raise _unsupported(f"it sets {', '.join(retention)}; the options of the table say how long snapshots stay")
             case other:
                 raise _unsupported(f"the update {other!r}; it takes one snapshot for the main branch")
     if snapshot is None:
@@ -110,6 +120,8 @@ def _check(requirements: Sequence[object], shown: Mapping[str, Any], version: Ve
     """Refuses a commit whose requirements the table does not meet. `shown`: the metadata that clients see."""
     current = shown.get("current-snapshot-id")
     wrong = [] if current in (version.number, None) and snapshot.get("parent-snapshot-id") == current else ["the parent"]
+    if snapshot.get("schema-id", shown["current-schema-id"]) != shown["current-schema-id"]:
+        wrong.append("the schema")  # rows are read by the names of columns, which may have meant others
     for one in requirements:
         kind = one.get("type") if isinstance(one, dict) else None
         if kind == "assert-ref-snapshot-id":
