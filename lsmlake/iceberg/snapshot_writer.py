@@ -137,7 +137,8 @@ class Step(NamedTuple):
 
     def snapshot(self) -> dict:
         snapshot, meta, number = self.view.version.snapshot, self.meta, self.number
-        change, rows = self._change(touched(self.before, self.view))
+        differing = touched(self.before, self.view)
+        change, rows = self._change(differing)
         self._check_types()
         files = ManifestFiles(lambda uri: entries_of(meta, uri), self._put_manifest)
         manifests = SnapshotManifests() if self.parent is None else manifests_of(meta, self.parent)
@@ -160,7 +161,7 @@ class Step(NamedTuple):
             "sequence-number": number.sequence,
             "timestamp-ms": snapshot.time_ms,
             "manifest-list": uri,
-            "summary": self._summary(summary, manifests),
+            "summary": self._summary(summary, manifests, self._shows_the_same(differing)),
             "schema-id": self.schema_id,
             "first-row-id": self.next_row,
             "added-rows": rows,
@@ -230,10 +231,18 @@ class Step(NamedTuple):
         meta.files.cache.put(path_of(meta, uri), entries, manifest_bytes)
         return uri
 
-    def _summary(self, done: ChangeSummary, manifests: SnapshotManifests) -> dict[str, str]:
+    def _shows_the_same(self, files: Sequence[Touched]) -> bool:
+        """Whether readers see the rows of the snapshot before: this is a compaction of it, which took no hidden rows."""
+        snapshot, before = self.view.version.snapshot, self.before
+        if snapshot.kind != COMPACT or before is None or before.version.number != snapshot.id - 1:
+            return False
+        return all(one.before is None or before.shows(one.before) for one in files)
+
+    def _summary(self, done: ChangeSummary, manifests: SnapshotManifests, shows_the_same: bool) -> dict[str, str]:
+        """`shows_the_same`: only then readers may skip the snapshot, as they skip those of the operation "replace"."""
         snapshot = self.view.version.snapshot
         plain = not done.removed and set(done.added) <= {DATA}
-        if snapshot.kind == COMPACT:
+        if shows_the_same:
             operation = "replace"
         elif plain:
             operation = "append"

@@ -356,6 +356,31 @@ def test_level_0_is_hidden_on_demand(lake):
     assert own(table).rows() == [{"id": 1, "v": 1}]
 
 
+@pytest.mark.parametrize(
+    ("level0", "operations"),
+    [("true", ["overwrite", "overwrite", "replace", "replace"]), ("false", ["append", "append", "append", "replace"])],
+)
+def test_readers_of_changes_skip_only_compactions_that_show_the_rows_before(lake, level0, operations):
+    """A reader skips snapshots of the operation "replace", so rows must not come with one."""
+    table = made(lake, [("id", pa.int64())], FILES | {"metadata.iceberg.level0": level0, "bucket": "1"})
+    for id in (1, 2):
+        table.upsert(pa.table({"id": [id]}))
+    table.compact()
+    table.rescale(2)
+    found = own(table).metadata["snapshots"]
+    assert table.snapshots()["commit_kind"].to_pylist() == ["APPEND", "APPEND", "COMPACT", "COMPACT"]
+    assert [one["summary"]["operation"] for one in found] == operations
+
+
+def test_the_first_snapshot_that_is_published_is_no_compaction_of_one_that_readers_know(lake):
+    table = made(lake, [("id", pa.int64())], FILES)
+    table.upsert(pa.table({"id": [1]}))
+    table.compact(full=True)
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    (snapshot,) = own(table).metadata["snapshots"]
+    assert snapshot["summary"]["operation"] == "append"
+
+
 def test_a_table_that_can_no_longer_be_published_still_expires(lake):
     table = made(lake, [("id", pa.int64()), ("v", pa.int64())], {"metadata.iceberg": "true"})
     for n in range(3):
