@@ -21,6 +21,7 @@ from lsmlake.storage.env import Env
 _EVERY_MS = 30_000
 _MEMORY = 4 << 30
 _WORKERS = Wording("correct workers", command="correct --workers")
+_PLAN = Wording("leave out plan=True or the others", command="leave out --plan or the others")
 _ONE_OF_BOTH = Wording("pass once=True, or every='30 s'", command="write --once, or --every 30s")
 
 
@@ -41,6 +42,13 @@ class MaintenanceOrder(NamedTuple):
         if self.once:
             raise InvalidQuery("once and every exclude each other", found=f"every={self.every!r}", cure=_ONE_OF_BOTH)
         return _parsed(duration, "every", self.every)
+
+    def check_plan(self) -> None:
+        """Raises InvalidQuery if arguments are given that a plan does not obey: it neither waits nor works."""
+        given = self._asdict()
+        given.pop("tables")
+        if unheard := [name for name, value in given.items() if value is not None]:
+            raise InvalidQuery("a plan does no work", found=", ".join(unheard), cure=_PLAN)
 
     def maintainer(self, env: Env, runtime: Runtime, stop: Signal) -> Maintainer:
         """Raises InvalidQuery, InvalidOption, TableNotFound."""

@@ -23,6 +23,7 @@ from lsmlake.cli.guard import FAILED
 from lsmlake.cli.java import require_java
 from lsmlake.cli.opening import open_lake
 from lsmlake.cli.output import Sentences, emit
+from lsmlake.errors import InvalidQuery
 from lsmlake.extras import need_spark
 from lsmlake.maintain import work_history
 from lsmlake.maintain.work_history import WorkRecord
@@ -46,7 +47,7 @@ def maintain(
     workers: int | None = None,
     memory: str | None = None,
     bytes_per_second: str | None = None,
-    metrics_port: int | None = None,
+    metrics_port: Annotated[int | None, typer.Option(min=1, max=65535)] = None,
     spark: bool = False,
     json: Json = False,
 ) -> None:
@@ -59,7 +60,7 @@ def maintain(
     Args:
         once: Return when nothing is due any more. The default, unless --every is given.
         every (TIME): Look again and again, such as every 30s. Prints a line for each work; with --json an object per line.
-        plan: Do nothing; list what is due, why, and its cost.
+        plan: Do nothing; list what is due, why, and its cost. Only --table and --json go with it.
         workers (N): How many tables to work on at once; default: the cores of this machine, at most 4.
         memory (SIZE): The memory that all work may need at once, as estimated; default: 4gb.
         bytes_per_second (SIZE): How much to read and write, on average, such as 50mb.
@@ -68,6 +69,11 @@ def maintain(
     """
     ctx.obj.warehouse = place or ctx.obj.warehouse
     order = MaintenanceOrder(once or None, every, table or None, workers, memory, bytes_per_second)
+    if plan:
+        order.check_plan()
+        if spark or metrics_port is not None:
+            flag = "--spark" if spark else "--metrics-port"
+            raise InvalidQuery("a plan does no work", found=flag, cure=f"leave out --plan or {flag}")
     with _lake(ctx, spark) as lake:
         if plan:
             planned = plan_of(order.maintainer(lake.env, lake.runtime, Signal()))

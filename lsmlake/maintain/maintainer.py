@@ -5,7 +5,8 @@
    works in order of rank until it has moved about `due.CHUNK_BYTES`. Sessions of several tables run side by side.
 3. Before a session begins, the limits must allow it: the number of workers, the memory of all sessions, and the bytes per second
    of all that was done so far.
-4. A table whose work fails waits before it is tried again, twice as long each time, at most an hour. Other tables go on.
+4. A table whose work fails waits before it is tried again, twice as long each time, at most an hour. Other tables go on. So does
+   one that was named and does not exist any more.
 5. What was done is added to the history, once per session.
 
 `stop` ends it within seconds: no session begins, and running ones end at the next file that they would write.
@@ -149,7 +150,7 @@ class Maintainer:
 
     def _looked(self, broken: dict[str, LakeError]) -> Iterator[tuple[str, list[Due]]]:
         """Each table with what is due; puts those that cannot be read into `broken`."""
-        names, done = self.looks.names(self.tables), self.history.summaries()
+        names, done = self.looks.names(self.tables, broken), self.history.summaries()
         self.looks.forget(names)
         for name in names:
             if self.stop.given:

@@ -95,14 +95,23 @@ class Looks:
     _states: dict[str, tuple[str, TableFacts]] = field(default_factory=dict)
     _properties: dict[str, Mapping[str, str]] = field(default_factory=dict)  # of databases, read once per `names`
 
-    def names(self, wanted: Collection[str] | None = None) -> list[str]:
-        """The names of all tables, each followed by its branches. `wanted`: only these tables. Raises TableNotFound if one of
-        them does not exist."""
+    def names(self, wanted: Collection[str] | None = None, broken: dict[str, LakeError] | None = None) -> list[str]:
+        """The names of all tables, each followed by its branches.
+
+        Args:
+            wanted: only these tables.
+            broken: gets those of them that cannot be opened; None: raises TableNotFound, and the like, for the first of them.
+        """
         databases = Databases(self.env.storage)
         self._properties.clear()
         listed = [f"{home}.{table}" for home in databases.names() for table in databases.tables(home)]
         for name in wanted or ():
-            metadata_of(self.env, name)
+            try:
+                metadata_of(self.env, name)
+            except LakeError as error:
+                if broken is None:
+                    raise
+                broken[name] = error
         found = []
         for name in listed:
             if wanted is None or name in wanted:

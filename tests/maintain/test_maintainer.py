@@ -24,6 +24,7 @@ from naive import unreferenced
 from object_servers import Server
 from storage_clock import DAY, Clock
 from strategies import contents, lake_on
+from typer.testing import CliRunner
 
 import lsmlake
 from lsmlake import set_option
@@ -31,6 +32,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.maintenance_run import MaintenanceOrder
 from lsmlake.api.table import Table
 from lsmlake.beside import Signal
+from lsmlake.cli.app import app
 from lsmlake.compact.job import Goal, needs_compaction
 from lsmlake.errors import InvalidOption, InvalidQuery, TableNotFound
 from lsmlake.maintain import due as kinds
@@ -313,6 +315,23 @@ def test_arguments_are_checked(world: World):
             world.lake.maintain(**wrong)
 
 
+@pytest.mark.parametrize(
+    "given", [{"once": True}, {"every": "30 s"}, {"workers": 2}, {"memory": "1 gb"}, {"bytes_per_second": "1 mb"}]
+)
+def test_a_plan_refuses_what_it_does_not_obey(world: World, given: dict):
+    world.table()
+    with pytest.raises(InvalidQuery, match=f"a plan does no work.*{next(iter(given))}"):
+        world.lake.maintain(plan=True, **given)
+    assert world.lake.maintain(plan=True, tables=["d.t"]).num_rows == 0
+
+
+@pytest.mark.parametrize("flag", [["--once"], ["--every", "30s"], ["--metrics-port", "9464"], ["--spark"]])
+def test_a_plan_of_the_command_refuses_what_it_does_not_obey(tmp_path: Path, flag: list[str]):
+    lsmlake.connect(tmp_path)
+    told = CliRunner().invoke(app, ["maintain", str(tmp_path), "--plan", *flag])
+    assert told.exit_code == 2 and "a plan does no work" in told.output
+
+
 def test_workers_memory_and_bytes_per_second_bound_the_sessions(world: World):
     maintainer = world.maintainer("m", workers=3, memory="1 gb", bytes_per_second="1 mb")
     assert maintainer._may_begin(2 << 30, []), "a work that needs more than all runs alone"
@@ -390,6 +409,20 @@ def test_a_table_that_was_dropped_or_made_anew_meanwhile_is_no_failure(world: Wo
     upsert(again, 3)
     sessions = list(maintainer.once())
     assert [(session.table, session.error) for session in sessions] == [("d.other", None)] and runs(again) == 0
+
+
+def test_a_named_table_that_was_dropped_is_reported_and_stops_no_other(world: World):
+    gone, other = world.table("d.gone"), world.table("d.other")
+    maintainer = world.maintainer("m", tables=[gone.name, other.name])
+    world.lake.drop_table(gone.name)
+    upsert(other, 0)
+    upsert(other, 5)
+    found = {}
+    for session in maintainer.every(10):
+        found[session.table] = session.error
+        if len(found) == 2:
+            maintainer.stop.give()
+    assert isinstance(found["d.gone"], TableNotFound) and found["d.other"] is None and runs(other) == 0
 
 
 def test_work_in_progress_ends_at_its_next_file_and_leaves_nothing(world: World):

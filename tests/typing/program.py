@@ -96,7 +96,7 @@ def opened() -> lsmlake.Table:
     assert_type(result.columns, list[str])
     assert_type(lake.rename_table("sales.copy", "sales.orders2"), lsmlake.Table)
     lake.drop_table("sales.orders2")
-    assert_type(lake.maintain(plan=True, tables=["sales.orders"], workers=2, memory="2 gb"), pa.Table)
+    assert_type(lake.maintain(plan=True, tables=["sales.orders"]), pa.Table)
     lake.maintain(every="30 s", bytes_per_second=1 << 20)
     by_day = lake.create_view_table("sales.by_day", "SELECT dt, count(*) AS n FROM sales.orders GROUP BY dt", partition_by=["dt"])
     assert_type(by_day, lsmlake.Table)

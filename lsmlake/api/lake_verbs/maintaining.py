@@ -52,7 +52,7 @@ class Maintaining(CatalogVerbs):
             once: return when nothing is due any more. Default: True unless `every` is given.
             every: look again and again, with this time from the beginning of one look to that of the next, such as '30 s', until
                 the call is interrupted.
-            plan: do nothing, list what is due, why, and its cost.
+            plan: do nothing, list what is due, why, and its cost. Of the other arguments only `tables` may be given.
             tables: only these tables with their branches, as "database.table", or a branch. Default: all.
             workers: how many tables to work on at once. Default: the cores of this machine, at most 4.
             memory: the memory that all work may need at once, as estimated. Default: 4 gb.
@@ -72,6 +72,8 @@ class Maintaining(CatalogVerbs):
             >>> lake.maintain(once=True)
         """
         stop, order = Signal(), MaintenanceOrder(once, every, tables, workers, memory, bytes_per_second)
+        if plan:
+            order.check_plan()
         every_ms, maintainer = order.every_ms(), order.maintainer(self.env, self.runtime, stop)
         if plan:
             return plan_of(maintainer)
