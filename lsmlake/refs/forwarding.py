@@ -28,6 +28,10 @@ _AFRESH = Wording(
     "copy the rows with upsert(), or create a new branch from the table and write them there",
     command="create a new branch of the table and load the rows there",
 )
+_CONSUMER_OF_BRANCH = Wording(
+    "let it read the branch to its end, or remove it by reset_consumer() of the branch",
+    command="let it read the branch to its end, or remove it: `lsmlake consumers 'TABLE$branch_NAME' --remove NAME`",
+)
 _CONSUMER = Wording(
     "let it read the table to its end and reset_consumer() to the latest snapshot of the branch, or remove it",
     command="`lsmlake consumers TABLE --remove NAME` removes it",
@@ -40,7 +44,7 @@ def fast_forward(meta: Metadata, name: str) -> Snapshot | None:
     Raises:
         CommitConflict: the table has commits that the branch does not have; or the branch is being deleted.
         InvalidQuery: the table has another tag of the same name as the branch; or a consumer of the table needs changes that have
-            expired on the branch.
+            expired on the branch; or a consumer of the branch has not read it to its end.
         TableNotFound: there is no branch of that name.
     """
     check_main(meta)
@@ -53,6 +57,7 @@ def fast_forward(meta: Metadata, name: str) -> Snapshot | None:
             if goal is None or (latest is not None and goal.id <= latest.id):
                 return latest
             _check_consumers(meta, on, latest, goal)
+            _check_consumers_of_branch(on, name, goal)
             _check_tags(meta, on, goal)
         _copy_schemas(meta, on, 0 if state.base is None else state.base.schema_id, goal.schema_id)
         state = begin(meta, name, info, state, BranchWork(FORWARD, goal))
@@ -100,6 +105,20 @@ def _check_consumers(meta: Metadata, on: Metadata, latest: Snapshot | None, goal
             found=f"snapshot {missing[0]} has expired",
             cure=_CONSUMER,
         )
+
+
+def _check_consumers_of_branch(on: Metadata, name: str, goal: Snapshot) -> None:
+    """Raises InvalidQuery if a consumer of the branch has yet to read snapshots that the branch forgets (step 3)."""
+    for consumer in consumers(on):
+        following, full = consumer.progress
+        if following < goal.id or (following == goal.id and not full):
+            raise InvalidQuery(
+                f"consumer {consumer.name!r} of the branch {name!r} has not read all that the table gets",
+                where=on.paths.root,
+                expected=f"a consumer that reads snapshot {goal.id + 1} next",
+                found=f"it reads snapshot {following} next",
+                cure=_CONSUMER_OF_BRANCH,
+            )
 
 
 def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:

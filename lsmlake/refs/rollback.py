@@ -31,6 +31,7 @@ from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidQuery,
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.notebook import Shown
+from lsmlake.read.fallback import check_altered
 from lsmlake.read.travel import Moment, resolve
 from lsmlake.refs.file_references import NamedFiles, delete, holders_of
 from lsmlake.refs.pinned import check_named, pinned
@@ -100,6 +101,7 @@ def rollback(
         target = resolve(meta, moment, zone)
         if cut:
             check_consumers(meta, target)
+        _check_branch(version, target, name)
         report = _report(version, target, cut)
         if dry_run or target == version.snapshot:
             return version.snapshot, report
@@ -124,6 +126,20 @@ def _check(moment: Moment, name: str) -> None:
             found=" and ".join(given) or "none",
             cure="give one of them",
         )
+
+
+def _check_branch(version: Version, target: Snapshot, name: str) -> None:
+    """Raises InvalidQuery if options of the target name a branch that is gone, or that does not fit: no row could be read."""
+    now = version.schema
+    try:
+        check_altered(version, restored_schema(version.meta.schemas.of(target), now, now.id, 0), name)
+    except LakeError as unfit:
+        raise InvalidQuery(
+            f"options of snapshot {target.id} name a branch with which the table could not be read",
+            where=name,
+            found=f"{unfit.what}, {unfit.where}" if unfit.where else unfit.what,
+            cure="create such a branch, or roll back to another snapshot",
+        ) from unfit
 
 
 def _report(version: Version, target: Snapshot, cut: bool) -> RollbackReport:

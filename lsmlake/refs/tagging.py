@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from lsmlake.commit.commit import after_tag
 from lsmlake.errors import Corrupt, InvalidOption, InvalidQuery, StorageFailed, Wording
+from lsmlake.format.paths import MAIN
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.notebook import Shown
@@ -96,7 +97,7 @@ def tag_snapshot(
         InvalidQuery: the name is not valid, or it is taken.
         SnapshotNotFound: the snapshot has expired.
     """
-    meta.paths.tag(name)
+    _check_new(meta, name)
     tag = Tag(name, snapshot, meta.env.clock(), retain_ms)
     before = _readable(meta, name) if replacing else None
     _put(meta, tag, replacing=replacing)
@@ -113,7 +114,7 @@ def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
         InvalidQuery: the new name is not valid, or it is taken.
         SnapshotNotFound: there is no tag of that name.
     """
-    meta.paths.tag(to)
+    _check_new(meta, to)
     renamed = replace(meta.tags.get(name), name=to)
     if name != to:
         _put(meta, renamed)
@@ -152,6 +153,16 @@ def delete_tags(meta: Metadata, names: Collection[str], *, dry_run: bool = False
             except Corrupt as damaged:
                 left[name] = str(damaged)
     return TagReport(tuple(deleted), files, left)
+
+
+def _check_new(meta: Metadata, name: str) -> None:
+    """Raises InvalidQuery if a tag cannot get this name. Readers of Iceberg take `main` for the table itself."""
+    meta.paths.tag(name)
+    if name == MAIN:
+        expected = f"a name other than {MAIN!r}, which is the name of the table among its branches"
+        raise InvalidQuery(
+            "not the name of a tag", where=meta.paths.root, expected=expected, found=repr(name), cure="choose another name"
+        )
 
 
 def _put(meta: Metadata, tag: Tag, *, replacing: bool = False) -> None:

@@ -329,6 +329,22 @@ def test_the_table_is_forwarded_over_snapshots_that_have_expired_on_the_branch()
     is_in_order(table)
 
 
+def test_the_table_is_forwarded_only_once_consumers_have_read_the_branch():
+    """The branch forgets the snapshots that the table gets."""
+    table = two_commits()
+    branch = table.create_branch("b1")
+    list(branch.follow(consumer="daily"))
+    write(branch, range(20, 22), "b")
+    with pytest.raises(InvalidQuery, match=r"'daily' of the branch 'b1'.*it reads snapshot 3 next"):
+        table.fast_forward("b1")
+    assert numbers(table) == [1, 2]
+    assert [batch.snapshot for batch in branch.follow(consumer="daily")] == [3]
+    assert table.fast_forward("b1").id == 3
+    write(branch, range(22, 23), "b")
+    assert [batch.snapshot for batch in branch.follow(consumer="daily")] == [4]
+    is_in_order(table)
+
+
 def test_a_table_whose_forwarding_died_between_marks_can_be_written():
     table = two_commits()
     worked(table)

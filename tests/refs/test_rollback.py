@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from naive import unreferenced
 from strategies import START_MS, lake_on, multiset, new_lake, rows_of, view
 
-from lsmlake import add_column, drop_column, set_option
+from lsmlake import add_column, drop_column, set_option, unset_option
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
 from lsmlake.storage.memory import MemoryStorage
@@ -214,6 +214,24 @@ def test_a_handle_that_knows_a_removed_snapshot_finds_the_newest():
         write(handle, range(1), "x", writer_id="w", commit_id=1)
     assert numbers(table) == [1, 2, 6, 7]
     is_in_order(table)
+
+
+def test_a_rollback_to_options_that_name_a_deleted_branch_is_refused():
+    """The table could not be read any more."""
+    table = some_history(made())
+    table.create_branch("gone")
+    table.alter(set_option("scan.fallback-branch", "gone"))
+    with_branch = table.version.number
+    table.alter(unset_option("scan.fallback-branch"))
+    table.delete_branch("gone")
+    last = table.version.number
+    for dry_run in (True, False):
+        with pytest.raises(InvalidQuery, match="name a branch with which the table could not be read.*'gone'"):
+            table.rollback(with_branch, dry_run=dry_run)
+    assert table.version.number == last and table.count() > 0
+    table.create_branch("gone")
+    table.rollback(with_branch)
+    assert table.options["scan.fallback-branch"] == "gone" and table.count() > 0
 
 
 def test_a_cut_is_refused_while_a_consumer_has_read_what_goes():

@@ -216,6 +216,16 @@ def test_a_tag_has_a_plain_name(name):
             call(name)
 
 
+def test_a_tag_is_not_named_as_the_table_among_its_branches():
+    """Readers of Iceberg would take it for the newest snapshot."""
+    table = filled(made(), 1)
+    table.create_tag("a")
+    for call in (table.create_tag, lambda name: table.rename_tag("a", name)):
+        with pytest.raises(InvalidQuery, match="a name other than 'main'"):
+            call("main")
+    assert names(table) == ["a"]
+
+
 @pytest.mark.parametrize("name", ["20260101", "2026-01-01 12", "v1.2_final", "-", "7"])
 def test_numbers_and_dates_are_names(name):
     table = filled(made(), 1)

@@ -76,7 +76,8 @@ class History(Handle):
 
         Raises:
             SnapshotNotFound: the target does not exist or has expired.
-            InvalidQuery: not exactly one target is given; or, with `cut`, a consumer has read a snapshot to be removed.
+            InvalidQuery: not exactly one target is given; or, with `cut`, a consumer has read a snapshot to be removed; or
+                options of the target name a branch with which the table could not be read.
             CommitConflict: other commits came first on every attempt. The table is unchanged.
 
         Example:
@@ -163,7 +164,7 @@ class History(Handle):
             CommitConflict: the table has commits that the branch does not have, or another program works on the branch.
             TableNotFound: there is no branch of that name.
             InvalidQuery: the table has a tag of the same name for another snapshot; or it has consumers, and snapshots of the
-                branch have expired.
+                branch have expired; or a consumer of the branch has yet to read snapshots that become those of the table.
         """
         latest = fast_forward(self.meta, name)
         after_names(self.meta)
@@ -181,7 +182,7 @@ class History(Handle):
         """Give a snapshot a name. The snapshot can be read by this name as long as the tag exists, also after it has expired.
 
         Args:
-            name: letters, digits, '_', '-', '.' and single blanks.
+            name: letters, digits, '_', '-', '.' and single blanks, but not 'main'.
             snapshot: the number of the snapshot. Default: the latest snapshot.
             timestamp: the snapshot that was the latest at this time, as in `scan`.
             retain: how long the tag is kept, such as '7 d'. Default: option `tag.default-time-retained`, or until it is deleted.
