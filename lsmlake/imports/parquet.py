@@ -1,7 +1,8 @@
 """Reads a folder of Parquet files: the columns of all files, and the partitions in the names of folders.
 
 1. List the files. A folder means all Parquet files below it; names that begin with "_" or "." are left out, as in Spark.
-2. Folders such as `dt=2026-01-01/` are partitions, as Hive writes them, if all files are below folders of the same names.
+2. Folders such as `dt=2026-01-01/` are partitions, as Hive writes them. All files must be below folders of the same names, in any
+   order, unless the files have the column themselves.
 3. Read all footers. The columns of the table are those of all files, by name, in the order in which they first appear; each has
    the widest of its types. A column that some files lack is null there.
 4. If the files have field ids that agree, the columns keep them. Else columns are found by name.
@@ -68,7 +69,7 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
         workers: how many footers to read side by side.
 
     Raises:
-        InvalidData: there are no such files.
+        InvalidData: there are no such files; or only some are below folders that name a column.
         InvalidSchema: the columns of the files do not fit together, no table can have them, or they lack one of the key.
         Corrupt, StorageFailed: a file is damaged, or cannot be read.
     """
@@ -76,9 +77,8 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
     read = [partial(_stored, outside, one) for one in listed]
     stored = side_by_side(read, workers)
     columns = _merged(stored, listed)
-    keys = list(listed[0].partition)
-    if any(list(one.partition) != keys for one in listed):
-        keys = []
+    keys = [key for key in listed[0].partition if all(key in one.partition for one in listed)]
+    _check_folders(listed, stored, keys)
     lacking = [key for key in keys if key not in columns.names]
     if lacking:
         columns = pa.schema([*columns, *(pa.field(key, _type_of([one.partition[key] for one in listed])) for key in lacking)])
@@ -156,8 +156,32 @@ def _matches(parts: Sequence[str], pattern: str) -> bool:
 def _partition_of(folders: Sequence[str]) -> dict[str, str | None]:
     """The values that folders such as `dt=2026-01-01` name, as text; None: null."""
     pairs = (folder.partition("=") for folder in folders)
-    texts = {unquote(key): unquote(text) for key, equals, text in pairs if key and equals}
+    named = [(unquote(key), unquote(text)) for key, equals, text in pairs if key and equals]
+    texts = dict(named)
+    if len(texts) < len(named):
+        raise InvalidData(
+            "folders name two values of one column",
+            expected="one folder for each column",
+            found="/".join(folders),
+            cure="rename one of the folders, or import the files of each alone",
+        )
     return {key: None if text == _NULL else text for key, text in texts.items()}
+
+
+def _check_folders(files: Sequence[_ListedFile], stored: Sequence[pa.Schema], keys: Sequence[str]) -> None:
+    """Raises InvalidData if a folder names a value that its files lack, and that is no partition. `keys`: the columns that the
+    folders of all files name."""
+    for file, schema in zip(files, stored, strict=True):
+        for key in file.partition:
+            if key not in keys and key not in schema.names:
+                other = next(one.uri for one in files if key not in one.partition)
+                raise InvalidData(
+                    f"only some folders name a value of the column {key!r}",
+                    where=file.uri,
+                    expected=f"folders such as {key}=... above all files",
+                    found=f"none above {other}",
+                    cure="move the files, or import those of each kind of folder alone",
+                )
 
 
 def _type_of(texts: Sequence[str | None]) -> pa.DataType:

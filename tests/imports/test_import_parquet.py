@@ -212,6 +212,27 @@ def test_partitions_in_the_names_of_folders(lake, tmp_path):
     assert (lake.table("d.u").partition_by, lake.table("d.u").scan().count()) == ((), 2)
 
 
+def test_values_that_only_some_folders_name_are_not_lost(lake, tmp_path):
+    files = tmp_path / "files"
+    written(files / "a=1" / "b=2" / "x.parquet", {"k": [1]})
+    written(files / "b=3" / "a=4" / "x.parquet", {"k": [2]})
+    lake.import_parquet(files, "d.any_order")
+    rows = sorted(lake.table("d.any_order").scan().to_arrow().to_pylist(), key=lambda row: row["k"])
+    assert rows == [{"k": 1, "a": 1, "b": 2}, {"k": 2, "a": 4, "b": 3}]
+    path = written(files / "a=5" / "x.parquet", {"k": [3]})
+    refused(lake, InvalidData, r"only some folders name a value of the column 'b'.*b=\.\.\. above all files.*a=5", files)
+    path.unlink()
+    written(files / "a=5" / "x.parquet", {"k": [3], "b": [6]})
+    refused(lake, InvalidData, "only some folders name a value of the column 'b'", files)
+    written(files / "a=1" / "b=2" / "x.parquet", {"k": [1], "b": [2]})
+    written(files / "b=3" / "a=4" / "x.parquet", {"k": [2], "b": [3]})
+    lake.import_parquet(files, "d.common")
+    assert lake.table("d.common").partition_by == ("a",)
+    assert sorted(row["b"] for row in lake.table("d.common").scan().to_arrow().to_pylist()) == [2, 3, 6]
+    written(files / "a=7" / "a=8" / "x.parquet", {"k": [4], "b": [1]})
+    refused(lake, InvalidData, "folders name two values of one column", files)
+
+
 def test_a_folder_that_does_not_tell_the_truth(lake, tmp_path):
     """Files that have the column are adopted only if all of its values are that of the folder."""
     written(tmp_path / "files" / "n=1" / "x.parquet", {"k": [1], "n": [1]})

@@ -226,7 +226,7 @@ def test_a_rollback_to_options_that_name_a_deleted_branch_is_refused():
     table.delete_branch("gone")
     last = table.version.number
     for dry_run in (True, False):
-        with pytest.raises(InvalidQuery, match="name a branch with which the table could not be read.*'gone'"):
+        with pytest.raises(InvalidQuery, match=r"name a branch with which the table could not be read.*'gone'"):
             table.rollback(with_branch, dry_run=dry_run)
     assert table.version.number == last and table.count() > 0
     table.create_branch("gone")
