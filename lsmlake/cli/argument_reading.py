@@ -35,6 +35,17 @@ def location_of(ctx: typer.Context, *, create: bool = False) -> str:
     return location
 
 
+def take_place(ctx: typer.Context, place: str | None) -> None:
+    """Makes the argument WAREHOUSE of a command the warehouse. Raises InvalidQuery if --warehouse names another one."""
+    if place is None:
+        return
+    sources = [one.get_parameter_source("warehouse") for one in (ctx, ctx.parent) if one is not None]
+    if ctx.obj.warehouse != place and any(source is not None and source.name == "COMMANDLINE" for source in sources):
+        cure = "leave one of them out"
+        raise InvalidQuery("two warehouses are named", found=f"{place} and --warehouse {ctx.obj.warehouse}", cure=cure)
+    ctx.obj.warehouse = place
+
+
 def open_env(ctx: typer.Context) -> Env:
     """The warehouse to read from, without the verbs of a lake."""
     return Env(storage_at(location_of(ctx)))

@@ -218,7 +218,7 @@ def adopt(
         option (NAME=VALUE): A table option.
         snapshot (N): A snapshot of Iceberg, or a version of Delta, not the latest.
         newest: Of an Iceberg folder, take the newest metadata file, whether a catalog has it or not.
-        link: Parquet files never change in place: make links, not copies.
+        link: Parquet files never change in place: make links, not copies. Of Iceberg and Delta tables links are made anyway.
     """
     with _database(lake, split_name(table)[0]), busy("adopting files"):
         given = {
@@ -237,6 +237,8 @@ def adopt(
 def _adopted(
     lake: Lake, source: str, table: str, format: str, given: dict, snapshot: int | None, newest: bool, link: bool
 ) -> ImportReport:
+    if link and format in (_ICEBERG, _DELTA):
+        raise InvalidQuery("only Parquet files need a promise that they never change", where=source, cure="leave --link out")
     if format == _ICEBERG:
         return lake.import_iceberg(source, table, snapshot=snapshot, newest=newest, **given)
     if newest:

@@ -16,7 +16,7 @@ from lsmlake.api.lake import Lake
 from lsmlake.api.maintenance_run import MaintenanceOrder, plan_of, told
 from lsmlake.api.metrics import Metrics
 from lsmlake.beside import Signal
-from lsmlake.cli.argument_reading import location_of
+from lsmlake.cli.argument_reading import location_of, take_place
 from lsmlake.cli.arguments import Json
 from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.guard import FAILED
@@ -67,7 +67,7 @@ def maintain(
         metrics_port (N): Serve metrics for Prometheus on this port of this machine.
         spark: Compact on a local Spark; needs Java.
     """
-    ctx.obj.warehouse = place or ctx.obj.warehouse
+    take_place(ctx, place)
     order = MaintenanceOrder(once or None, every, table or None, workers, memory, bytes_per_second)
     if plan:
         order.check_plan()
@@ -170,7 +170,7 @@ def health(
         publication_lag (N): How many snapshots Iceberg metadata may be behind.
         commit_time (TIME): The longest time without a commit.
     """
-    ctx.obj.warehouse = place or ctx.obj.warehouse
+    take_place(ctx, place)
     rows = open_lake(ctx).health(
         table or None,
         level0_runs=level0_runs,

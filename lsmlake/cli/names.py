@@ -11,7 +11,6 @@ from lsmlake.cli.progress import busy
 from lsmlake.errors import InvalidQuery
 from lsmlake.report.listing_views import view_of
 from lsmlake.report.text import counted
-from lsmlake.tables.consumers import is_consumer
 
 
 def consumers(table: Table, *, remove: str | None = None) -> CommandResult:
@@ -23,9 +22,6 @@ def consumers(table: Table, *, remove: str | None = None) -> CommandResult:
         remove (NAME): Remove this consumer, then list the others.
     """
     if remove is not None:
-        if not is_consumer(table.meta, remove):
-            cure = "`lsmlake consumers TABLE` lists them"
-            raise InvalidQuery("no such consumer", where=table.name, found=repr(remove), cure=cure)
         table.reset_consumer(remove)
     listed = table.consumers()
     return CommandResult(listed, view_of("consumers", listed))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lsmlake.api.maintenance_run import MaintenanceOrder
+from lsmlake.cli.argument_reading import take_place
 from lsmlake.cli.opening import open_lake
 from lsmlake.cli.output import Sentences, emit
 from lsmlake.errors import InvalidQuery
@@ -61,7 +62,7 @@ def serve(
     if (tls_certificate is None) != (tls_key is None):
         lacks = "--tls-key" if tls_key is None else "--tls-certificate"
         raise InvalidQuery("a certificate needs its key", found=f"no {lacks}", cure=f"add {lacks} FILE")
-    ctx.obj.warehouse = place or ctx.obj.warehouse
+    take_place(ctx, place)
     settings = ServeSettings(
         host=host,
         port=port,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lsmlake.errors import Corrupt, Wording
+from lsmlake.errors import Corrupt, InvalidQuery, Wording
 from lsmlake.schema import envelope
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.version import Metadata
 from lsmlake.types.json_shape import FLAG, TEXT, check, integer
 
 _KINDS = {"name": TEXT, "next_snapshot": integer(0), "full": FLAG}
+_LIST = Wording("consumers() lists them", command="`lsmlake consumers TABLE` lists them")
 _RESET = Wording("reset_consumer() writes or removes it", command="`lsmlake consumers TABLE --remove NAME` removes it")
 
 
@@ -70,9 +71,12 @@ def put_consumer(meta: Metadata, name: str, progress: Progress) -> None:
         sink.write(envelope.wrap_json("consumer", {"name": name, **progress._asdict()}))
 
 
-def is_consumer(meta: Metadata, name: str) -> bool:
-    """Whether a consumer of that name exists; its file may be damaged. Raises InvalidQuery for an invalid name."""
-    return meta.env.storage.size(meta.paths.consumer(name)) is not None
+def remove_known_consumer(meta: Metadata, name: str) -> None:
+    """Removes a consumer, whose file may be damaged. Raises InvalidQuery if there is none of that name; TableNotFound."""
+    meta.files.first_schema()
+    if meta.env.storage.size(meta.paths.consumer(name)) is None:
+        raise InvalidQuery("no such consumer", where=meta.paths.root, found=repr(name), cure=_LIST)
+    remove_consumer(meta, name)
 
 
 def remove_consumer(meta: Metadata, name: str) -> None:

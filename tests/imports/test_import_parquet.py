@@ -354,6 +354,8 @@ def test_imports_on_the_command_line(tmp_path):
     assert lsmlake.connect(tmp_path / "lake").databases() == []
     assert call(tmp_path / "files", "d.t", "--format", "csv").stderr.count("expected iceberg, delta or parquet, found 'csv'")
     assert "leave --newest out" in call(tmp_path / "files", "d.t", "--newest").stderr
+    for other in ("iceberg", "delta"):
+        assert "leave --link out" in call(tmp_path / "files", "d.t", "--format", other, "--link").stderr
     assert call(tmp_path / "files", "d.t", "--unpartitioned").stdout.splitlines() == [
         "d.t: 3 rows, 1 file as it is",
         "1 file written anew: the partition column 'n' is not in the file",

@@ -332,6 +332,20 @@ def test_a_plan_of_the_command_refuses_what_it_does_not_obey(tmp_path: Path, fla
     assert told.exit_code == 2 and "a plan does no work" in told.output
 
 
+@pytest.mark.parametrize("command", ["maintain", "health", "serve"])
+def test_two_warehouses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str):
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    for place in (first, second):
+        lsmlake.connect(place).create_database("d")
+    for before, after in (([], ["--warehouse", second]), (["-w", second], [])):
+        told = CliRunner().invoke(app, [*before, command, first, *after])
+        assert told.exit_code == 2 and f"two warehouses are named, found {first} and --warehouse {second}" in told.output
+    if command != "serve":
+        monkeypatch.setenv("LSMLAKE_WAREHOUSE", second)
+        for after in ([], ["--warehouse", first]):
+            assert CliRunner().invoke(app, [command, first, *after]).exit_code == 0
+
+
 def test_workers_memory_and_bytes_per_second_bound_the_sessions(world: World):
     maintainer = world.maintainer("m", workers=3, memory="1 gb", bytes_per_second="1 mb")
     assert maintainer._may_begin(2 << 30, []), "a work that needs more than all runs alone"

@@ -164,6 +164,8 @@ def test_a_consumer_keeps_what_it_has_not_read_and_the_snapshot_before():
     table.reset_consumer("daily", 6)
     table.reset_consumer("daily")
     assert table.consumers().num_rows == 0
+    with pytest.raises(InvalidQuery, match="no such consumer, found 'daly'; "):
+        table.reset_consumer("daly")
 
 
 def test_a_changelog_with_its_own_retention_outlives_its_snapshot():

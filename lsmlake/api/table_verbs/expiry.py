@@ -15,7 +15,7 @@ from lsmlake.retention.orphans import OrphanReport, remove_orphan_files
 from lsmlake.retention.partition_expiry import PartitionExpiryReport, expire_partitions
 from lsmlake.retention.retention import snapshot_retention
 from lsmlake.retention.snapshot_expiry import ExpireReport, expire
-from lsmlake.tables.consumers import Progress, put_consumer, remove_consumer
+from lsmlake.tables.consumers import Progress, put_consumer, remove_known_consumer
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 
 
@@ -120,10 +120,10 @@ class Expiry(Handle):
             next_snapshot: the first snapshot that the consumer has not read, at most the latest + 1. None removes the consumer.
 
         Raises:
-            InvalidQuery: `next_snapshot` is out of range.
+            InvalidQuery: `next_snapshot` is out of range; or there is no consumer to remove.
         """
         if next_snapshot is None:
-            remove_consumer(self.meta, name)
+            remove_known_consumer(self.meta, name)
             return
         if next_snapshot < 1:
             raise InvalidQuery(
