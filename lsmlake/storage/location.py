@@ -30,12 +30,16 @@ def storage_at(location: str, options: Mapping[str, object] | None = None, cache
     if cache is not None and address.kind == MEMORY:
         raise InvalidOption("a warehouse in memory has no cache", where=address.url, cure="leave it out, or correct the address")
     if options and address.kind in (FILE, MEMORY):
-        raise InvalidOption(
-            "storage_options are settings of object stores", where=address.url, cure="leave them out, or correct the address"
-        )
+        raise _no_store(address.url)
     if address.kind == FILE:
         return LocalStorage(directory_at(address.prefix))
     return named(address.container) if address.kind == MEMORY else ObjectStorage(address, options, cache)
+
+
+def _no_store(where: str) -> InvalidOption:
+    return InvalidOption(
+        "storage_options are settings of object stores", where=where, cure="leave them out, or correct the address"
+    )
 
 
 def cache_at(folder: str, limit_bytes: int) -> DiskCache:
@@ -104,6 +108,11 @@ class Outside:
                 url = address.url.removesuffix(f"/{address.prefix}")
                 self._stores[key] = ObjectStorage(address._replace(url=url, prefix=""), self.options)
             return self._stores[key]
+
+    def check_options(self, where: str) -> None:
+        """Raises InvalidOption if there are settings of stores, and no file that was placed is in a store. `where`: the table."""
+        if self.options and not self._stores:
+            raise _no_store(where)
 
     def foreign(self, uri: str) -> tuple[str, dict[str, str]]:
         """A folder for programs that use the Rust package object_store: its percent-encoded URL, and the settings of its store.

@@ -14,6 +14,7 @@ from pathlib import Path
 import deltalake
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from object_servers import SECRET, Server
 from strategies import multiset
@@ -23,6 +24,7 @@ import lsmlake
 from lsmlake.errors import (
     Corrupt,
     InvalidData,
+    InvalidOption,
     InvalidQuery,
     InvalidSchema,
     LakeError,
@@ -181,6 +183,21 @@ def test_a_table_without_rows(lake, tmp_path):
     report = lake.import_delta(str(tmp_path / "t"), "d.t")
     assert (report.snapshot, report.rows) == (None, 0)
     assert lake.table("d.t").schema.names == ["k"]
+
+
+def test_settings_of_a_store_are_refused_for_local_files(lake, tmp_path):
+    deltalake.write_deltalake(str(tmp_path / "delta"), pa.table({"k": [1]}))
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "k.parquet")
+    lake.import_delta(str(tmp_path / "delta"), "d.t")
+    sources = {
+        lake.import_delta: tmp_path / "delta",
+        lake.import_parquet: tmp_path / "k.parquet",
+        lake.import_iceberg: lake.table("d.t").publish_iceberg(),
+    }
+    for verb, source in sources.items():
+        with pytest.raises(InvalidOption, match="storage_options are settings of object stores"):
+            verb(source, "d.refused", storage_options={"region": "x"})
+    assert lake.tables("d") == ["t"]
 
 
 def test_what_is_no_delta_table(lake, tmp_path):

@@ -205,6 +205,9 @@ class Imports(CatalogVerbs):
         link: bool = True,
     ) -> ImportReport:
         root, examined = Databases(self.env.storage).root_of_new(name), read()
+        for file in examined.files[:1]:
+            outside.place(file.uri)
+        outside.check_options(examined.where)
         if partition_by:
             examined = repartitioned(examined, partition_by, name)
         return adopt(self.env, root, name, outside, examined, dict(options or {}), comment, primary_key, link=link)
