@@ -263,7 +263,9 @@ class Step(NamedTuple):
             "engine-name": "lsmlake",
         }
         totals = {name: str(count) for name, count in manifests.totals().items()}
-        return {"operation": operation, **nonzero, **totals, **identity}
+        prefix = table_metadata.SUMMARY
+        told = {name.removeprefix(prefix): value for name, value in snapshot.properties.items() if name.startswith(prefix)}
+        return {**told, "operation": operation, **nonzero, **totals, **identity}
 
 
 def _point(one: Touched) -> Point:

@@ -29,6 +29,8 @@ OF_BRANCHES = 1 << 62
 _SCHEMAS_OF_BRANCHES = 1 << 30
 COMMIT, SNAPSHOT = "lsmlake.commit", "lsmlake.snapshot"
 """Entries in the summary of a snapshot: the identity (`identity_of`) and the number of the snapshot of the table."""
+SUMMARY = "iceberg.summary."
+"""Before the names of entries that another engine has given the summary, as properties of the snapshot of the table."""
 _PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
 """Other programs must not delete files: with these properties Iceberg refuses to expire snapshots."""
 

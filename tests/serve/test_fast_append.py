@@ -209,6 +209,14 @@ def test_what_a_commit_says_of_another_table_or_of_retention_is_refused(client, 
     assert answer.status_code == code and why in answer.json()["error"]["message"] and ids(events) == []
 
 
+def test_the_summary_keeps_what_the_user_of_the_engine_has_said(client, events):
+    engine = Engine(metadata(client)).write(numbered(1))
+    body = engine.body(summary={"operation": "append", "job": "nightly", "added-records": "9", "engine-name": "spark"})
+    (snapshot,) = committed(client, body)["metadata"]["snapshots"]
+    assert {"job": "nightly", "added-records": "1", "engine-name": "lsmlake"}.items() <= snapshot["summary"].items()
+    assert not events.verify()
+
+
 def test_a_commit_may_name_its_table(client, events):
     body = Engine(metadata(client)).write(numbered(1)).body()
     committed(client, {**body, "identifier": {"namespace": ["sales"], "name": "events"}})

@@ -26,6 +26,7 @@ from lsmlake.errors import Corrupt, InvalidData
 from lsmlake.format.paths import is_of_a_table
 from lsmlake.iceberg.avro import DATA, DELETED
 from lsmlake.iceberg.published import is_of_others, uri_of
+from lsmlake.iceberg.table_metadata import SUMMARY
 from lsmlake.imports.iceberg_metadata import Record, records
 from lsmlake.schema.conform import Cast
 from lsmlake.serve.rest_catalog.catalog_errors import UNSUPPORTED, Refused
@@ -39,6 +40,8 @@ SNAPSHOT_ID = "iceberg.snapshot-id"
 _ADDED, _MAIN = 1, "main"
 _OF_REF = {"action", "ref-name", "type", "snapshot-id"}
 _ROWS = 1 << 16
+_COUNTS = re.compile(r"operation|(added|deleted|removed|total)-.+|changed-partition-count|partition.*|replace-partitions")
+"""Entries of a summary that say what is in files; the table has other files."""
 _SCHEME = re.compile(r"file:/*|s3[an]?://")
 _ASSERTED = {
     "assert-table-uuid": ("uuid", "table-uuid"),
@@ -157,10 +160,16 @@ def _append(asked: CatalogRequest, table: Table, version: Version, snapshot: Map
         cast=Cast(asked.lake.runtime.zone),
         compact=False,
         requires=(Follows(version.number), Fits(version.schema)),
-        properties=lambda: {SNAPSHOT_ID: str(id)},
+        properties=lambda: {SNAPSHOT_ID: str(id), **_told(snapshot["summary"])},
     )
     write(version, asked.lake.runtime, table.name, rows, request)
     meta.files.delete_quietly([*files.data, *(path for path in files.manifests if is_of_others(meta, path))])
+
+
+def _told(summary: Mapping[str, Any]) -> dict[str, str]:
+    """The entries of an engine's summary that are no counts, such as those that its user has given the snapshot, as properties of
+    the snapshot of the table."""
+    return {SUMMARY + name: value for name, value in summary.items() if isinstance(value, str) and not _COUNTS.fullmatch(name)}
 
 
 def _new_files(meta: Metadata, snapshot: Mapping[str, Any]) -> _NewFiles:
