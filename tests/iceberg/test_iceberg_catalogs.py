@@ -494,6 +494,15 @@ def test_a_catalog_to_which_pyiceberg_does_not_commit(table, tmp_path, name, mon
     assert drops == [name]
 
 
+def test_a_comment_that_was_removed_leaves_the_catalog(lake, table, tmp_path, name):
+    catalog = sql(tmp_path)
+    for comment, expected in (("'of the shop'", "of the shop"), ("'of shops'", "of shops"), ("NULL", None)):
+        lake.sql(f"COMMENT ON TABLE d.t IS {comment}")
+        follow(table, catalog, name)
+        with loaded(catalog, name) as found:
+            assert found.properties.get("comment") == expected
+
+
 def test_a_namespace_of_several_levels(table, catalog):
     if catalog["type"] in ("glue", "hive"):
         with pytest.raises(StorageFailed, match=r"hierarchical namespaces are not supported.*give a name of two parts"):
