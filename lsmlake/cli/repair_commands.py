@@ -98,6 +98,10 @@ def repair(
             where=table.name,
             cure="leave the flags of the others out, such as --action, --roll-back-to or --iceberg",
         )
+    if snapshots and (roll_back_to is not None or drop):
+        given = "--roll-back-to" if roll_back_to is not None else "--drop"
+        what = "--snapshots only examines, and changes nothing"
+        raise InvalidQuery(what, where=table.name, found=given, cure=f"leave out --snapshots or {given}")
     if of_snapshots:
         data, lines = _repair_snapshots(table, roll_back_to, drop or [])
     elif iceberg:

@@ -1121,6 +1121,8 @@ def test_repair_of_snapshots_needs_consent(copy: Path):
     assert lines[0].startswith("snapshot 3: unreadable; ")
     assert lines[1] == "snapshot 2: sound"
     assert "--roll-back-to" in complaint("repair", "sales.orders", "--drop", "3", "-w", copy)
+    for flags in (("--roll-back-to", "2"), ("--drop", "3")):
+        assert "only examines" in complaint("repair", "sales.orders", "--snapshots", *flags, "-w", copy)
     done = call("repair", "sales.orders", "--roll-back-to", "2", "--drop", "3", "-w", copy).splitlines()
     assert done[-2:] == ["sales.orders: rolled back to snapshot 2, as snapshot 4", "sales.orders: dropped 3"]
     assert call("verify", "sales.orders", "-w", copy).startswith("sales.orders: sound")

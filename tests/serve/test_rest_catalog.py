@@ -485,6 +485,11 @@ def test_a_table_is_renamed(lake, orders):
     refused(rename(["sales", "orders"], ["sales", "x"]), 404, "NoSuchTableException")
     refused(rename(["sales", "moved"], ["none", "x"]), 404, "NoSuchNamespaceException")
     refused(rename(["sales", "moved"], ["sales", "a b"]), 400, "BadRequestException")
+    body = {
+        "source": {"namespace": ["sales"], "name": "moved", "ref": "dev"},
+        "destination": {"namespace": ["sales"], "name": "x"},
+    }
+    assert "ref" in refused(client.post(f"{ROOT}/tables/rename", json=body), 400, "BadRequestException")
     lake.create_table("sales.other", "id BIGINT NOT NULL", primary_key=["id"])
     refused(rename(["sales", "moved"], ["sales", "other"]), 409, "AlreadyExistsException")
     assert rows_of(loaded(client, "moved")) == [{"id": 1, "v": "v1"}, {"id": 2, "v": "v2"}]

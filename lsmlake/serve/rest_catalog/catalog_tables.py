@@ -77,6 +77,8 @@ def rename_table(asked: CatalogRequest) -> Response:
     content = asked.content(source=dict, destination=dict)
     names = []
     for place in (content["source"], content.get("destination") or {}):
+        if unknown := sorted(place.keys() - {"namespace", "name"}):
+            raise Refused(400, "BadRequestException", f"these fields are not obeyed: {', '.join(unknown)}; leave them out")
         database, name = asked.known(levels_of(place.get("namespace"))), place.get("name")
         if not isinstance(name, str) or not is_name(name):
             raise Refused(400, "BadRequestException", f"not the name of a table: {name!r}")
