@@ -95,6 +95,17 @@ def tags_of(meta: Metadata) -> dict[str, Snapshot]:
     return {tag.name: tag.snapshot for tag in meta.tags.readable()}
 
 
+def refs_of(meta: Metadata) -> dict[str, int]:
+    """The references of a table but the main branch: name -> id of the snapshot that it should name in the metadata."""
+    refs: dict[str, int] = {}
+    for on, state in branches_of(meta):
+        name, begins = on.paths.branch.name, 0 if state.base is None else state.base.id
+        with suppress(TableNotFound, Corrupt):  # deleted meanwhile, or damaged
+            numbers = {name: on.snapshots.latest_id(), **{tag_on(name, tag): one.id for tag, one in tags_of(on).items()}}
+            refs |= {ref: n if n <= begins else id_on(on, n) for ref, n in numbers.items() if n}
+    return refs | {name: snapshot.id for name, snapshot in tags_of(meta).items() if name != MAIN}
+
+
 def tag_on(branch: str, tag: str) -> str:
     """The name of the reference of a tag of a branch. No other name of a tag or branch has a '/'."""
     return f"{branch}/{tag}"

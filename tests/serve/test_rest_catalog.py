@@ -205,8 +205,38 @@ def test_a_table_whose_commits_publish_it_is_not_published_again(client, lake, m
         "sales.own", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options={"metadata.iceberg": "true"}
     )
     written(table, 1)
+    table.create_tag("first")
+    branch = table.create_branch("dev")
+    branch.create_tag("base")
+    written(branch, 2)
+    branch.create_tag("later")
+    written(table, 3)
     monkeypatch.setattr(mirror, "publish", None)
-    assert rows_of(loaded(client, "own")) == table.to_arrow().to_pylist()
+    answer = loaded(client, "own")
+    assert rows_of(answer) == table.to_arrow().to_pylist()
+    assert {*answer["metadata"]["refs"]} == {"main", "first", "dev", "dev/base", "dev/later"}
+
+
+def test_tags_and_branches_that_a_writer_failed_to_publish_are_shown(client, lake, monkeypatch):
+    options = {"metadata.iceberg": "true", "bucket": 1}
+    table = lake.create_table("sales.own", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options=options)
+    written(table, 1)
+    table.create_tag("moved")
+    branch = table.create_branch("dev")
+    with monkeypatch.context() as broken:
+        broken.setattr(published, "newest", lambda meta: 1 / 0)
+        written(table, 2)
+        written(branch, 3)
+    written(table, 4)
+    with monkeypatch.context() as broken:
+        broken.setattr(published, "newest", lambda meta: 1 / 0)
+        table.create_tag("moved", replace=True)
+        written(branch, 5)
+    refs = loaded(client, "own")["metadata"]["refs"]
+    assert refs["moved"]["snapshot-id"] == table.version.number
+    found = StaticTable.from_metadata(loaded(client, "own")["metadata-location"])
+    there = found.scan(snapshot_id=refs["dev"]["snapshot-id"]).to_arrow()
+    assert sorted(there["id"].to_pylist()) == [1, 3, 5]
 
 
 def test_a_table_without_rows_can_be_loaded(client, lake):

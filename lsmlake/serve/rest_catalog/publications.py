@@ -13,7 +13,9 @@ from threading import Lock
 
 from lsmlake.api.lake import Lake
 from lsmlake.errors import StorageFailed, Wording
+from lsmlake.format.paths import MAIN
 from lsmlake.iceberg import mirror, published, table_metadata
+from lsmlake.iceberg.lineage import refs_of
 from lsmlake.iceberg.mirror import Published
 from lsmlake.tables.version import Metadata, Version
 
@@ -55,7 +57,8 @@ class Publications:
 
 def _published(meta: Metadata) -> Published:
     version = Version.latest(meta)
-    if version.options.iceberg.enabled and (found := published.current(meta)) is not None and _is_of(version, found.content):
+    found = published.current(meta) if version.options.iceberg.enabled else None
+    if found is not None and _is_of(version, found.content) and _has_refs(meta, found.content):
         return Published(published.uri_of(meta, meta.paths.iceberg(published.name_of(found.number))), found.content, 0)
     try:
         return mirror.publish(meta)
@@ -65,6 +68,11 @@ def _published(meta: Metadata) -> Published:
             command="let the server write there, or set metadata.iceberg = true, so that writers publish",
         )
         raise refused.changed(cure=cure) from None
+
+
+def _has_refs(meta: Metadata, content: table_metadata.Metadata) -> bool:
+    """Whether the metadata has the tags and branches of the table: a writer may have failed to publish one of them."""
+    return {name: one["snapshot-id"] for name, one in content["refs"].items() if name != MAIN} == refs_of(meta)
 
 
 def _is_of(version: Version, content: table_metadata.Metadata) -> bool:
