@@ -217,6 +217,18 @@ def test_a_table_whose_commits_publish_it_is_not_published_again(client, lake, m
     assert {*answer["metadata"]["refs"]} == {"main", "first", "dev", "dev/base", "dev/later"}
 
 
+def test_a_branch_that_iceberg_cannot_express_costs_one_publication(client, lake, monkeypatch):
+    options = {"metadata.iceberg": "true", "bucket": 1}
+    table = lake.create_table("sales.own", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options=options)
+    written(table, 1)
+    branch = table.create_branch("dev")
+    for one in (table, branch):
+        one.alter(lsmlake.add_column("w", "INT"))
+    assert {*loaded(client, "own")["metadata"]["refs"]} == {"main"}
+    monkeypatch.setattr(mirror, "publish", None)
+    assert {*loaded(client, "own")["metadata"]["refs"]} == {"main"}
+
+
 def test_tags_and_branches_that_a_writer_failed_to_publish_are_shown(client, lake, monkeypatch):
     options = {"metadata.iceberg": "true", "bucket": 1}
     table = lake.create_table("sales.own", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options=options)

@@ -26,6 +26,9 @@ class Publications:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._guard = Lock()
+        self._tried: dict[str, tuple[str, dict[str, int]]] = {}
+        """Root of a table -> the metadata file, and the references of the table then, when it was published for their sake.
+        Iceberg cannot express all of them."""
         self._locks: dict[str, tuple[Lock, int]] = {}
         """Root of a table -> its lock, and how many threads hold it or wait for it."""
 
@@ -37,8 +40,16 @@ class Publications:
             As `mirror.publish`.
         """
         meta = self._lake.table(name).meta
-        with self._alone(meta.paths.root):
-            return _published(meta)
+        root = meta.paths.root
+        with self._alone(root):
+            found = _by_commits(meta)
+            if found is None:
+                return _published(meta)
+            refs = refs_of(meta)
+            if refs != _refs(found.content) and self._tried.get(root) != (found.metadata_file, refs):
+                found = _published(meta)
+                self._tried[root] = found.metadata_file, refs
+            return found
 
     @contextmanager
     def _alone(self, root: str) -> Iterator[None]:
@@ -55,11 +66,16 @@ class Publications:
                     self._locks[root] = lock, threads - 1
 
 
-def _published(meta: Metadata) -> Published:
+def _by_commits(meta: Metadata) -> Published | None:
+    """The metadata of a table whose commits publish it, if it shows the newest snapshot."""
     version = Version.latest(meta)
     found = published.current(meta) if version.options.iceberg.enabled else None
-    if found is not None and _is_of(version, found.content) and _has_refs(meta, found.content):
-        return Published(published.uri_of(meta, meta.paths.iceberg(published.name_of(found.number))), found.content, 0)
+    if found is None or not _is_of(version, found.content):
+        return None
+    return Published(published.uri_of(meta, meta.paths.iceberg(published.name_of(found.number))), found.content, 0)
+
+
+def _published(meta: Metadata) -> Published:
     try:
         return mirror.publish(meta)
     except StorageFailed as refused:
@@ -70,9 +86,9 @@ def _published(meta: Metadata) -> Published:
         raise refused.changed(cure=cure) from None
 
 
-def _has_refs(meta: Metadata, content: table_metadata.Metadata) -> bool:
-    """Whether the metadata has the tags and branches of the table: a writer may have failed to publish one of them."""
-    return {name: one["snapshot-id"] for name, one in content["refs"].items() if name != MAIN} == refs_of(meta)
+def _refs(content: table_metadata.Metadata) -> dict[str, int]:
+    """The tags and branches of the metadata, as `refs_of` has those of the table: a writer may have failed to publish one."""
+    return {name: one["snapshot-id"] for name, one in content["refs"].items() if name != MAIN}
 
 
 def _is_of(version: Version, content: table_metadata.Metadata) -> bool:
