@@ -166,6 +166,9 @@ def test_a_consumer_keeps_what_it_has_not_read_and_the_snapshot_before():
     assert table.consumers().num_rows == 0
     with pytest.raises(InvalidQuery, match="no such consumer, found 'daly'; "):
         table.reset_consumer("daly")
+    with pytest.raises(SnapshotNotFound, match="snapshot 5 has expired"):
+        table.reset_consumer("daily", 5)
+    assert table.consumers().num_rows == 0
 
 
 def test_a_changelog_with_its_own_retention_outlives_its_snapshot():

@@ -120,6 +120,7 @@ class Expiry(Handle):
             next_snapshot: the first snapshot that the consumer has not read, at most the latest + 1. None removes the consumer.
 
         Raises:
+            SnapshotNotFound: `next_snapshot` has expired.
             InvalidQuery: `next_snapshot` is out of range; or there is no consumer to remove.
         """
         if next_snapshot is None:
@@ -129,6 +130,9 @@ class Expiry(Handle):
             raise InvalidQuery(
                 "next_snapshot is not a snapshot id", expected="1 or more", found=next_snapshot, cure=LIST_SNAPSHOTS
             )
-        if next_snapshot > (self.meta.snapshots.latest_id() or 0) + 1:
+        latest = self.meta.snapshots.latest_id() or 0
+        if next_snapshot > latest + 1:
             raise InvalidQuery("next_snapshot is after the next snapshot of the table", found=next_snapshot, cure=LIST_SNAPSHOTS)
+        if next_snapshot <= latest:
+            self.meta.snapshots.recorded(next_snapshot)  # the consumer could not keep what has expired
         put_consumer(self.meta, name, Progress(next_snapshot))
