@@ -7,10 +7,11 @@ data. The type of the table's column is used only if no type can be inferred (mi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain, repeat
 from numbers import Number
+from operator import is_
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow as pa
 from lsmlake.errors import InvalidData, RowPlace, Wording
 from lsmlake.kernels import nested
 from lsmlake.types import column_types
+from lsmlake.types.type_table import is_time
 
 ACCEPTED = (
     "data with the Arrow stream interface (PyArrow, pandas, Polars, DuckDB), a list of dicts, a dict of columns, an iterator of "
@@ -178,55 +180,114 @@ def _built(values: Sequence[object], name: str, schema: pa.Schema | None) -> pa.
     column."""
     wanted = nested.nullable(schema.field(name).type) if schema is not None and schema.names.count(name) == 1 else None
     nan_is_null = is_pandas_like(values)
-    infer: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, from_pandas=nan_is_null)  # noqa: E731
-    typed: Callable[[Sequence[object]], pa.Array] = lambda part: pa.array(part, wanted, from_pandas=nan_is_null)  # noqa: E731
+
+    def infer(part: Sequence[object]) -> pa.Array:
+        return _checked(pa.array(part, from_pandas=nan_is_null), part)
+
+    def typed(part: Sequence[object]) -> pa.Array:
+        return _checked(pa.array(part, _with_given_types(wanted, part), from_pandas=nan_is_null), part)
+
     try:
         inferred = infer(values)
-        _refuse_zones(values, inferred.type, name)
         if wanted is None or not (column_types.has_map(wanted) and column_types.has_struct(inferred.type)):
             return inferred
     except _REFUSED as mixed:
-        if wanted is None:
+        if wanted is None or is_time(wanted):  # PyArrow takes other values for days or microseconds
             raise _bad_value(values, name, infer, mixed) from mixed
     try:
-        wanted = _with_given_fields(wanted, values)
         made = typed(values)
     except _REFUSED as refused:
         raise _bad_value(values, name, typed, refused, wanted) from refused
-    _refuse_zones(values, made.type, name)
     _check_numbers(values, made, name, wanted)
     return made
 
 
-def _refuse_zones(values: Sequence[object], made: pa.DataType, name: str) -> None:
-    """Raises InvalidData for a time of day with a zone, which PyArrow would drop silently."""
-    if not column_types.any_inside(made, pa.types.is_time):
+# -- dates and times --------------------------------------------------------------------------------------------------
+
+
+class _BadTime(ValueError):
+    """A date or time that PyArrow would change silently."""
+
+    def __init__(self, what: str, expected: str, cure: str) -> None:
+        super().__init__(what)
+        self.what, self.expected, self.cure = what, expected, cure
+
+
+_NOTHING = object()
+_IN_MICROSECONDS = "us"
+
+
+def _checked(made: pa.Array, values: Sequence[object]) -> pa.Array:
+    """The array that PyArrow has made of `values`. Raises _BadTime if a date or time is another one there."""
+    if str(getattr(values, "dtype", "object")) == "object":
+        for type_, given in _times(made.type, values):
+            _check_times(type_, given)
+    return made
+
+
+def _times(type_: pa.DataType, values: Sequence[object]) -> Iterator[tuple[pa.DataType, Sequence[object]]]:
+    """The dates and times in values of a type: each primitive type inside of it, with its values."""
+    if not column_types.has_times(type_):
         return
-    if pa.types.is_time(made) and not any(map(getattr, values, repeat("tzinfo"), repeat(None))):  # a loop in C
+    if not pa.types.is_nested(type_):
+        yield type_, values
         return
-    if (row := next((number for number, value in enumerate(values) if _has_zone(value)), None)) is not None:
-        raise InvalidData(
-            "a time of day with a time zone",
-            where=f"column {name!r}, row {row}",
-            expected="a datetime.time without tzinfo",
-            found=repr(values.iloc[row] if hasattr(values, "iloc") else values[row]),
-            cure="convert it to the zone that the column has, and remove tzinfo",
-        )
+    containers = [one for one in values if isinstance(one, Iterable) and not isinstance(one, (str, bytes))]
+    if pa.types.is_struct(type_):
+        rows = [one for one in containers if isinstance(one, Mapping)]
+        for field in type_:
+            yield from _times(field.type, [row[field.name] for row in rows if field.name in row])
+    elif pa.types.is_map(type_):
+        keys, items = _entries(containers)
+        yield from _times(type_.key_type, keys)
+        yield from _times(type_.item_type, items)
+    else:
+        yield from _times(type_.value_type, list(chain.from_iterable(containers)))
 
 
-def _has_zone(value: object) -> bool:
-    if isinstance(value, time):
-        return value.tzinfo is not None
-    if isinstance(value, Mapping):
-        return any(map(_has_zone, chain(value, value.values())))
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and any(map(_has_zone, value))
+def _check_times(type_: pa.DataType, values: Sequence[object]) -> None:
+    kinds = set(map(type, values))
+    if any(kind.__name__ == "NaTType" for kind in kinds):  # the null of pandas, a datetime to Python
+        values = [value for value in values if type(value).__name__ != "NaTType"]
+        kinds = set(map(type, values))
+    if pa.types.is_date(type_):
+        if any(issubclass(kind, datetime) for kind in kinds):
+            cure = "make all of them dates, or all of them datetimes"
+            raise _BadTime("a time among dates, whose time of day would be lost", "a datetime.date that is no datetime", cure)
+        return
+    zones = list(map(getattr, values, repeat("tzinfo"), repeat(_NOTHING)))  # loops in C
+    naive, others = sum(map(is_, zones, repeat(None))), sum(map(is_, zones, repeat(_NOTHING)))
+    zoned = len(zones) - naive - others
+    if zoned and pa.types.is_time(type_):
+        cure = "convert it to the zone that the column has, and remove tzinfo"
+        raise _BadTime("a time of day with a time zone", "a datetime.time without tzinfo", cure)
+    if zoned and naive:
+        cure = "give all of them a time zone, or none"
+        raise _BadTime("times with and without a time zone in one column", "one of both", cure)
+    if getattr(type_, "unit", None) == _IN_MICROSECONDS and any(map(getattr, values, repeat("nanosecond"), repeat(0))):
+        cure = "round it to microseconds, as by Timestamp.round('us')"
+        raise _BadTime("nanoseconds of a time would be lost", "a time in microseconds", cure)
 
 
-def _with_given_fields(wanted: pa.DataType, values: Iterable[object]) -> pa.DataType:
-    """Returns `wanted` with the fields in its structs that the dicts in `values` have. PyArrow would make the other fields null,
-    though they may have defaults, and drop unknown fields silently."""
-    if not column_types.has_struct(wanted):
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+def _entries(containers: Iterable[object]) -> tuple[list[object], list[object]]:
+    """The keys and the items of the maps among some values: dicts, or lists of pairs."""
+    pairs = list(chain.from_iterable(one.items() if isinstance(one, Mapping) else one for one in containers))
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
+        raise TypeError("a map is a dict, or a list of pairs")
+    return [key for key, _ in pairs], [item for _, item in pairs]
+
+
+def _with_given_types(wanted: pa.DataType, values: Sequence[object]) -> pa.DataType:
+    """Returns `wanted` with the fields in its structs that the dicts in `values` have, and with the types of the dates and times
+    that are in `values`. PyArrow would make the other fields null, though they may have defaults, drop unknown fields silently,
+    and cut off what a given type of dates or times does not hold."""
+    if not (column_types.has_struct(wanted) or column_types.has_times(wanted)):
         return wanted
+    if not pa.types.is_nested(wanted):
+        return _checked(pa.array(values), values).type
     containers = [value for value in values if isinstance(value, (Mapping, list, tuple))]
     if pa.types.is_struct(wanted):
         rows = [row for row in containers if isinstance(row, Mapping)]
@@ -237,18 +298,13 @@ def _with_given_fields(wanted: pa.DataType, values: Iterable[object]) -> pa.Data
             raise TypeError(f"{nameless[0]!r} is not the name of a field")
         by_field = {name: [row[name] for row in rows if name in row] for name in names}
         known = {field.name: field.type for field in wanted}
-        made = (
-            _with_given_fields(known[name], part) if name in known else pa.array(part).type for name, part in by_field.items()
-        )
+        made = (_with_given_types(known[name], part) if name in known else pa.array(part).type for name, part in by_field.items())
         return pa.struct(list(zip(names, made, strict=True)))
     if pa.types.is_map(wanted):
-        pairs = list(chain.from_iterable(one.items() if isinstance(one, Mapping) else one for one in containers))
-        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-            return wanted
-        keys, items = [key for key, _ in pairs], [item for _, item in pairs]
-        return pa.map_(_with_given_fields(wanted.key_type, keys), _with_given_fields(wanted.item_type, items))
-    elements = chain.from_iterable(one for one in containers if not isinstance(one, Mapping))
-    return pa.list_(_with_given_fields(wanted.value_type, elements))
+        keys, items = _entries(containers)
+        return pa.map_(_with_given_types(wanted.key_type, keys), _with_given_types(wanted.item_type, items))
+    elements = list(chain.from_iterable(one for one in containers if not isinstance(one, Mapping)))
+    return pa.list_(_with_given_types(wanted.value_type, elements))
 
 
 def _check_numbers(values: Sequence[object], made: pa.Array, name: str, wanted: pa.DataType) -> None:
@@ -292,9 +348,12 @@ def _bad_value(
         try:
             make(values[:middle])
             low = middle
-        except _REFUSED:
-            high = middle
+        except _REFUSED as error:
+            high, refused = middle, error
     value = values.iloc[low] if hasattr(values, "iloc") else values[low]
+    if isinstance(refused, _BadTime):
+        place = RowPlace(f"column {name!r}", low)
+        return InvalidData(refused.what, where=place, expected=refused.expected, found=repr(value), cure=refused.cure)
     return InvalidData(
         "a value does not fit",
         where=RowPlace(f"column {name!r}", low),

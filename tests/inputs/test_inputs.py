@@ -507,6 +507,60 @@ def test_numbers_of_mixed_types_are_never_cut(lake, type_, values, row, cast):
     assert table.snapshots().num_rows == 0
 
 
+NOON, NOON_UTC, NANOS = (
+    dt.datetime(2026, 7, 1, 12),
+    dt.datetime(2026, 7, 1, 12, tzinfo=UTC),
+    pd.Timestamp("2026-07-01 12:00:00.000000001"),
+)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "words"),
+    [
+        ("TIMESTAMP", [None, NOON_UTC, NOON], "row 2.*with and without a time zone"),
+        ("TIMESTAMP_NTZ", [NOON, None, NOON_UTC], "row 2.*with and without a time zone"),
+        ("TIMESTAMP", pd.Series([NOON_UTC, None, NOON], dtype=object), "row 2.*with and without a time zone"),
+        ("ARRAY<TIMESTAMP>", [[NOON_UTC], [NOON_UTC, NOON]], "row 1.*with and without a time zone"),
+        ("STRUCT<x: TIMESTAMP>", [{"x": NOON_UTC}, {"x": NOON}], "row 1.*with and without a time zone"),
+        ("MAP<STRING, TIMESTAMP>", [{"a": NOON_UTC}, {"a": NOON}], "row 1.*with and without a time zone"),
+        ("MAP<STRING, TIMESTAMP_NTZ>", [{"a": NOON_UTC}], "column 'v': type does not fit"),
+        ("DATE", [NOON.date(), NOON], "row 1.*time of day would be lost"),
+        ("DATE", [NOON, NOON.date()], "row 1"),
+        ("DATE", [1, NOON.date()], "row 1"),
+        ("TIMESTAMP_NTZ", [NOON.date(), NOON], "row 1.*time of day would be lost"),
+        ("STRUCT<x: DATE>", [{"x": NOON.date()}, {"x": NOON}], "row 1.*time of day would be lost"),
+        ("MAP<STRING, DATE>", [{"a": NOON}], "column 'v'"),
+        ("TIMESTAMP_NTZ", [NOON, NANOS], "row 1.*nanoseconds"),
+        ("MAP<STRING, TIMESTAMP_NTZ>", [{"a": NANOS}], "row 0.*nanoseconds"),
+    ],
+)
+@pytest.mark.parametrize("cast", [False, True])
+def test_dates_and_times_of_mixed_kinds_are_never_changed(lake, type_, values, words, cast):
+    """PyArrow takes the kind of the first value for all: it drops zones, times of day and nanoseconds of others."""
+    table = lake.create_table("d.mixed", f"k INT, v {type_}", primary_key=["k"])
+    for data in ({"k": list(range(len(values))), "v": values}, [{"k": k, "v": value} for k, value in enumerate(values)]):
+        with pytest.raises(InvalidData, match=words):
+            table.upsert(data, cast=cast)
+    assert table.snapshots().num_rows == 0
+
+
+def test_times_without_a_zone_in_a_map_are_of_the_zone_of_the_connection(tmp_path):
+    lake = connect(tmp_path, time_zone="Europe/Berlin")
+    lake.create_database("d")
+    table = lake.create_table(
+        "d.t", "k INT, v MAP<STRING, TIMESTAMP>, w STRUCT<x: TIMESTAMP, y: TIMESTAMP_NTZ>", primary_key=["k"]
+    )
+    row = {"k": 1, "v": {"a": NOON}, "w": {"x": NOON_UTC, "y": NOON}}
+    with pytest.raises(InvalidData, match=r"column 'v': type does not fit.*cast=True"):
+        table.upsert([row])
+    table.upsert([row, {"k": 2, "v": [("a", NOON), ("b", None)], "w": None}], cast=True)
+    ten = dt.datetime(2026, 7, 1, 10, tzinfo=UTC)
+    assert table.scan().to_arrow().sort_by("k").to_pylist() == [
+        {"k": 1, "v": [("a", ten)], "w": {"x": NOON_UTC, "y": NOON}},
+        {"k": 2, "v": [("a", ten), ("b", None)], "w": None},
+    ]
+
+
 def test_numbers_of_mixed_types_that_fit_are_written(lake):
     table = lake.create_table("d.mixed", "k INT, v BIGINT, m MAP<STRING, DOUBLE>", primary_key=["k"])
     rows = [{"k": 1, "v": 2**53 + 1, "m": {"a": 0.1}}, {"k": 2, "v": 2.0, "m": {"b": 3}}, {"k": 3, "v": Decimal("4"), "m": None}]
