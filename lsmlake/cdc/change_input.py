@@ -117,6 +117,7 @@ class ChangeInput:
             (columns is not None and bool(left_out), "columns", "except_columns", "both choose columns"),
             (evolve and read_as is not None, "evolve", "format", "events are read as the columns that the table has"),
             (evolve and (apply_as_deletes or apply_as_truncates or columns or left_out), "evolve", _WORDS, _NOT_ALL),
+            (evolve and ignore_null_updates, "evolve", "ignore_null_updates", "a new column has no old value to keep"),
         )
         for wrong, one, other, why in contradictions:
             if wrong:
@@ -127,6 +128,13 @@ class ChangeInput:
                 expected=f"{DEDUPLICATE} or {PARTIAL_UPDATE}",
                 found=engine,
                 cure="leave out ignore_null_updates, or choose aggregate functions that ignore nulls",
+            )
+        if ignore_null_updates and engine == PARTIAL_UPDATE and (groups := schema.parsed_options.columns.sequence_groups):
+            raise InvalidQuery(
+                "the columns of a sequence group take nulls, too, so nulls of updates cannot be ignored",
+                expected="a table without sequence groups",
+                found=f"sequence groups of {[list(sequence) for sequence in groups]}",
+                cure="leave out ignore_null_updates; fields.<column>.aggregate-function = last_non_null_value keeps old values",
             )
         if engine == AGGREGATION and events and not read_as.events.whole_before:
             raise InvalidQuery(

@@ -9,8 +9,9 @@ Most changes are an upsert. Two kinds need more:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +20,15 @@ import pyarrow.compute as pc
 from lsmlake.cdc.event_rows import KEPT, PLACE, POSITION, REASON, ROW_KIND, TEXT, TRUNCATED, empty, keeps
 from lsmlake.commit.commit import again
 from lsmlake.commit.request import replayed
-from lsmlake.errors import InvalidData
+from lsmlake.errors import InvalidData, few
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.kernels import nested
 from lsmlake.kernels.groups import group
 from lsmlake.kernels.keys import comparable
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
 from lsmlake.read.point import matches, rows_of_keys
+from lsmlake.schema.defaults import WRITE, default_of
+from lsmlake.schema.omitted import may_be_omitted
 from lsmlake.schema.rowkind import Source, kinds_of, retractions
 from lsmlake.schema.schema import Schema
 from lsmlake.statements.attempts import OVERTAKEN
@@ -55,7 +58,7 @@ def write_changes(
         version: the version to begin with.
         read: reads the rows.
         request: the parameters of the write.
-        ignore_nulls: a null in an insert or update leaves the old value.
+        ignore_nulls: a null in an insert or update leaves the old value; so does a column that all rows lack.
         once: the rows can be read only once.
         lost: takes the rows that lack a value, which are then left out; None: such a row is an error.
 
@@ -64,6 +67,8 @@ def write_changes(
     """
     if done := replayed(version, request.identity):
         return done
+    if ignore_nulls:
+        read = partial(_with_omitted, read, version.schema)
     if not once:
         try:
             return write_tables(version, _upserts(read(), version.schema, request, ignore_nulls), request)
@@ -74,6 +79,27 @@ def write_changes(
         return write_tables(version, _upserts(iter(tables), version.schema, request, ignore_nulls), request)
     rows = pa.concat_tables(tables, promote_options="default")
     return again(version, lambda now: _resolved(now, rows, request, ignore_nulls, lost), *OVERTAKEN)
+
+
+def _with_omitted(read: Read, schema: Schema) -> Iterator[pa.Table]:
+    for rows in read():
+        for field in omitted_nulls(rows.column_names, schema):
+            rows = rows.append_column(field, nested.nulls(rows.num_rows, field.type))
+        yield rows
+
+
+def omitted_nulls(names: Collection[str], schema: Schema) -> list[pa.Field]:
+    """The columns that rows with the columns `names` lack and may lack: they have nulls there if nulls of updates are ignored.
+    Raises InvalidData for a column with another default than null, which would replace the value of an old row."""
+    lacking = [field for field in schema.columns if field.name not in names and may_be_omitted(field)]
+    if valued := [field.name for field in lacking if default_of(field, WRITE).is_valid]:
+        raise InvalidData(
+            "rows lack columns with a default, and nulls of updates are ignored",
+            expected="all columns that have a default other than null: it would replace the values of old rows",
+            found=f"no {few(valued)}",
+            cure="add them to the data, null where the old value stays; or leave ignore_null_updates out",
+        )
+    return [schema.plain_columns.field(field.name).with_nullable(True) for field in lacking]
 
 
 class _NoUpsert(InvalidData):

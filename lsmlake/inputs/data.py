@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lsmlake.errors import InvalidData, LakeError, RowPlace
 from lsmlake.inputs import input_files
-from lsmlake.inputs.in_memory import as_table, is_pandas, is_spark, unknown, without_index
+from lsmlake.inputs.in_memory import as_table, is_pandas, is_spark, refuse_lossy, unknown, without_index
 from lsmlake.inputs.places import FileTables
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.interruption import told
@@ -77,6 +77,7 @@ def as_input(
         data = data.scanner()
     if _is_of_dataset(data, "Scanner"):
         return Input(_of_reader(data.to_reader(), schema))
+    refuse_lossy(data)
     if hasattr(data, "__arrow_c_stream__"):
         try:
             is_reader = isinstance(data, pa.RecordBatchReader)  # as a stream it would turn an interruption into text

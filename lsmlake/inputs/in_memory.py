@@ -50,6 +50,7 @@ def as_table(data: object, schema: pa.Schema | None = None) -> pa.Table:
     if isinstance(data, pa.Table) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         for name, kind in data.schema.items() if _is_of_polars(data) and hasattr(data, "schema") else ():
             _refuse_objects(name, kind)
+        refuse_lossy(data)
         try:
             return without_index(pa.table(data), schema)
         except _REFUSED as broken:
@@ -101,6 +102,31 @@ def _refuse_objects(name: str, kind: object) -> None:
             )
         fields = getattr(one, "fields", ())
         waiting += [field.dtype for field in fields] + ([one.inner] if hasattr(one, "inner") else [])
+
+
+_LOSSY = {
+    "time with time zone": ("its Arrow form lacks the zone", "cast the column to TIME, or to a TIMESTAMP WITH TIME ZONE"),
+    "uhugeint": ("its Arrow form has other numbers from 2^127 on", "cast the column to DECIMAL(38,0)"),
+    "union": ("a column has values of one type", "cast the column to one of its types"),
+    "bit": ("its Arrow form has the bytes in which DuckDB keeps it", "cast the column to VARCHAR or BLOB"),
+}
+"""Types of DuckDB whose Arrow form has other values or no column type, why, and the cure."""
+_NESTED_IN_DUCKDB = {"list", "array", "struct", "map"}
+
+
+def refuse_lossy(relation: Any) -> None:
+    """Raises InvalidData for a relation of DuckDB with a column of a type in `_LOSSY`; other data is not looked at."""
+    if type(relation).__name__ != "DuckDBPyRelation":
+        return
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        waiting = [kind]
+        while waiting:
+            one = waiting.pop()
+            if one.id in _LOSSY:
+                why, cure = _LOSSY[one.id]
+                found = f"the DuckDB type {kind}"
+                raise InvalidData(f"a type of DuckDB that tables lack: {why}", where=f"column {name!r}", found=found, cure=cure)
+            waiting += [part for _, part in one.children if hasattr(part, "id")] if one.id in _NESTED_IN_DUCKDB else []
 
 
 def without_index(table: pa.Table, schema: pa.Schema | None) -> pa.Table:

@@ -28,7 +28,7 @@ from pyspark.sql import types as st
 from lsmlake.api.change_writes import check_rejects, row_request, with_positions
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
-from lsmlake.cdc.change_rows import missing_value, needs_all, unordered
+from lsmlake.cdc.change_rows import missing_value, needs_all, omitted_nulls, unordered
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
@@ -344,6 +344,12 @@ class ChangeFrame:
 
     def resolved(self) -> Snapshot | None:
         """Writes rows that may be rejected events or truncates, or keep old values."""
+        if self.changes.ignore_nulls and (omitted := to_spark(pa.schema(omitted_nulls(self.df.columns, self.schema)))):
+            nulls = {field.name: F.lit(None).cast(field.dataType) for field in omitted}
+            return replace(self, df=self.df.withColumns(nulls))._resolved()
+        return self._resolved()
+
+    def _resolved(self) -> Snapshot | None:
         order = self.request.order_by or OrderBy()
         texts = [backticked(text) if order.names else text for text in order.expressions]
         facts, kept = self._facts(texts)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from decimal import Decimal
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -630,3 +631,27 @@ def test_objects_in_polars_are_no_values(form: str):
             with pytest.raises(InvalidData, match="'u': a column of Python objects"):
                 call()
     assert table.scan().count() == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("TIMETZ '10:00:00+05'", "lacks the zone"),
+        ("[340282366920938463463374607431768211455::UHUGEINT]", "other numbers"),
+        ("{'x': MAP {'a': TIMETZ '10:00:00+05'}}", "lacks the zone"),
+        ("'101'::BIT", "bytes in which DuckDB keeps it"),
+        ("union_value(x := 1)", "one type"),
+    ],
+)
+def test_types_of_duckdb_that_lose_their_values_in_arrow_are_refused(lake, value, words):
+    """10:00:00+05 became the TIME 10:00:00, and the greatest UHUGEINT the DECIMAL -1."""
+    relation = duckdb.sql(f"SELECT 1 AS k, {value} AS v")
+    table = lake.create_table("d.t", "k INT NOT NULL, v TIME", primary_key=["k"])
+    for call in (
+        lambda: table.upsert(relation),
+        lambda: table.upsert(iter([relation]), cast=True),
+        lambda: lake.create_table_from("d.x", relation, primary_key=["k"]),
+        lambda: table.merge(relation, "t.k = s.k").when_matched_delete().execute(),
+    ):
+        refused(InvalidData, call, "column 'v'", words)
+    assert lake.tables("d") == ["t"] and table.snapshots().num_rows == 0

@@ -577,6 +577,35 @@ def test_nulls_are_ignored_by_engines_that_can():
     assert rows_of(table) == [row(1, n=2)]
 
 
+def test_nulls_of_a_sequence_group_are_not_said_to_be_ignored():
+    """The group takes the nulls of a row with a newer sequence."""
+    table = made("id BIGINT NOT NULL, name STRING, n INT", merge_engine="partial-update", fields__n__sequence_group="name")
+    table.upsert([row(1)], cast=True)
+    with pytest.raises(InvalidQuery, match=r"sequence groups of \[\['n'\]\]"):
+        table.upsert([row(1, None, 2)], cast=True, ignore_null_updates=True)
+    assert rows_of(table) == [row(1)]
+
+
+def test_columns_that_are_not_written_keep_their_values_where_nulls_are_ignored():
+    table = made()
+    table.upsert([row(1), row(2)], cast=True)
+    table.alter(lsmlake.add_column("note", "STRING"))
+    table.upsert([{**row(1), "note": "kept"}, {**row(2), "note": "kept"}], cast=True)
+    table.upsert([row(1, "b", None), row(3)], cast=True, ignore_null_updates=True)
+    table.upsert([{**row(2, None), "note": "no"}], cast=True, ignore_null_updates=True, except_columns=["note"])
+    table.upsert([event("u", row(2, "c", None), 1)], format="debezium-json", except_columns=["note"], ignore_null_updates=True)
+    assert rows_of(table) == [
+        {**row(1, "b"), "note": "kept"},
+        {**row(2, "c"), "note": "kept"},
+        {**row(3), "note": None},
+    ]
+    table.alter(lsmlake.add_column("level", "INT", default=7))
+    with pytest.raises(InvalidData, match=r"no .*level"):
+        table.upsert([row(1)], cast=True, ignore_null_updates=True)
+    with pytest.raises(InvalidQuery, match="evolve and ignore_null_updates"):
+        table.upsert([row(1)], cast=True, ignore_null_updates=True, evolve=True)
+
+
 def test_bytes_are_decoded_as_said():
     data = b"\x00\xff"
     texts = {"base64": base64.b64encode(data).decode(), "hex": data.hex(), "latin-1": data.decode("latin-1"), "text": "ab"}

@@ -174,6 +174,11 @@ def test_the_words_of_auto_cdc(spark, spark_lake):
     rows = spark.sql("SELECT * FROM VALUES (2L, NULL, CAST(NULL AS INT)), (4L, 'new', 1) AS v(id, name, n)")
     table.upsert(rows, ignore_null_updates=True)
     assert rows_of(table) == [row(2), row(3, None, 6), row(4, "new")]
+    table.alter(lsmlake.add_column("note", "STRING"))
+    table.upsert([{"id": 4, "name": "new", "n": 1, "note": "kept"}], cast=True)
+    table.upsert(spark.sql("SELECT 4L AS id, 'newer' AS name, CAST(NULL AS INT) AS n"), ignore_null_updates=True)
+    assert table.get({"id": 4}) == {"id": 4, "name": "newer", "n": 1, "note": "kept"}, "an omitted column is no null"
+    table.alter(lsmlake.drop_column("note"))
     rows = spark.sql(
         "SELECT * FROM VALUES (5L, 'a', 1, 't', 2), (6L, 'b', 1, 'u', 1), (7L, 'c', 1, 'u', 3) AS v(id, name, n, k, at)"
     )

@@ -133,8 +133,9 @@ class Writing(Handle):
                 of a writer must increase.
             writer_id: the name of the writer; required with `commit_id`.
             compact: True compacts after the write, False only writes level 0. None: the options of the table decide.
-            evolve: first add the columns of the data that the table lacks, and the fields that its structs lack, by an alteration
-                of its own, which stays if the data is then refused. Only the columns of the first table of a stream count.
+            evolve: first add the columns of the data that the table lacks, those of `order_by` included, and the fields that its
+                structs lack, by an alteration of its own, which stays if the data is then refused. Only the columns of the first
+                table of a stream count.
                 Option `write.merge-schema` does the same for every write, streams included.
             null_values: of CSV and Excel files: the words that mean null, such as ["NA", "NULL"], beside the empty field. In text
                 columns a field in quotes is text.
@@ -162,7 +163,7 @@ class Writing(Handle):
             apply_as_deletes: a condition in SQL on the columns of the data, such as "op = 'd'": its rows are deletes. They may
                 lack all but the key. With `format`, it reads the columns of the table.
             apply_as_truncates: a condition as `apply_as_deletes`: its rows remove all rows before them.
-            ignore_null_updates: a null leaves the value that the row of the key has.
+            ignore_null_updates: a null leaves the value that the row of the key has, and so does a column that the data lacks.
             columns: the columns of the data to write; others are only read by conditions and `order_by`.
             except_columns: the columns of the data not to write. With `format`, also fields of the events that the table lacks;
                 an event with another field that the table lacks cannot be read, and a name that no event has is logged. Fields
