@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lsmlake.api.public_types import DuckDBConnection, DuckDBRelation, PandasDataFrame, PolarsDataFrame
 from lsmlake.border import public
@@ -63,6 +64,20 @@ def html_table(title: str, rows: pa.Table) -> str:
     return html_rows(title, shown.column_names, zip(*cells(shown), strict=True))
 
 
+_EXACT_MAX = 2**53
+"""A DOUBLE holds every integer up to this one."""
+
+
+def _rounded_beside_nulls(column: pa.ChunkedArray) -> bool:
+    """Whether floats, which pandas has where integers and nulls meet, would round integers of a column or of its arrays."""
+    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        column = pc.list_flatten(column)
+    if not column.null_count or not pa.types.is_integer(column.type):
+        return False
+    least, most = pc.min_max(column).as_py().values()
+    return least is not None and max(-least, most) > _EXACT_MAX
+
+
 def check_rows(rows: int) -> None:
     """Raises InvalidQuery if the number of rows for `head` is negative."""
     if rows < 0:
@@ -107,7 +122,8 @@ class Readable:
             return pa.concat_tables([reader.schema.empty_table(), *first_rows(tables, rows)])
 
     def to_pandas(self) -> PandasDataFrame:
-        """All rows as a pandas.DataFrame.
+        """All rows as a pandas.DataFrame. A column of integers with nulls has floats, or, if a float would round one of its
+        integers, Python's integers and None.
 
         Raises:
             MissingDependency: pandas is not installed.
@@ -116,7 +132,7 @@ class Readable:
         need("pandas", "to_pandas()")
         rows = self.to_arrow()
         with in_python(rows, "to_pandas()"):
-            return rows.to_pandas()
+            return rows.to_pandas(integer_object_nulls=any(map(_rounded_beside_nulls, rows.columns)))
 
     def to_polars(self) -> PolarsDataFrame:
         """All rows as a polars.DataFrame.

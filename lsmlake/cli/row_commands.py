@@ -98,7 +98,10 @@ def system(
         name: The system table.
     """
     if name is None:
-        rows = pa.table({"name": list(SUMMARIES), "description": list(SUMMARIES.values())})
+        moment = {"--snapshot": snapshot, "--tag": tag, "--timestamp": timestamp}
+        if given := [flag for flag, value in moment.items() if value is not None]:
+            raise InvalidQuery("the list of system tables has no snapshots", found=given[0], cure="name a system table")
+        rows = _first(pa.table({"name": list(SUMMARIES), "description": list(SUMMARIES.values())}), limit)
     else:
         with busy("reading"):
             rows = _first(table.system_table(name, snapshot=snapshot, tag=tag, timestamp=timestamp), limit)

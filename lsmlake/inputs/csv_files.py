@@ -323,7 +323,7 @@ class _Raw(io.RawIOBase):
 def opened(path: str, default: str, options: FileOptions) -> CsvFile:
     """A CSV file, with its encoding and delimiter. `default`: the delimiter of files with its suffix. Raises InvalidData."""
     text = text_files.opened(path, options.encoding)
-    _check_first_line(text)
+    check_first_line(text)
     recognised = [f"{text.encoding.upper()} by its byte order mark"] if text.marked else []
     delimiter = options.delimiter
     if delimiter is None:
@@ -335,7 +335,7 @@ def opened(path: str, default: str, options: FileOptions) -> CsvFile:
     return replace(file, recognised=tuple(recognised))
 
 
-def _check_first_line(text: TextFile) -> None:
+def check_first_line(text: TextFile) -> None:
     """Refuses the line that tells Excel the delimiter."""
     try:
         with text.open() as stream:

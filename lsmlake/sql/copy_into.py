@@ -41,6 +41,8 @@ _CURES = {
     "inferSchema": "leave it out: the table has the types",
     "mergeSchema": "write ALTER TABLE ... ADD COLUMN before",
 }
+_SYNONYMS = {"delimiter": "sep", "charset": "encoding"}
+"""Another name of an option -> its name, in lower case."""
 
 
 @dataclass
@@ -59,6 +61,14 @@ class Copy:
 
     def paths(self) -> list[str]:
         """The files that the statement names, loaded before or not."""
+        if outside := [file for file in self.files if Path(file).is_absolute() or ".." in Path(file).parts]:
+            raise InvalidData(
+                "FILES names a file outside of the path",
+                where=self.path,
+                expected="files below the path, named from there",
+                found=repr(outside[0]),
+                cure="write the folder of the files behind FROM",
+            )
         if self.files:
             return [path for file in self.files for path in paths_of(str(Path(self.path) / file))]
         files = paths_of(self.path)
@@ -109,10 +119,10 @@ def copy_into(lake: Lake, words: Words) -> Callable[[], object]:
 
 def _read(words: Words, clause: str, copy: Copy) -> None:
     if clause == "FORMAT_OPTIONS":
-        for option, value in words.pairs("an option").items():
+        for option, value in _options(words):
             _format_option(words, copy, option, value)
     elif clause == "COPY_OPTIONS":
-        for option, value in words.pairs("an option").items():
+        for option, value in _options(words):
             if option.lower() == "force":
                 copy.force = _flag(words, option, value)
             else:
@@ -129,14 +139,21 @@ def _read(words: Words, clause: str, copy: Copy) -> None:
             copy.pattern = words.literal("a pattern")
 
 
+def _options(words: Words) -> list[tuple[str, str]]:
+    """The options of a clause. Refuses one that is given twice, also in another case or under another name."""
+    options = list(words.pairs("an option").items())
+    names = [_SYNONYMS.get(name.lower(), name.lower()) for name, _ in options]
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        words.refuse(f"the option {twice[0]} is given twice", cure="give it once")
+    return options
+
+
 def _format_option(words: Words, copy: Copy, option: str, value: str) -> None:
     match option.lower():
         case "header":
             copy.header = _flag(words, option, value)
         case "sep" | "delimiter":
-            copy.separator = {"\\t": "\t"}.get(value, value)
-            if len(copy.separator) != 1:
-                words.refuse("a separator is one character", expected="such as ';'")
+            copy.separator = value
         case "nullvalue":
             copy.null_value = value
         case "encoding" | "charset":
@@ -163,7 +180,7 @@ def _only_off(words: Words, option: str, value: str, known: str) -> None:
 
 def _copied(table: Table, copy: Copy) -> pa.Table:
     """Loads the files. Returns one row: rows loaded, files loaded, files skipped as loaded before, and the snapshot."""
-    options = FileOptions.of(copy.null_value, None, copy.encoding)
+    options = FileOptions.of(copy.null_value, copy.separator, copy.encoding)
     meta, paths = writable(table).meta, list(dict.fromkeys(str(Path(path).resolve()) for path in copy.paths()))
     for _ in attempts(_ROUNDS, "other COPY INTO came first on every attempt", table.name, "run it again"):
         version = Version.latest(meta)
@@ -175,7 +192,7 @@ def _copied(table: Table, copy: Copy) -> pa.Table:
             return _report(0, 0, len(paths), None)
         made = put_copied(meta, newest, wanted)
         columns = version.schema.plain_columns
-        tables = PlacedTables(loaded(copy.kind, wanted, columns, copy.header, copy.separator or ",", options), columns)
+        tables = PlacedTables(loaded(copy.kind, wanted, columns, copy.header, options), columns)
         rows = Counted(tables)
         try:
             snapshot = _written(table, version, rows, _identity(version, made, owner))

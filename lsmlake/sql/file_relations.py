@@ -21,7 +21,7 @@ from lsmlake.dialect.sql_types import of_column
 from lsmlake.errors import InvalidData, LakeError
 from lsmlake.format.paths import is_name
 from lsmlake.inputs import input_files, json_files, json_text, text_files
-from lsmlake.inputs.csv_files import CsvFile
+from lsmlake.inputs.csv_files import CsvFile, check_first_line
 from lsmlake.inputs.input_files import InputFile, ParquetFile
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.schema.from_data import schema_from
@@ -31,6 +31,7 @@ from lsmlake.types.type_text import format_type
 FORMATS = "parquet", "csv", "json"
 _OTHERS = "avro", "binaryfile", "delta", "iceberg", "orc", "text", "xml"
 _BATCH_ROWS = 1 << 16
+_COMMA = ","
 
 
 def is_file(node: exp.Table) -> bool:
@@ -64,7 +65,7 @@ def paths_of(path: str) -> list[str]:
 
 
 def loaded(
-    kind: str, paths: Iterable[str], columns: pa.Schema, header: bool, separator: str, options: FileOptions
+    kind: str, paths: Iterable[str], columns: pa.Schema, header: bool, options: FileOptions
 ) -> Iterator[tuple[InputFile, pa.Table]]:
     """The rows of files that are loaded into a table with these columns. CSV without a header has the columns in this order."""
     for path in paths:
@@ -73,7 +74,8 @@ def loaded(
             if kind == "csv":
                 names = None if header else tuple(columns.names)
                 text = text_files.opened(path, options.encoding)
-                file = CsvFile(text, separator, options.null_values, names=names, quoted_nulls=True)
+                check_first_line(text)
+                file = CsvFile(text, options.delimiter or _COMMA, options.null_values, names=names, quoted_nulls=True)
                 tables = file.tables(columns)
             elif kind == "json":
                 file = json_text.opened(path, options.encoding)

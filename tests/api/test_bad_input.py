@@ -363,6 +363,13 @@ def test_an_unknown_row_kind_is_refused(table, case):
     unchanged(table, lambda: table.upsert(good_rows().append_column("op", kinds), row_kind="op"), *words)
 
 
+def test_a_code_that_the_column_cannot_hold_is_no_other_code(table):
+    """PyArrow makes the integer 1 of 1.5."""
+    given = good_rows().append_column("op", pa.array([1]))
+    unchanged(table, lambda: table.upsert(given, row_kind={"column": "op", "map": {1.5: "-D"}}), "'op'", "1.5")
+    assert table.upsert(given, row_kind={"column": "op", "map": {1.0: "+I"}}) is not None
+
+
 def test_a_row_kind_column_that_is_not_there_or_twice_is_refused(table):
     unchanged(table, lambda: table.upsert(good_rows(), row_kind="op"), "'op'")
     twice = good_rows().append_column("op", pa.array(["+I"])).append_column("op", pa.array(["-D"]))
@@ -416,6 +423,13 @@ def test_a_commit_id_behind_the_last_one_is_refused_and_a_repeat_does_nothing(ta
     assert table.upsert(good_rows(), writer_id="w", commit_id=5).id == 2
     unchanged(table, lambda: table.upsert(good_rows(), writer_id="w", commit_id=4), "4", "'w'", "more than 5")
     assert table.upsert(good_rows(), writer_id="v", commit_id=4).id == 3
+
+
+def test_a_clause_of_a_merge_without_values_is_refused(table):
+    """It committed a change of nothing."""
+    merge = table.merge(good_rows(), "t.k = s.k")
+    for describe in (merge.when_matched_update, merge.when_not_matched_insert, merge.when_not_matched_by_source_update):
+        refused(InvalidQuery, lambda describe=describe: describe({}), "has no values")
 
 
 # --- questions without an answer ---

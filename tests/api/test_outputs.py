@@ -31,6 +31,16 @@ def table(request) -> Table:
     return table
 
 
+def test_integers_beside_nulls_are_not_rounded_for_pandas(lake):
+    table = lake.create_table("d.n", "k INT NOT NULL, big BIGINT, small BIGINT, l ARRAY<BIGINT>", primary_key=["k"])
+    table.upsert([{"k": 1, "big": 2**53 + 1, "small": 5, "l": [None, 1]}, {"k": 2, "big": None, "small": None, "l": None}])
+    found = table.scan().to_pandas()
+    assert found["big"].tolist() == [2**53 + 1, None] and found["small"].tolist() == [5, None]
+    assert table.scan(columns=["k", "small"]).to_pandas()["small"].dtype == "float64", "floats hold these"
+    table.upsert([{"k": 1, "big": 1, "small": 5, "l": [None, -(2**53) - 1]}])
+    assert list(table.to_pandas().sort_values("k")["l"][0]) == [None, -(2**53) - 1]
+
+
 def test_a_scan_is_data_for_everybody(table):
     scan = table.scan(where="k < 20", columns=["k", "v"])
     expected = pa.table({"k": range(10, 20), "v": [k / 2 for k in range(10, 20)]})

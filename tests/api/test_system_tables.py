@@ -405,5 +405,7 @@ def test_the_command(tmp_path):
     for name in SUMMARIES:
         assert call("system", "d.t", name, "-w", tmp_path).splitlines()[0].strip()
     assert rows("buckets", "--columns", "bucket,file_count")[0].keys() == {"bucket", "file_count"}
+    assert "no snapshots" in complaint("system", "d.t", "--snapshot", "1", "-w", tmp_path)
+    assert len(rows("-n", "2")) == 2
     assert "did you mean 'buckets'?" in complaint("system", "d.t", "bucket", "-w", tmp_path)
     assert "unknown columns" in complaint("system", "d.t", "buckets", "--columns", "x", "-w", tmp_path)

@@ -129,6 +129,13 @@ REFUSED = {
     "FROM '{}' FILEFORMAT = CSV FORMAT_OPTIONS ('header' = 'maybe')": "true or false",
     "FROM '{}' FILEFORMAT = CSV COPY_OPTIONS ('mergeSchema' = 'true')": "ALTER TABLE ... ADD COLUMN",
     "FROM '{}' FILEFORMAT = JSON FORMAT_OPTIONS ('header' = 'true')": "no header and no separator",
+    "FROM '{}' FILEFORMAT = CSV FORMAT_OPTIONS ('sep' = ',', 'delimiter' = ';')": "option sep is given twice",
+    "FROM '{}' FILEFORMAT = CSV FORMAT_OPTIONS ('encoding' = 'utf-8', 'charset' = 'latin-1')": "option encoding is given twice",
+    "FROM '{}' FILEFORMAT = CSV COPY_OPTIONS ('force' = 'true', 'FORCE' = 'false')": "option force is given twice",
+    "FROM '{}' FILEFORMAT = CSV FORMAT_OPTIONS ('sep' = 'é')": "not a delimiter",
+    "FROM '{}' FILEFORMAT = CSV FORMAT_OPTIONS ('sep' = '\"')": "not a delimiter",
+    "FROM '{}' FILEFORMAT = CSV FILES = ('/etc/hosts')": "outside of the path",
+    "FROM '{}' FILEFORMAT = CSV FILES = ('../a.csv')": "outside of the path",
     "FROM '{}' FILEFORMAT = CSV VALIDATE": "found VALIDATE",
     "FROM '{}' WITH (CREDENTIAL x) FILEFORMAT = CSV": "found WITH",
     "FROM (SELECT _c0 FROM '{}') FILEFORMAT = CSV": "INSERT INTO ... SELECT",
@@ -142,6 +149,14 @@ def test_what_is_not_obeyed_is_refused(text: str, lake, folder):
     with pytest.raises(LakeError, match=REFUSED[text]):
         lake.sql(f"COPY INTO d.t {text.format(folder)}")
     assert rows(lake) == [] and len(lake.table("d.t").snapshots()) == 0
+
+
+def test_the_line_that_tells_excel_the_delimiter_is_no_row(lake, tmp_path):
+    (tmp_path / "e.csv").write_text("sep=;\na;b\n")
+    lake.sql("CREATE TABLE d.t (a STRING, b STRING)")
+    with pytest.raises(InvalidData, match="tells Excel the delimiter"):
+        lake.sql(f"COPY INTO d.t FROM '{tmp_path}/e.csv' FILEFORMAT = CSV FORMAT_OPTIONS ('sep' = ';')")
+    assert lake.table("d.t").snapshots().num_rows == 0
 
 
 def test_a_copy_of_a_table_knows_no_files(t, folder):

@@ -92,6 +92,8 @@ class Merge:
         return self.run(self.clauses)
 
     def _with(self, clause: Clause[str]) -> Merge:
+        if clause.values is not None and not clause.values:
+            raise InvalidQuery(f"a clause to {clause.action} has no values", found="{}", cure="name at least one column")
         return replace(self, clauses=(*self.clauses, clause))
 
 
