@@ -33,6 +33,7 @@ from lsmlake.spark.datasource import options, portable
 from lsmlake.spark.frame_types import to_arrow
 from lsmlake.spark.ship import carried
 from lsmlake.tables.version import Metadata
+from lsmlake.types.literal import zone_named
 from lsmlake.undo import is_interruption
 from lsmlake.write.prepare import unstored
 from lsmlake.write.write_request import WriteRequest
@@ -186,6 +187,15 @@ def started(writer, name: str):
             _log.warning("%s: the Python process of the stream did not start in time; trying again", name)
 
 
+def _known(zone: str) -> str | None:
+    """The time zone of the session; None for a name of Java's own, which `where` does not need, as it was read before."""
+    try:
+        zone_named(zone)
+    except ValueError:
+        return None
+    return zone
+
+
 def read_stream(spark, meta: Metadata, following: Following, zone: str):
     """Returns the changes of a table as a streaming DataFrame, through the data source. Invalid arguments raise here."""
     follower = following.follower(meta, zone)
@@ -204,7 +214,7 @@ def read_stream(spark, meta: Metadata, following: Following, zone: str):
         options.MAX_ROWS: following.limit.rows,
         options.MAX_BYTES: following.limit.bytes,
         options.MAX_FILES: following.limit.files,
-        options.ZONE: zone,
+        options.ZONE: _known(zone),
         options.BRANCH: None if meta.paths.branch is None else meta.paths.branch.name,
         options.CHANGELOG: "true",
         options.COMMITS: str(following.commit_columns).lower(),

@@ -77,6 +77,10 @@ def test_the_words_of_auto_cdc_as_options(spark, table, folder):
         spark.read.format("lsmlake").options(**{"apply-as-deletes": "true"}).load(folder).collect()
 
 
+def read(spark, folder: str, **options: object) -> None:
+    spark.read.format("lsmlake").options(**options).load(folder).collect()
+
+
 def overwrite(frame, folder: str, **options: object) -> None:
     frame.write.format("lsmlake").options(**options).mode("overwrite").save(folder)
 
@@ -117,6 +121,16 @@ def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
         (lambda: save(good.selectExpr("*", "1 AS n"), folder), r"extra columns \['n'\]"),
         (lambda: save(good, folder, **{"write.merge-schema": "maybe"}), "expected true or false"),
         (lambda: spark.read.format("lsmlake").option("replaceWhere", "true").load(folder).count(), "is for writes only"),
+        (lambda: read(spark, folder, zone="Nowhere"), "unknown time zone.*Nowhere"),
+        (lambda: overwrite(good, folder, zone="Nowhere"), "unknown time zone.*Nowhere"),
+        (lambda: read(spark, folder, checkpointLocation="x"), "'checkpointLocation' is for writes only"),
+        (lambda: save(good, folder, queryName="x"), "'queryName' is for streaming writes only"),
+        (lambda: read(spark, folder, location="x"), "unknown option 'location'"),
+        (lambda: save(good, folder, **{"option.order-by": "v"}), "unknown option 'option.order-by'"),
+        (lambda: read(spark, folder, columns="[id"), "option 'columns' is no list"),
+        (lambda: read(spark, folder, columns="[1]"), "option 'columns' is no list"),
+        (lambda: read(spark, folder, **{"scan.snapshot-id": "²"}), "is a number"),
+        (lambda: spark.read.format("lsmlake").schema("id BIGINT").option("columns", "v").load(folder).count(), "schema.*differ"),
         (lambda: save(good, folder, pth="x"), "unknown option 'pth'.*did you mean 'path'"),
         (lambda: good.write.format("lsmlake").mode("ignore").save(folder), "(?i)ignore"),
         (lambda: good.write.format("lsmlake").save(folder), "(?i)errorifexists"),
@@ -234,6 +248,27 @@ def test_a_kept_dataframe_or_catalog_table_reads_an_altered_table_while_its_colu
         spark.sql("DROP TABLE altered")
     same(by_lake.select("id", "v"), [(1, "1")])
     same(spark.read.format("lsmlake").option("scan.snapshot-id", 1).load(folder).select("v"), [("0",), ("1",), ("2",)])
+
+
+@pytest.mark.parametrize(
+    ("option", "verb", "words"),
+    [
+        ("'scan.snapshot-id' '1'", "INSERT INTO", "old snapshot"),
+        ("'scan.tag-name' 'first'", "INSERT OVERWRITE", "old snapshot"),
+        ("'apply-as-deletes' 'id = 9'", "INSERT OVERWRITE", "not supported for an overwrite"),
+    ],
+)
+def test_a_catalog_table_does_not_take_rows_that_its_options_would_hide(spark, table, folder, option, verb, words):
+    """The rows were written, and a query of the catalog table did not show them."""
+    table.upsert(spark.range(2).selectExpr("id", "date'2026-01-01' AS day", "string(id) AS v"))
+    table.create_tag("first")
+    spark.sql(f"CREATE TABLE kept USING lsmlake OPTIONS (path '{folder}', {option})")
+    try:
+        with pytest.raises(PySparkException, match=words):
+            spark.sql(f"{verb} kept VALUES (9, NULL, 'nine')")
+        assert spark.table("kept").count() == table.count() == 2
+    finally:
+        spark.sql("DROP TABLE kept")
 
 
 def test_a_table_in_the_catalog_of_spark(spark, table, folder):

@@ -15,8 +15,10 @@ from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import Limit
 from lsmlake.errors import InvalidOption
 from lsmlake.options.option_types import boolean
+from lsmlake.read.plan import Projection
 from lsmlake.read.travel import Moment
 from lsmlake.schema.schema import Schema
+from lsmlake.types.literal import zone_named
 from lsmlake.write.order import ANY, OrderBy
 from lsmlake.write.replace import Replacement
 
@@ -62,10 +64,11 @@ _KNOWN = {name.lower(): name for name in OPTIONS}
 _STREAMING = {START, MODE, CONSUMER, CHANGELOG, COMMITS, EVENTS, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
 _WRITING = {MERGE_SCHEMA, ORDER_BY, DELETES, LEFT_OUT, REPLACE_WHERE, OVERWRITE_MODE}
 
-_OF_SPARK = {"checkpointlocation", "queryname"}
+_OF_SPARK = {name.lower(): name for name in ("checkpointLocation", "queryName")}
 """Options of a streaming write that Spark itself uses."""
 
-_CATALOG_PROPERTIES = {"owner", "provider", "location", "comment", "external", "is_managed_location", "collation", "table_type"}
+_PROVIDER = "provider"
+_CATALOG_PROPERTIES = {"owner", _PROVIDER, "location", "comment", "external", "is_managed_location", "collation", "table_type"}
 """Properties that Spark adds to the options of a catalog table; it also repeats each option as `option.<name>`."""
 
 _STORED = "lsmlake.options.table_options"
@@ -80,27 +83,29 @@ class Given:
     Attributes:
         texts: option name -> text.
         in_catalog: whether Spark is about to create a catalog table.
+        of_spark: the options of a streaming write that Spark itself uses.
     """
 
     texts: Mapping[str, str]
     in_catalog: bool = False
+    of_spark: tuple[str, ...] = ()
 
     @staticmethod
     def of(options: Mapping[str, str]) -> Given:
         """The options that Spark passes. Raises InvalidOption for an unknown name."""
-        texts, in_catalog = {}, False
+        texts, of_spark, in_catalog = {}, [], any(name.lower() == _PROVIDER for name in options)
         for name, value in options.items():
-            if name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option."):
-                in_catalog |= name.lower() == "provider"
+            if in_catalog and (name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option.")):
                 continue
             if name.lower() in _OF_SPARK:
+                of_spark.append(_OF_SPARK[name.lower()])
                 continue
             if name.lower() not in _KNOWN:
                 near = get_close_matches(name.lower(), _KNOWN, n=1)
                 cure = f"did you mean {_KNOWN[near[0]]!r}?" if near else f"use one of {', '.join(OPTIONS)}"
                 raise InvalidOption(f"unknown option {name!r}", where=_FORMAT, cure=cure)
             texts[_KNOWN[name.lower()]] = value
-        return Given(texts, in_catalog)
+        return Given(texts, in_catalog, tuple(of_spark))
 
     def store_in(self, schema: StructType) -> None:
         """Stores the options in the metadata of the columns of a catalog table."""
@@ -133,7 +138,16 @@ class Given:
 
     @property
     def zone(self) -> str:
-        return self.texts.get(ZONE, "UTC")
+        """The time zone of times without a zone. Raises InvalidOption for a name that no zone has."""
+        name = self.texts.get(ZONE, "UTC")
+        try:
+            zone_named(name)
+        except ValueError:
+            expected = "a name such as Europe/Berlin or +01:00"
+            raise InvalidOption(
+                "unknown time zone", where=_FORMAT, expected=expected, found=repr(name), cure="correct it"
+            ) from None
+        return name
 
     @property
     def where(self) -> str | None:
@@ -150,7 +164,7 @@ class Given:
 
     def refuse_writing(self) -> None:
         """Raises InvalidOption for an option that is only for writes."""
-        if writing := sorted(self.texts.keys() & _WRITING):
+        if writing := sorted({*self.of_spark, *(self.texts.keys() & _WRITING)}):
             raise InvalidOption(f"option {writing[0]!r} is for writes only", where=_FORMAT, cure="remove it")
 
     def refuse_streaming(self) -> None:
@@ -209,8 +223,11 @@ class Given:
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
-    def check_write(self, overwrite: bool) -> None:
+    def check_write(self, overwrite: bool, *, stream: bool) -> None:
         """Raises InvalidOption for an option that this kind of write does not accept."""
+        if self.of_spark and not stream:
+            what = f"option {self.of_spark[0]!r} is for streaming writes only"
+            raise InvalidOption(what, where=_FORMAT, cure="remove it")
         allowed = {PATH, BRANCH, MERGE_SCHEMA, ORDER_BY, *((REPLACE_WHERE, OVERWRITE_MODE) if overwrite else ())}
         allowed |= set() if overwrite else {DELETES, COLUMNS, LEFT_OUT}
         allowed |= {ZONE} if overwrite or ORDER_BY in self.texts or DELETES in self.texts else set()
@@ -221,6 +238,24 @@ class Given:
                 expected=f"one of {', '.join(name for name in OPTIONS if name in allowed)}",
                 cure="remove it" if other[0] not in (REPLACE_WHERE, OVERWRITE_MODE) else 'remove it, or use .mode("overwrite")',
             )
+
+    def check_entry(self, overwrite: bool) -> None:
+        """Raises InvalidOption for an option of a catalog table with which a write would not do what it says."""
+        if past := sorted(self.texts.keys() & {SNAPSHOT, TIMESTAMP, TAG}):
+            what, cure = (
+                f"option {past[0]!r} makes an old snapshot of the table, which cannot be changed",
+                "write to the table itself",
+            )
+            raise InvalidOption(what, where=_FORMAT, cure=cure)
+        if overwrite and (of_rows := sorted(self.texts.keys() & {DELETES, LEFT_OUT})):
+            what = f"option {of_rows[0]!r} is not supported for an overwrite"
+            raise InvalidOption(what, where=_FORMAT, cure="write to a catalog table without it")
+
+    def check_columns(self, schema: Schema, asked: Sequence[str]) -> None:
+        """Raises InvalidOption if the option `columns` names other columns than those that Spark asks for, by a schema."""
+        if self.columns is not None and (chosen := Projection.of(schema, None, self.columns).columns) != tuple(asked):
+            what, cure = f"option {COLUMNS!r} and the schema of the DataFrame or catalog table differ", "leave one of them out"
+            raise InvalidOption(what, where=_FORMAT, expected=list(asked), found=list(chosen), cure=cure)
 
     def replacement(self, schema: Schema, name: str, now: str | None) -> Replacement:
         """The `Replacement` of an overwrite of the table `name`. `now`: the time of the write; None: a stream."""
@@ -262,13 +297,20 @@ class Given:
 
     def _names(self, option: str) -> list[str] | None:
         text = self.texts.get(option)
-        if text is None or text.startswith("["):
-            return None if text is None else json.loads(text)
-        return [name.strip() for name in text.split(",")]
+        if text is None or not text.lstrip().startswith("["):
+            return None if text is None else [name.strip() for name in text.split(",")]
+        try:
+            names = json.loads(text)
+        except ValueError:
+            names = None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            cure = "correct the option"
+            raise InvalidOption(f"option {option!r} is no list", where=_FORMAT, expected="names", found=repr(text), cure=cure)
+        return names
 
     def _number(self, name: str) -> int | None:
         text = self.texts.get(name)
-        if text is None or text.strip().isdigit():
+        if text is None or text.strip().isdecimal():
             return None if text is None else int(text)
         raise InvalidOption(f"option {name!r} is a number", where=_FORMAT, found=repr(text), cure="pass an integer")
 

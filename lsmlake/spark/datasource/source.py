@@ -92,6 +92,7 @@ class LakeSource(DataSource):
         moment = given.moment
         stored = Version.at(table.meta, resolve(table.meta, moment, given.zone)).schema
         _check_asked(asked, stored, table.path, "load the DataFrame again, or drop and create the table in Spark's catalog again")
+        given.check_columns(stored, asked.names)
         scan = table.scan(where=given.where, columns=asked.names, **asdict(moment))
         return BatchReader(self.package, scan.plan(), asked)
 
@@ -109,6 +110,7 @@ class LakeSource(DataSource):
         columns = pa.schema(list(asked)[int(given.changelog) : len(asked) - len(_commits(given))])
         again = f"load the stream again, with option {START!r} if it starts at a snapshot or a time"
         _check_asked(columns, followed, table.path, again)
+        given.check_columns(followed, columns.names)
         following = given.following(columns.names)
         follower = following.follower(table.meta, given.zone, followed)
         kind = LimitedStreamReader or StreamReader
@@ -122,8 +124,9 @@ class LakeSource(DataSource):
         return self._writer(StreamWriter, schema, overwrite)
 
     def _writer(self, kind: type[Writer], schema: StructType, overwrite: bool) -> Writer:
-        self.given.check_write(overwrite)
+        self.given.check_write(overwrite, stream=kind is StreamWriter)
         given = self.given.recalled(schema)
+        given.check_entry(overwrite)
         table, columns = self._table(given), to_arrow(schema)
         version = writable(table)
         now = moment_of(table.meta.env) if kind is BatchWriter else None
