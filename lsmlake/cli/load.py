@@ -86,7 +86,7 @@ def load(
     lake = open_lake(ctx, create=create)
     if events is not None:
         return _loaded_events(open_table(lake, table), files, events, column, reject, cast, texts)
-    if (overwrite and create) or (where and not overwrite):
+    if (overwrite and create) or (where is not None and not overwrite):
         flags = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=flags, cure="leave one of them out")
     if not create and (given := _flags({"primary_key": primary_key, "partition_by": partition_by, "option": option})):
