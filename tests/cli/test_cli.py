@@ -1084,8 +1084,8 @@ def test_truncate_and_load_overwrite(copy: Path, tmp_path: Path):
     where = ["--where", "day = '2026-01-02'"]
     refusal = complaint("load", "sales.orders", tmp_path / "one.parquet", "--overwrite", *where, "-w", copy, code=1)
     assert "outside of the partitions to overwrite" in refusal
-    for where in (where, ("--where", "")):
-        assert "do not go together" in complaint("load", "sales.orders", tmp_path / "one.parquet", *where, "-w", copy)
+    for condition in (where, ("--where", "")):
+        assert "do not go together" in complaint("load", "sales.orders", tmp_path / "one.parquet", *condition, "-w", copy)
     assert call("truncate", "sales.orders", "-w", copy) == "sales.orders: truncated, snapshot 5\n"
     assert call("truncate", "sales.orders", "-w", copy) == "sales.orders: no rows to remove\n"
     assert json.loads(call("truncate", "sales.orders", "--json", "-w", copy)) == {"snapshot_id": None}
