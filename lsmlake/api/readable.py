@@ -69,9 +69,13 @@ _EXACT_MAX = 2**53
 
 
 def _rounded_beside_nulls(column: pa.ChunkedArray) -> bool:
-    """Whether floats, which pandas has where integers and nulls meet, would round integers of a column or of its arrays."""
-    while pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        column = pc.list_flatten(column)
+    """Whether floats, which pandas has where integers and nulls meet, would round integers of a column or inside its values."""
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        return _rounded_beside_nulls(pc.list_flatten(column))
+    if pa.types.is_map(column.type):
+        return _rounded_beside_nulls(pa.chunked_array([chunk.items for chunk in column.chunks], column.type.item_type))
+    if pa.types.is_struct(column.type):
+        return any(_rounded_beside_nulls(pc.struct_field(column, [place])) for place in range(column.type.num_fields))
     if not column.null_count or not pa.types.is_integer(column.type):
         return False
     least, most = pc.min_max(column).as_py().values()
@@ -122,8 +126,8 @@ class Readable:
             return pa.concat_tables([reader.schema.empty_table(), *first_rows(tables, rows)])
 
     def to_pandas(self) -> PandasDataFrame:
-        """All rows as a pandas.DataFrame. A column of integers with nulls has floats, or, if a float would round one of its
-        integers, Python's integers and None.
+        """All rows as a pandas.DataFrame. A column of integers with nulls has floats; if a float would round an integer of
+        one such column, all such columns have Python's integers and None.
 
         Raises:
             MissingDependency: pandas is not installed.

@@ -83,7 +83,8 @@ def write_changes(
 
 def _with_omitted(read: Read, schema: Schema) -> Iterator[pa.Table]:
     for rows in read():
-        for field in omitted_nulls(rows.column_names, schema):
+        needed = not _flags(rows, "-D").all()  # a delete has its key
+        for field in omitted_nulls(rows.column_names, schema) if needed else ():
             rows = rows.append_column(field, nested.nulls(rows.num_rows, field.type))
         yield rows
 
@@ -97,7 +98,8 @@ def omitted_nulls(names: Collection[str], schema: Schema) -> list[pa.Field]:
             "rows lack columns with a default, and nulls of updates are ignored",
             expected="all columns that have a default other than null: it would replace the values of old rows",
             found=f"no {few(valued)}",
-            cure="add them to the data, null where the old value stays; or leave ignore_null_updates out",
+            cure="add them to the data, null where the old value stays, and to columns= if it is given; or leave "
+            "ignore_null_updates out",
         )
     return [schema.plain_columns.field(field.name).with_nullable(True) for field in lacking]
 
@@ -119,7 +121,9 @@ def _is_special(table: pa.Table, schema: Schema, ignore_nulls: bool) -> bool:
     if _flags(table, TRUNCATED).any() or (KEPT in table.column_names and table[KEPT].null_count < table.num_rows):
         return True
     values = [name for name in table.column_names if name in schema.columns.names and name not in schema.primary_key]
-    return ignore_nulls and any(table[name].null_count for name in values)
+    holed = [name for name in values if table[name].null_count] if ignore_nulls else ()
+    written = ~_flags(table, "-D") if holed else None  # the nulls of deletes keep nothing
+    return any((np.asarray(table[name].is_null()) & written).any() for name in holed)
 
 
 def _without_own(table: pa.Table, request: WriteRequest) -> pa.Table:

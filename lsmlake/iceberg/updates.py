@@ -12,7 +12,7 @@ FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
 """Properties of the table in the catalog: the publication that it shows, and its time. After a registration without later commits
 the table has neither, because its metadata is the publication."""
 _ONCE = ("comment", "schema.name-mapping.default")
-"""Properties that a table may have had once. Others in the catalog are not those of lsmlake, and stay."""
+"""Properties that lsmlake sets, and removes when the table has them no longer. Others in the catalog stay."""
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(KEPT),

@@ -27,7 +27,18 @@ from typing import NamedTuple
 from lsmlake.commit.commit import commit
 from lsmlake.commit.request import Identity, Request
 from lsmlake.commit.requirements import Follows
-from lsmlake.errors import CommitConflict, CommitUnknown, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, Wording
+from lsmlake.errors import (
+    CommitConflict,
+    CommitUnknown,
+    Corrupt,
+    InvalidOption,
+    InvalidQuery,
+    InvalidSchema,
+    LakeError,
+    SnapshotNotFound,
+    TableNotFound,
+    Wording,
+)
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.notebook import Shown
@@ -133,7 +144,7 @@ def _check_branch(version: Version, target: Snapshot, name: str) -> None:
     now = version.schema
     try:
         check_altered(version, restored_schema(version.meta.schemas.of(target), now, now.id, 0), name)
-    except LakeError as unfit:
+    except (InvalidOption, InvalidSchema, InvalidQuery, TableNotFound) as unfit:
         raise InvalidQuery(
             f"options of snapshot {target.id} name a branch with which the table could not be read",
             where=name,

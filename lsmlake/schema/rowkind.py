@@ -131,7 +131,7 @@ def _code_numbers(column: pa.ChunkedArray, codes: Sequence[object]) -> pa.Chunke
         values = map(lossless.decoded, column.chunks)
         column = pa.chunked_array([chunk.cast(_code_type(chunk.type)) for chunk in values], _code_type(column.type.value_type))
     value_set = pa.array(codes, _code_type(column.type))
-    if value_set.to_pylist() != list(codes):  # PyArrow makes 1 of 1.5
+    if pa.types.is_integer(value_set.type) and value_set.to_pylist() != list(codes):  # PyArrow makes 1 of 1.5
         raise TypeError("a code is no value of the column")
     return pc.index_in(column.cast(value_set.type), value_set=value_set)
 

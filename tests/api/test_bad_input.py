@@ -370,6 +370,14 @@ def test_a_code_that_the_column_cannot_hold_is_no_other_code(table):
     assert table.upsert(given, row_kind={"column": "op", "map": {1.0: "+I"}}) is not None
 
 
+@pytest.mark.parametrize(
+    ("kinds", "code"), [(pa.array([b"c"]), "c"), (pa.array([0.1], pa.float32()), 0.1)], ids=["bytes", "float32"]
+)
+def test_codes_that_the_column_has_in_another_form_are_codes(table, kinds, code):
+    given = good_rows().append_column("op", kinds)
+    assert table.upsert(given, row_kind={"column": "op", "map": {code: "+I"}}) is not None
+
+
 def test_a_row_kind_column_that_is_not_there_or_twice_is_refused(table):
     unchanged(table, lambda: table.upsert(good_rows(), row_kind="op"), "'op'")
     twice = good_rows().append_column("op", pa.array(["+I"])).append_column("op", pa.array(["-D"]))

@@ -31,6 +31,13 @@ def table(request) -> Table:
     return table
 
 
+def test_integers_inside_of_values_are_not_rounded_for_pandas(lake):
+    table = lake.create_table("d.inside", "k INT, s STRUCT<n: BIGINT>, m MAP<STRING, BIGINT>")
+    table.append([{"k": 1, "s": {"n": 2**53 + 1}, "m": {"a": 2**53 + 1, "b": None}}, {"k": 2, "s": {"n": None}, "m": None}])
+    found = table.to_pandas().sort_values("k")
+    assert found["s"].tolist() == [{"n": 2**53 + 1}, {"n": None}] and dict(found["m"][0]) == {"a": 2**53 + 1, "b": None}
+
+
 def test_integers_beside_nulls_are_not_rounded_for_pandas(lake):
     table = lake.create_table("d.n", "k INT NOT NULL, big BIGINT, small BIGINT, l ARRAY<BIGINT>", primary_key=["k"])
     table.upsert([{"k": 1, "big": 2**53 + 1, "small": 5, "l": [None, 1]}, {"k": 2, "big": None, "small": None, "l": None}])

@@ -586,6 +586,16 @@ def test_nulls_of_a_sequence_group_are_not_said_to_be_ignored():
     assert rows_of(table) == [row(1)]
 
 
+def test_deletes_need_only_their_keys_where_nulls_are_ignored():
+    table = made()
+    table.upsert([row(1), row(2)], cast=True)
+    table.alter(lsmlake.add_column("level", "INT", default=3))
+    nulls = {"name": pa.array([None], pa.string()), "n": pa.array([None], pa.int32())}
+    deletes = pa.table({"id": [1], **nulls, "op": ["d"]})
+    table.upsert(deletes, apply_as_deletes="op = 'd'", except_columns=["op"], ignore_null_updates=True)
+    assert [one["id"] for one in rows_of(table)] == [2]
+
+
 def test_columns_that_are_not_written_keep_their_values_where_nulls_are_ignored():
     table = made()
     table.upsert([row(1), row(2)], cast=True)

@@ -194,12 +194,25 @@ def test_files_that_were_written_under_other_columns_are_refused(client, events)
     assert "the schema" in answer.text and ids(events) == []
 
 
+def test_files_with_other_ids_of_columns_are_refused_whatever_schema_the_snapshot_names(client, events):
+    """A client that commits again may name the newest schema, but has written its files under the old one."""
+    number = next(field["id"] for field in metadata(client)["schemas"][-1]["fields"] if field["name"] == "v")
+    rows = numbered(1)
+    place = rows.schema.get_field_index("v")
+    written = rows.schema.set(place, rows.schema.field(place).with_metadata({"PARQUET:field_id": str(number)}))
+    events.alter(lsmlake.rename_column("v", "w"), lsmlake.add_column("v", "STRING"))
+    answer = client.post(PATH, json=Engine(metadata(client)).write(rows.cast(written)).body())
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
+    assert "column v" in answer.text and ids(events) == []
+
+
 @pytest.mark.parametrize(
     ("change", "code", "why"),
     [
         (lambda body: body.update(identifier={"namespace": ["sales"], "name": "others"}), 400, "others"),
         (lambda body: body.update(identifier={"name": "events"}), 400, "a namespace is a list of texts"),
         (lambda body: body["updates"][1].update({"min-snapshots-to-keep": 3}), 406, "min-snapshots-to-keep"),
+        (lambda body: body["updates"].pop(), 406, "the snapshot is staged"),
     ],
 )
 def test_what_a_commit_says_of_another_table_or_of_retention_is_refused(client, events, change, code: int, why: str):
@@ -211,9 +224,13 @@ def test_what_a_commit_says_of_another_table_or_of_retention_is_refused(client, 
 
 def test_the_summary_keeps_what_the_user_of_the_engine_has_said(client, events):
     engine = Engine(metadata(client)).write(numbered(1))
-    body = engine.body(summary={"operation": "append", "job": "nightly", "added-records": "9", "engine-name": "spark"})
+    body = engine.body(
+        summary={"operation": "append", "job": "nightly", "added-by": "me", "added-records": "9", "engine-name": "spark"}
+    )
     (snapshot,) = committed(client, body)["metadata"]["snapshots"]
-    assert {"job": "nightly", "added-records": "1", "engine-name": "lsmlake"}.items() <= snapshot["summary"].items()
+    assert {"job": "nightly", "added-by": "me", "added-records": "1", "engine-name": "lsmlake"}.items() <= snapshot[
+        "summary"
+    ].items()
     assert not events.verify()
 
 

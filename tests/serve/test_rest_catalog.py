@@ -14,9 +14,9 @@ from serving import client_of
 
 import lsmlake
 from lsmlake.beside import begin
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, StorageFailed
 from lsmlake.iceberg import mirror, published
-from lsmlake.serve.rest_catalog import catalog_pages
+from lsmlake.serve.rest_catalog import catalog_pages, publications
 from lsmlake.serve.rest_catalog.catalog_routes import ENDPOINTS
 from lsmlake.storage.local import LocalStorage
 from lsmlake.storage.object_client import settings_of_s3
@@ -230,6 +230,7 @@ def test_a_branch_that_iceberg_cannot_express_costs_one_publication(client, lake
 
 
 def test_tags_and_branches_that_a_writer_failed_to_publish_are_shown(client, lake, monkeypatch):
+    monkeypatch.setattr(publications, "_LOOK_EVERY_MS", 0)
     options = {"metadata.iceberg": "true", "bucket": 1}
     table = lake.create_table("sales.own", "id BIGINT NOT NULL, v STRING", primary_key=["id"], options=options)
     written(table, 1)
@@ -249,6 +250,21 @@ def test_tags_and_branches_that_a_writer_failed_to_publish_are_shown(client, lak
     found = StaticTable.from_metadata(loaded(client, "own")["metadata-location"])
     there = found.scan(snapshot_id=refs["dev"]["snapshot-id"]).to_arrow()
     assert sorted(there["id"].to_pylist()) == [1, 3, 5]
+
+
+def test_a_server_that_cannot_publish_shows_what_the_writers_published(client, lake, monkeypatch):
+    columns = "id BIGINT NOT NULL, v STRING"
+    table = lake.create_table("sales.own", columns, primary_key=["id"], options={"metadata.iceberg": "true"})
+    written(table, 1)
+    with monkeypatch.context() as broken:
+        broken.setattr(published, "newest", lambda meta: 1 / 0)
+        table.create_tag("late")
+
+    def refused(meta):
+        raise StorageFailed("no permission to write", where=meta.paths.root)
+
+    monkeypatch.setattr(mirror, "publish", refused)
+    assert {*loaded(client, "own")["metadata"]["refs"]} == {"main"}
 
 
 def test_a_table_without_rows_can_be_loaded(client, lake):

@@ -93,7 +93,9 @@ class Merge:
 
     def _with(self, clause: Clause[str]) -> Merge:
         if clause.values is not None and not clause.values:
-            raise InvalidQuery(f"a clause to {clause.action} has no values", found="{}", cure="name at least one column")
+            raise InvalidQuery(
+                f"a clause to {clause.action} has no values", where="merge()", found="{}", cure="name at least one column"
+            )
         return replace(self, clauses=(*self.clauses, clause))
 
 

@@ -33,6 +33,7 @@ from lsmlake.serve.rest_catalog.catalog_errors import UNSUPPORTED, Refused
 from lsmlake.serve.rest_catalog.catalog_request import CatalogRequest, levels_of
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.version import Metadata, Version
+from lsmlake.types.column_types import field_id, has_field_id
 from lsmlake.write.write_request import WriteRequest
 
 SNAPSHOT_ID = "iceberg.snapshot-id"
@@ -40,7 +41,10 @@ SNAPSHOT_ID = "iceberg.snapshot-id"
 _ADDED, _MAIN = 1, "main"
 _OF_REF = {"action", "ref-name", "type", "snapshot-id"}
 _ROWS = 1 << 16
-_COUNTS = re.compile(r"operation|(added|deleted|removed|total)-.+|changed-partition-count|partition.*|replace-partitions")
+_COUNTS = re.compile(
+    r"operation|changed-partition-count|partition-summaries-included|replace-partitions|partitions\..*|engine-name|lsmlake\..*|"
+    r"(added|deleted|removed|total)-((equality-|position-)?(delete-files|deletes)|data-files|dvs|records|files-size)"
+)
 """Entries of a summary that say what is in files; the table has other files."""
 _SCHEME = re.compile(r"file:/*|s3[an]?://")
 _ASSERTED = {
@@ -89,7 +93,7 @@ def _check_identifier(given: Mapping[str, Any] | None, name: str) -> None:
 
 def _appended(updates: Sequence[object]) -> Mapping[str, Any]:
     """The snapshot that the updates add to the main branch. Refuses all other updates."""
-    snapshot = None
+    snapshot, ref = None, None
     for update in updates:
         if not isinstance(update, dict):
             raise _wrong("an update is a JSON object")
@@ -101,10 +105,13 @@ def _appended(updates: Sequence[object]) -> Mapping[str, Any]:
                     raise _unsupported(f"{update.get('ref-name')} is not the main branch")
                 if retention := sorted(name for name in update.keys() - _OF_REF if update[name] is not None):
                     raise _unsupported(f"it sets {', '.join(retention)}; the options of the table say how long snapshots stay")
+                ref = _MAIN
             case other:
                 raise _unsupported(f"the update {other!r}; it takes one snapshot for the main branch")
     if snapshot is None:
         raise _unsupported("it adds no snapshot")
+    if ref is None:
+        raise _unsupported("the snapshot is staged; it takes snapshots for the main branch")
     summary = snapshot.get("summary")
     if not isinstance(summary, dict) or summary.get("operation") != "append":
         raise _unsupported("the snapshot is no append")
@@ -136,8 +143,7 @@ def _check(requirements: Sequence[object], shown: Mapping[str, Any], version: Ve
         else:
             raise _wrong(f"this server does not know the requirement {kind!r}")
     if wrong:
-        about = f"the table is not as the commit requires: {', '.join(wrong)}; load it and commit again"
-        raise Refused(409, "CommitFailedException", about)
+        raise _changed(wrong)
 
 
 # -- its files --------------------------------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ class _NewFiles(NamedTuple):
 def _append(asked: CatalogRequest, table: Table, version: Version, snapshot: Mapping[str, Any]) -> None:
     meta, id = version.meta, snapshot["snapshot-id"]
     files = _new_files(meta, snapshot)
-    columns = _columns(meta, files)
+    columns = _columns(version, files)
     rows = pa.RecordBatchReader.from_batches(columns, _rows(meta, files, columns))
     request = WriteRequest(
         Identity(meta.env.ids()),
@@ -194,6 +200,11 @@ def _new_files(meta: Metadata, snapshot: Mapping[str, Any]) -> _NewFiles:
     return _NewFiles(data, manifests)
 
 
+def _changed(what: Sequence[str]) -> Refused:
+    about = f"the table is not as the commit requires: {', '.join(what)}; load it and commit again"
+    return Refused(409, "CommitFailedException", about)
+
+
 def _records(meta: Metadata, path: str) -> list[Record]:
     try:
         return list(records(read_bytes(meta.env.storage, path), path))
@@ -212,12 +223,17 @@ def _inside(meta: Metadata, uri: str) -> str:
     return path
 
 
-def _columns(meta: Metadata, files: _NewFiles) -> pa.Schema:
-    """The columns of the files, which must agree, since one writer has written them."""
+def _columns(version: Version, files: _NewFiles) -> pa.Schema:
+    """The columns of the files, which must agree, since one writer has written them. Refuses columns that have another id in the
+    table: rows are read by name, and the writer knew older columns."""
     found: pa.Schema | None = None
+    ids = {field.name: field_id(field) for field in version.schema.columns}
     for path in files.data:
-        with _opened(meta, path) as file:
-            schema = file.schema_arrow.remove_metadata()
+        with _opened(version.meta, path) as file:
+            stored = file.schema_arrow
+        if others := [one.name for one in stored if has_field_id(one) and ids.get(one.name, field_id(one)) != field_id(one)]:
+            raise _changed([f"column {name}" for name in others])
+        schema = stored.remove_metadata()
         if found is not None and not schema.equals(found):
             raise InvalidData("data files of one snapshot differ in their columns", where=path, cure="write them anew")
         found = schema

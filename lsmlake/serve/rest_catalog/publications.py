@@ -7,17 +7,21 @@ as they left it, without asking other catalogs. Threads that ask for one table w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
 from lsmlake.api.lake import Lake
-from lsmlake.errors import StorageFailed, Wording
+from lsmlake.errors import LakeError, StorageFailed, Wording
 from lsmlake.format.paths import MAIN
 from lsmlake.iceberg import mirror, published, table_metadata
 from lsmlake.iceberg.lineage import refs_of
 from lsmlake.iceberg.mirror import Published
 from lsmlake.tables.version import Metadata, Version
+
+_LOOK_EVERY_MS = 10_000
+_log = logging.getLogger("lsmlake.serve")
 
 
 class Publications:
@@ -29,6 +33,8 @@ class Publications:
         self._tried: dict[str, tuple[str, dict[str, int]]] = {}
         """Root of a table -> the metadata file, and the references of the table then, when it was published for their sake.
         Iceberg cannot express all of them."""
+        self._look_ms: dict[str, int] = {}
+        """Root of a table -> when to look for references that are not published."""
         self._locks: dict[str, tuple[Lock, int]] = {}
         """Root of a table -> its lock, and how many threads hold it or wait for it."""
 
@@ -45,11 +51,24 @@ class Publications:
             found = _by_commits(meta)
             if found is None:
                 return _published(meta)
-            refs = refs_of(meta)
-            if refs != _refs(found.content) and self._tried.get(root) != (found.metadata_file, refs):
-                found = _published(meta)
-                self._tried[root] = found.metadata_file, refs
+            return self._with_refs(meta, found)
+
+    def _with_refs(self, meta: Metadata, found: Published) -> Published:
+        """Publishes a table once more if its writers failed to publish a tag or branch. Looks for such ones every ten seconds at
+        most, since this reads all branches; shows what the writers published if the server cannot publish."""
+        root, now = meta.paths.root, meta.env.clock()
+        if now < self._look_ms.get(root, 0):
             return found
+        self._look_ms[root] = now + _LOOK_EVERY_MS
+        refs = refs_of(meta)
+        if refs == _refs(found.content) or self._tried.get(root) == (found.metadata_file, refs):
+            return found
+        try:
+            found = mirror.publish(meta)
+        except LakeError as failed:
+            _log.warning("%s: tags or branches that its writers failed to publish are not shown: %s", root, failed)
+        self._tried[root] = found.metadata_file, refs
+        return found
 
     @contextmanager
     def _alone(self, root: str) -> Iterator[None]:
