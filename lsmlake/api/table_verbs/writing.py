@@ -136,7 +136,8 @@ class Writing(Handle):
             evolve: first add the columns of the data that the table lacks, those of `order_by` included, and the fields that its
                 structs lack, by an alteration of its own, which stays if the data is then refused. Only the columns of the first
                 table of a stream count.
-                Option `write.merge-schema` does the same for every write, streams included.
+                Option `write.merge-schema` does the same for every write, streams included. Events and AUTO CDC's words take the
+                columns that the table has.
             null_values: of CSV and Excel files: the words that mean null, such as ["NA", "NULL"], beside the empty field. In text
                 columns a field in quotes is text.
             delimiter: of CSV files. Default: recognised among , ; | and tab.
