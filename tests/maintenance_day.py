@@ -142,7 +142,9 @@ def day(tables: int, minutes: int, seed: int, progress: Callable[[str], object] 
                 world.write(table, model)
                 commits += 1
         if world.chance.random() < 0.1:
-            world.chance.choice(opened).reset_consumer("stream", None)
+            reader = world.chance.choice(opened)
+            if reader.consumers().num_rows:
+                reader.reset_consumer("stream", None)
             reader = world.chance.choice(opened)
             reader.reset_consumer("stream", reader.meta.snapshots.latest_id())
         if minute == minutes // 2:

@@ -394,7 +394,8 @@ def test_the_documents_name_only_options_that_there_are():
     quoted = set(re.findall(r"`([a-z-]+(?:\.[a-z-]+)+)(?: = [^`]+)?`", "\n".join(page.read_text() for page in PAGES)))
     meant = {name for name in quoted if name.partition(".")[0] in {each.partition(".")[0] for each in OPTIONS}}
     assert len(meant) > 12
-    meant -= {"scan.tag-name", "scan.schema"}  # an option of Spark's data source, and an attribute
+    # options of Spark's data source, and an attribute
+    meant -= {"scan.snapshot-id", "scan.timestamp", "scan.tag-name", "scan.schema"}
     assert meant <= OPTIONS.keys(), meant - OPTIONS.keys()
 
 
