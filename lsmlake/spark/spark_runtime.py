@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
@@ -87,9 +86,11 @@ class SparkRuntime(Runtime):
         return self
 
     def for_stream(self, df) -> SparkRuntime:
-        """This runtime for the micro-batches of the stream `df`."""
-        runtime = copy(self)
-        runtime.learned = replace(self.learned, without_python=not runs_python(df))
+        """The runtime for the micro-batches of the stream `df`."""
+        if runs_python(df):
+            return self
+        runtime = SparkRuntime(self.spark, self.near)  # `copy` would make what this pickles to
+        runtime.learned = replace(self.learned, without_python=True)
         return runtime
 
     @property
