@@ -334,12 +334,12 @@ def _parts(now: Version, changes: RowChanges, key: Sequence[str]) -> Iterator[tu
     """Divides many changes by the buckets of the history; each bucket has all versions of its keys. Yields the plan for the keys
     of each part, and the numbers of its changes, None for all changes."""
     schema, reads = now.schema, plan(now, _predicate(now.schema, changes.rows.select(list(key))))
-    whole = schema.partition_columns or not {*schema.bucket_key} <= {*key}
-    count = 1 if whole else min(now.covers().most, changes.rows.num_rows // _PART_ROWS, _PARTS * now.meta.env.workers)
-    if count <= 1:
+    most = min(changes.rows.num_rows // _PART_ROWS, _PARTS * now.meta.env.workers)
+    if most <= 1 or schema.partition_columns or not {*schema.bucket_key} <= {*key} or (covers := now.covers()).most == 1:
         yield reads, None
         return
-    parts = route(changes.rows, schema, now.covers()).codes % count
+    count = min(most, covers.most)
+    parts = route(changes.rows, schema, covers).codes % count
     for part in range(count):
         rows = np.flatnonzero(parts == part)
         if len(rows):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,25 +84,43 @@ def write_changes(
 
 def _with_omitted(read: Read, schema: Schema) -> Iterator[pa.Table]:
     for rows in read():
-        needed = not _flags(rows, "-D").all()  # a delete has its key
-        for field in omitted_nulls(rows.column_names, schema) if needed else ():
+        omitted = Omitted.of(rows.column_names, schema)
+        if not _flags(rows, "-D").all():
+            omitted.check()
+        for field in omitted.nulls:
             rows = rows.append_column(field, nested.nulls(rows.num_rows, field.type))
         yield rows
 
 
-def omitted_nulls(names: Collection[str], schema: Schema) -> list[pa.Field]:
-    """The columns that rows with the columns `names` lack and may lack: they have nulls there if nulls of updates are ignored.
-    Raises InvalidData for a column with another default than null, which would replace the value of an old row."""
-    lacking = [field for field in schema.columns if field.name not in names and may_be_omitted(field)]
-    if valued := [field.name for field in lacking if default_of(field, WRITE).is_valid]:
-        raise InvalidData(
-            "rows lack columns with a default, and nulls of updates are ignored",
-            expected="all columns that have a default other than null: it would replace the values of old rows",
-            found=f"no {few(valued)}",
-            cure="add them to the data, null where the old value stays, and to columns= if it is given; or leave "
-            "ignore_null_updates out",
-        )
-    return [schema.plain_columns.field(field.name).with_nullable(True) for field in lacking]
+class Omitted(NamedTuple):
+    """The columns that rows lack and may lack.
+
+    Attributes:
+        nulls: those whose default is null; the rows have nulls there if nulls of updates are ignored.
+        with_default: the names of the others.
+    """
+
+    nulls: Sequence[pa.Field]
+    with_default: Sequence[str]
+
+    @staticmethod
+    def of(names: Collection[str], schema: Schema) -> Omitted:
+        """`names`: the columns that the rows have."""
+        lacking = [field for field in schema.columns if field.name not in names and may_be_omitted(field)]
+        with_default = [field.name for field in lacking if default_of(field, WRITE).is_valid]
+        others = [field.name for field in lacking if field.name not in with_default]
+        return Omitted([schema.plain_columns.field(name).with_nullable(True) for name in others], with_default)
+
+    def check(self) -> None:
+        """Raises InvalidData if a default would replace the value of an old row. Deletes may lack all columns but the key."""
+        if self.with_default:
+            raise InvalidData(
+                "rows lack columns with a default, and nulls of updates are ignored",
+                expected="all columns that have a default other than null: it would replace the values of old rows",
+                found=f"no {few(self.with_default)}",
+                cure="add them to the data, null where the old value stays, and to columns= if it is given; or leave "
+                "ignore_null_updates out",
+            )
 
 
 class _NoUpsert(InvalidData):

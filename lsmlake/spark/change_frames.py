@@ -28,7 +28,7 @@ from pyspark.sql import types as st
 from lsmlake.api.change_writes import check_rejects, row_request, with_positions
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
-from lsmlake.cdc.change_rows import missing_value, needs_all, omitted_nulls, unordered
+from lsmlake.cdc.change_rows import Omitted, missing_value, needs_all, unordered
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
@@ -344,10 +344,11 @@ class ChangeFrame:
 
     def resolved(self) -> Snapshot | None:
         """Writes rows that may be rejected events or truncates, or keep old values."""
-        if self.changes.ignore_nulls and (omitted := to_spark(pa.schema(omitted_nulls(self.df.columns, self.schema)))):
-            nulls = {field.name: F.lit(None).cast(field.dataType) for field in omitted}
-            return replace(self, df=self.df.withColumns(nulls))._resolved()
-        return self._resolved()
+        omitted = Omitted.of(self.df.columns, self.schema) if self.changes.ignore_nulls else Omitted((), ())
+        if omitted.with_default and self.df.where(self._writes(self.df)).head(1):
+            omitted.check()
+        nulls = {field.name: F.lit(None).cast(field.dataType) for field in to_spark(pa.schema(omitted.nulls))}
+        return replace(self, df=self.df.withColumns(nulls) if nulls else self.df)._resolved()
 
     def _resolved(self) -> Snapshot | None:
         order = self.request.order_by or OrderBy()
@@ -416,8 +417,12 @@ class ChangeFrame:
         strict = self._keeps_strictly(rows, name)
         if not self.changes.ignore_nulls:
             return strict
+        return strict | (F.col(backticked(name)).isNull() & self._writes(rows))
+
+    def _writes(self, rows):
+        """Whether a row is an insert or update."""
         kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
-        return strict | (F.col(backticked(name)).isNull() & ~kind.isin("-D", TRUNCATED, REJECTED))
+        return ~kind.isin("-D", TRUNCATED, REJECTED)
 
     def _keeps_strictly(self, rows, name: str):
         """Whether a row has no value of a column because it has not changed."""

@@ -28,6 +28,12 @@ _ON_CONNECT = {
     *("GroupMap", "CoGroupMap", "SetOperation"),
 }
 """The steps of a client's plan that move rows."""
+_OF_SPARK = "(explode|posexplode|inline)(_outer)?|stack|json_tuple|variant_explode(_outer)?"
+_PYTHON_TABLES = re.compile(rf"^[^A-Za-z]*Generate (?!({_OF_SPARK})\()", re.MULTILINE)
+_CUT = re.compile(r"^Truncated plan|more characters\s*$")
+"""Of the text of a plan that is longer than `spark.sql.maxPlanStringLength`."""
+_HIDING = "LogicalRDD"
+"""The step that hides what was before it: a checkpoint, an RDD, a micro-batch of a stream."""
 
 
 def shuffled(df) -> bool:
@@ -41,11 +47,11 @@ def shuffled(df) -> bool:
         stays = steps <= _STAYING and analyzed.subqueriesAll().isEmpty()  # a subquery may become a join
         if not stays and _EXCHANGE.search(execution.executedPlan().toString()):
             return True
-        if stays and "LogicalRDD" not in steps:
+        if stays and _HIDING not in steps:
             return False
         leaves = analyzed.collectLeaves()
         nodes = (leaves.apply(number) for number in range(leaves.size()))
-        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in nodes if leaf.nodeName() == "LogicalRDD")
+        return any(_MOVED_RDD.search(leaf.rdd().toDebugString()) for leaf in nodes if leaf.nodeName() == _HIDING)
     except Exception as unknown:  # the write will report an error of the plan
         pass_interruption(unknown)
         return False
@@ -54,14 +60,6 @@ def shuffled(df) -> bool:
 def _on_connect(plan) -> bool:
     children = (getattr(plan, name, None) for name in ("_child", "left", "right", "_left", "_right"))
     return type(plan).__name__ in _ON_CONNECT or any(_on_connect(child) for child in children if child is not None)
-
-
-_OF_SPARK = "(explode|posexplode|inline)(_outer)?|stack|json_tuple|variant_explode(_outer)?"
-_PYTHON_TABLES = re.compile(rf"^[^A-Za-z]*Generate (?!({_OF_SPARK})\()", re.MULTILINE)
-_CUT = re.compile(r"^Truncated plan|more characters\s*$")
-"""Of the text of a plan that is longer than `spark.sql.maxPlanStringLength`."""
-_HIDDEN = "LogicalRDD"
-"""A step that hides what was before it: a checkpoint, an RDD, a micro-batch of a stream."""
 
 
 def runs_python(df, *, micro_batch: bool = False) -> bool:
@@ -75,7 +73,7 @@ def runs_python(df, *, micro_batch: bool = False) -> bool:
             return True
         analyzed = df._jdf.queryExecution().analyzed()
         text = analyzed.toString()
-        if _CUT.search(text) or (_HIDDEN in _STEP.findall(text) and not micro_batch):
+        if _CUT.search(text) or (_HIDING in _STEP.findall(text) and not micro_batch):
             return True
         pattern = df.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return analyzed.containsPattern(pattern) or bool(_PYTHON_TABLES.search(text))

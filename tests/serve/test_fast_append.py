@@ -213,6 +213,8 @@ def test_files_with_other_ids_of_columns_are_refused_whatever_schema_the_snapsho
         (lambda body: body.update(identifier={"name": "events"}), 400, "a namespace is a list of texts"),
         (lambda body: body["updates"][1].update({"min-snapshots-to-keep": 3}), 406, "min-snapshots-to-keep"),
         (lambda body: body["updates"].pop(), 406, "the snapshot is staged"),
+        (lambda body: body["updates"][0]["snapshot"]["summary"].update({"cost": 3}), 400, "'cost'"),
+        (lambda body: body["updates"][0]["snapshot"]["summary"].update({"lsmlake.commit": "x"}), 400, "'lsmlake.commit'"),
     ],
 )
 def test_what_a_commit_says_of_another_table_or_of_retention_is_refused(client, events, change, code: int, why: str):

@@ -178,7 +178,13 @@ def test_the_words_of_auto_cdc(spark, spark_lake):
     table.upsert([{"id": 4, "name": "new", "n": 1, "note": "kept"}], cast=True)
     table.upsert(spark.sql("SELECT 4L AS id, 'newer' AS name, CAST(NULL AS INT) AS n"), ignore_null_updates=True)
     assert table.get({"id": 4}) == {"id": 4, "name": "newer", "n": 1, "note": "kept"}, "an omitted column is no null"
-    table.alter(lsmlake.drop_column("note"))
+    table.alter(lsmlake.drop_column("note"), lsmlake.add_column("level", "INT", default=3))
+    words = {"apply_as_deletes": "op = 'd'", "except_columns": ["op"], "ignore_null_updates": True}
+    table.upsert(spark.sql("SELECT 4L AS id, CAST(NULL AS STRING) AS name, CAST(NULL AS INT) AS n, 'd' AS op"), **words)
+    assert table.get({"id": 4}) is None, "a delete needs its key only"
+    with pytest.raises(InvalidData, match=r"no \['level'\]"):
+        table.upsert(spark.sql("SELECT 4L AS id, 'a' AS name, 1 AS n, 'u' AS op"), **words)
+    table.alter(lsmlake.drop_column("level"))
     rows = spark.sql(
         "SELECT * FROM VALUES (5L, 'a', 1, 't', 2), (6L, 'b', 1, 'u', 1), (7L, 'c', 1, 'u', 3) AS v(id, name, n, k, at)"
     )

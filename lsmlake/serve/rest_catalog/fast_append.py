@@ -42,10 +42,11 @@ _ADDED, _MAIN = 1, "main"
 _OF_REF = {"action", "ref-name", "type", "snapshot-id"}
 _ROWS = 1 << 16
 _COUNTS = re.compile(
-    r"operation|changed-partition-count|partition-summaries-included|replace-partitions|partitions\..*|engine-name|lsmlake\..*|"
+    r"operation|changed-partition-count|partition-summaries-included|replace-partitions|partitions\..*|engine-name|"
     r"(added|deleted|removed|total)-((equality-|position-)?(delete-files|deletes)|data-files|dvs|records|files-size)"
 )
-"""Entries of a summary that say what is in files; the table has other files."""
+"""Entries of a summary that say what is in files, and who wrote them; the table has other files, which lsmlake writes."""
+_OWN = "lsmlake."
 _SCHEME = re.compile(r"file:/*|s3[an]?://")
 _ASSERTED = {
     "assert-table-uuid": ("uuid", "table-uuid"),
@@ -115,6 +116,8 @@ def _appended(updates: Sequence[object]) -> Mapping[str, Any]:
     summary = snapshot.get("summary")
     if not isinstance(summary, dict) or summary.get("operation") != "append":
         raise _unsupported("the snapshot is no append")
+    if wrong := [name for name, value in summary.items() if not isinstance(value, str) or name.startswith(_OWN)]:
+        raise _wrong(f"the summary has {wrong[0]!r}; values are text, and names that begin with {_OWN} are the table's own")
     if type(snapshot.get("snapshot-id")) is not int or not isinstance(snapshot.get("manifest-list"), str):
         raise _wrong("a snapshot has a snapshot-id and a manifest-list")
     return snapshot
@@ -175,7 +178,7 @@ def _append(asked: CatalogRequest, table: Table, version: Version, snapshot: Map
 def _told(summary: Mapping[str, Any]) -> dict[str, str]:
     """The entries of an engine's summary that are no counts, such as those that its user has given the snapshot, as properties of
     the snapshot of the table."""
-    return {SUMMARY + name: value for name, value in summary.items() if isinstance(value, str) and not _COUNTS.fullmatch(name)}
+    return {SUMMARY + name: value for name, value in summary.items() if not _COUNTS.fullmatch(name)}
 
 
 def _new_files(meta: Metadata, snapshot: Mapping[str, Any]) -> _NewFiles:

@@ -8,9 +8,10 @@ as they left it, without asking other catalogs. Threads that ask for one table w
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
+from typing import NamedTuple
 
 from lsmlake.api.lake import Lake
 from lsmlake.errors import LakeError, StorageFailed, Wording
@@ -24,17 +25,22 @@ _LOOK_EVERY_MS = 10_000
 _log = logging.getLogger("lsmlake.serve")
 
 
+class _Look(NamedTuple):
+    """A look at the references of a table. Iceberg cannot express all: the same ones are published once for one metadata file."""
+
+    time_ms: int
+    metadata_file: str
+    refs: Mapping[str, int]
+
+
 class Publications:
     """The published tables of a lake."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._guard = Lock()
-        self._tried: dict[str, tuple[str, dict[str, int]]] = {}
-        """Root of a table -> the metadata file, and the references of the table then, when it was published for their sake.
-        Iceberg cannot express all of them."""
-        self._look_ms: dict[str, int] = {}
-        """Root of a table -> when to look for references that are not published."""
+        self._looks: dict[str, _Look] = {}
+        """Root of a table -> the last look for references that its writers failed to publish."""
         self._locks: dict[str, tuple[Lock, int]] = {}
         """Root of a table -> its lock, and how many threads hold it or wait for it."""
 
@@ -57,17 +63,17 @@ class Publications:
         """Publishes a table once more if its writers failed to publish a tag or branch. Looks for such ones every ten seconds at
         most, since this reads all branches; shows what the writers published if the server cannot publish."""
         root, now = meta.paths.root, meta.env.clock()
-        if now < self._look_ms.get(root, 0):
+        last = self._looks.get(root)
+        if last is not None and now < last.time_ms + _LOOK_EVERY_MS:
             return found
-        self._look_ms[root] = now + _LOOK_EVERY_MS
         refs = refs_of(meta)
-        if refs == _refs(found.content) or self._tried.get(root) == (found.metadata_file, refs):
-            return found
-        try:
-            found = mirror.publish(meta)
-        except LakeError as failed:
-            _log.warning("%s: tags or branches that its writers failed to publish are not shown: %s", root, failed)
-        self._tried[root] = found.metadata_file, refs
+        known = last is not None and (last.metadata_file, last.refs) == (found.metadata_file, refs)
+        if refs != _refs(found.content) and not known:
+            try:
+                found = mirror.publish(meta)
+            except LakeError as failed:
+                _log.warning("%s: tags or branches that its writers failed to publish are not shown: %s", root, failed)
+        self._looks[root] = _Look(now, found.metadata_file, refs)
         return found
 
     @contextmanager
