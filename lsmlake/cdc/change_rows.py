@@ -59,7 +59,7 @@ def write_changes(
         version: the version to begin with.
         read: reads the rows.
         request: the parameters of the write.
-        ignore_nulls: a null in an insert or update leaves the old value; so does a column that all rows lack.
+        ignore_nulls: a null in an insert or update leaves the old value; so does a column that all rows lack and may lack.
         once: the rows can be read only once.
         lost: takes the rows that lack a value, which are then left out; None: such a row is an error.
 
@@ -84,15 +84,15 @@ def write_changes(
 
 def _with_omitted(read: Read, schema: Schema) -> Iterator[pa.Table]:
     for rows in read():
-        omitted = Omitted.of(rows.column_names, schema)
+        lacking = Lacking.of(rows.column_names, schema)
         if not _flags(rows, "-D").all():
-            omitted.check()
-        for field in omitted.nulls:
+            lacking.check()
+        for field in lacking.nulls:
             rows = rows.append_column(field, nested.nulls(rows.num_rows, field.type))
         yield rows
 
 
-class Omitted(NamedTuple):
+class Lacking(NamedTuple):
     """The columns that rows lack and may lack.
 
     Attributes:
@@ -104,12 +104,12 @@ class Omitted(NamedTuple):
     with_default: Sequence[str]
 
     @staticmethod
-    def of(names: Collection[str], schema: Schema) -> Omitted:
+    def of(names: Collection[str], schema: Schema) -> Lacking:
         """`names`: the columns that the rows have."""
         lacking = [field for field in schema.columns if field.name not in names and may_be_omitted(field)]
         with_default = [field.name for field in lacking if default_of(field, WRITE).is_valid]
         others = [field.name for field in lacking if field.name not in with_default]
-        return Omitted([schema.plain_columns.field(name).with_nullable(True) for name in others], with_default)
+        return Lacking([schema.plain_columns.field(name).with_nullable(True) for name in others], with_default)
 
     def check(self) -> None:
         """Raises InvalidData if a default would replace the value of an old row. Deletes may lack all columns but the key."""

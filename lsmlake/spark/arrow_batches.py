@@ -41,8 +41,10 @@ class LongRows(InvalidData):
 
 
 def can_bound(spark, fields: Sequence[st.StructField]) -> bool:
-    """Whether `by_rows` and `short_rows` work in this classic session, for rows with these columns."""
-    if any(spark.conf.get(name) != default for name, (default, _) in _LIMITS.items()):
+    """Whether `by_rows` and `short_rows` work in this classic session, for rows with these columns, and the user has changed none
+    of the limits, neither for the session nor for jobs of this thread."""
+    known = ((spark.conf.get(name), spark.sparkContext.getLocalProperty(name), default) for name, (default, _) in _LIMITS.items())
+    if any(session != default or own is not None for session, own, default in known):
         return False
     return threads_are_pinned() and _lengths(fields) is not None and _room(fields) >= _BATCH_BYTES // _ROWS // 2
 

@@ -28,7 +28,7 @@ from pyspark.sql import types as st
 from lsmlake.api.change_writes import check_rejects, row_request, with_positions
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
-from lsmlake.cdc.change_rows import Omitted, missing_value, needs_all, unordered
+from lsmlake.cdc.change_rows import Lacking, missing_value, needs_all, unordered
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
@@ -344,10 +344,10 @@ class ChangeFrame:
 
     def resolved(self) -> Snapshot | None:
         """Writes rows that may be rejected events or truncates, or keep old values."""
-        omitted = Omitted.of(self.df.columns, self.schema) if self.changes.ignore_nulls else Omitted((), ())
-        if omitted.with_default and self.df.where(self._writes(self.df)).head(1):
-            omitted.check()
-        nulls = {field.name: F.lit(None).cast(field.dataType) for field in to_spark(pa.schema(omitted.nulls))}
+        lacking = Lacking.of(self.df.columns, self.schema) if self.changes.ignore_nulls else Lacking((), ())
+        if lacking.with_default and self.df.where(self._writes(self.df)).head(1):
+            lacking.check()
+        nulls = {field.name: F.lit(None).cast(field.dataType) for field in to_spark(pa.schema(lacking.nulls))}
         return replace(self, df=self.df.withColumns(nulls) if nulls else self.df)._resolved()
 
     def _resolved(self) -> Snapshot | None:

@@ -60,8 +60,14 @@ def test_a_limit_that_the_user_has_set_stays(spark, spark_lake, unmeasured):
         table.upsert(rows)
     finally:
         spark.conf.unset(ROWS)
+    spark.sparkContext.setLocalProperty(ROWS, "500")
+    try:
+        table.upsert(rows)
+        assert spark.sparkContext.getLocalProperty(ROWS) == "500"
+    finally:
+        spark.sparkContext.setLocalProperty(ROWS, None)
     table.upsert(rows)
-    assert unmeasured == [False, True]
+    assert unmeasured == [False, False, True]
 
 
 def test_long_rows_are_written_as_they_are_and_remembered(spark, spark_lake, unmeasured, monkeypatch):

@@ -164,7 +164,8 @@ class Writing(Handle):
             apply_as_deletes: a condition in SQL on the columns of the data, such as "op = 'd'": its rows are deletes. They may
                 lack all but the key. With `format`, it reads the columns of the table.
             apply_as_truncates: a condition as `apply_as_deletes`: its rows remove all rows before them.
-            ignore_null_updates: a null leaves the value that the row of the key has, and so does a column that the data lacks.
+            ignore_null_updates: a null leaves the value that the row of the key has. So does a column that was added to the table
+                later and that the data lacks.
             columns: the columns of the data to write; others are only read by conditions and `order_by`.
             except_columns: the columns of the data not to write. With `format`, also fields of the events that the table lacks;
                 an event with another field that the table lacks cannot be read, and a name that no event has is logged. Fields

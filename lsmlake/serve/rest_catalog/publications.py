@@ -25,8 +25,8 @@ _LOOK_EVERY_MS = 10_000
 _log = logging.getLogger("lsmlake.serve")
 
 
-class _Look(NamedTuple):
-    """A look at the references of a table. Iceberg cannot express all: the same ones are published once for one metadata file."""
+class _SeenRefs(NamedTuple):
+    """The references of a table at the last look. Iceberg cannot express all: the same ones are published once per metadata file."""
 
     time_ms: int
     metadata_file: str
@@ -39,7 +39,7 @@ class Publications:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._guard = Lock()
-        self._looks: dict[str, _Look] = {}
+        self._seen: dict[str, _SeenRefs] = {}
         """Root of a table -> the last look for references that its writers failed to publish."""
         self._locks: dict[str, tuple[Lock, int]] = {}
         """Root of a table -> its lock, and how many threads hold it or wait for it."""
@@ -63,7 +63,7 @@ class Publications:
         """Publishes a table once more if its writers failed to publish a tag or branch. Looks for such ones every ten seconds at
         most, since this reads all branches; shows what the writers published if the server cannot publish."""
         root, now = meta.paths.root, meta.env.clock()
-        last = self._looks.get(root)
+        last = self._seen.get(root)
         if last is not None and now < last.time_ms + _LOOK_EVERY_MS:
             return found
         refs = refs_of(meta)
@@ -73,7 +73,7 @@ class Publications:
                 found = mirror.publish(meta)
             except LakeError as failed:
                 _log.warning("%s: tags or branches that its writers failed to publish are not shown: %s", root, failed)
-        self._looks[root] = _Look(now, found.metadata_file, refs)
+        self._seen[root] = _SeenRefs(now, found.metadata_file, refs)
         return found
 
     @contextmanager
