@@ -26,7 +26,7 @@ _log = logging.getLogger("lsmlake.serve")
 
 
 class _SeenRefs(NamedTuple):
-    """The references of a table at the last look. Iceberg cannot express all: the same ones are published once per metadata file."""
+    """The references of a table at the last look. Those that Iceberg can express are published once per metadata file."""
 
     time_ms: int
     metadata_file: str
