@@ -1,6 +1,7 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
-Any Parquet reader can read the files: they hold the user's columns and, in level-0 files that carry deletes, `_row_kind`.
+Any Parquet reader can read the files: they hold the user's columns, the addresses of the rows in data files and, in level-0 files
+that carry deletes, `_row_kind`.
 The values of indexed columns are collected while a file is written, and become its index. `files.layout` chooses how Parquet
 stores the columns.
 """
@@ -22,7 +23,7 @@ from lsmlake.files.checksum import SummingSink
 from lsmlake.files.layout import Bounded, StoredColumns, codec
 from lsmlake.files.parquet_facts import bounds_of
 from lsmlake.format import file_index
-from lsmlake.format.data_files import ColumnStats, DataFile
+from lsmlake.format.data_files import ColumnStats, DataFile, number_of
 from lsmlake.format.file_index import BITMAP, NOTHING, RANGE_BITMAP, BloomFilter, FileIndex, ValueIndex, encoded
 from lsmlake.format.paths import TablePaths
 from lsmlake.kernels.bounds import bounds
@@ -30,7 +31,7 @@ from lsmlake.kernels.casting import cast
 from lsmlake.kernels.value_hash import family, value_hash
 from lsmlake.options.data_file_options import ZSTD
 from lsmlake.schema.rowkind import INSERT
-from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.schema.schema import POSITION_BITS, ROW_ADDRESS_FIELD, ROW_KIND, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.storage import delete_quietly, write_unnamed
 
@@ -147,7 +148,7 @@ class RunWriter:
             self.nan_columns,
             self.env.limits.row_group_rows,
             kinds=ROW_KIND in table.column_names,
-            indexed=self.prefix == DATA,
+            data=self.prefix == DATA,
         )
         self._stack.push(self._writer.discard_on_error)
         return self._writer
@@ -182,10 +183,12 @@ class _FileWriter:
         group_rows_min: int,
         *,
         kinds: bool,
-        indexed: bool,
+        data: bool,
     ) -> None:
+        """`data`: whether it is a data file, whose rows have addresses and whose columns may be indexed."""
         self.directory, self.name, self.schema, self.sums = directory, name, schema, sums
-        self.stored = schema.derived(StoredColumns.with_kinds if kinds else StoredColumns.plain)
+        self.stored = StoredColumns.of(schema, addresses=data, kinds=kinds)
+        self.number = number_of(name) if data else None
         self.nan_columns, self.group_rows_min, self.kinds = nan_columns, group_rows_min, kinds
         self.footer: list[pq.FileMetaData] = []
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
@@ -193,7 +196,7 @@ class _FileWriter:
         self.pending: list[pa.Table] = []
         self.group_rows = self.rows = self.delete_rows = self.waiting = 0
         self.nulls: dict[str, int] = {}  # counted here, because these columns have no Parquet statistics
-        self.values = IndexWriter(schema, indexed=indexed)
+        self.values = IndexWriter(schema, indexed=data)
         self.min_key: tuple = ()
         self.max_key: tuple = ()
 
@@ -225,6 +228,8 @@ class _FileWriter:
         if self.writer is None:
             self._begin(table)
         self.max_key = _row(table, self.schema.key, table.num_rows - 1)
+        if self.number is not None:
+            table = self._addressed(table)
         self.rows += table.num_rows
         for name in self.nulls:
             self.nulls[name] += table[name].null_count
@@ -233,6 +238,12 @@ class _FileWriter:
         table = cast(table, self.stored.columns)
         self.values.add(table)
         self.writer.write_table(table, row_group_size=table.num_rows)
+
+    def _addressed(self, rows: pa.Table) -> pa.Table:
+        """The next rows of the file, with their addresses behind the columns of the schema."""
+        start = (self.number << POSITION_BITS) + self.rows
+        addresses = pa.array(np.arange(start, start + rows.num_rows))
+        return rows.add_column(len(self.schema.columns), ROW_ADDRESS_FIELD, addresses)
 
     def _begin(self, first: pa.Table) -> None:
         """Begins the file, whose first row group is `first`."""
@@ -286,6 +297,7 @@ class _FileWriter:
             origin.min_sequence,
             stats,
             *self.sums.sums(),
+            number=self.number if self.rows <= 1 << POSITION_BITS else None,
         )
 
 

@@ -10,7 +10,7 @@ the struct a. An option is set for a path only if it suits every leaf with that 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from lsmlake.format.manifest import has_order
 from lsmlake.kernels.nested import Leaf, leaf_positions, leaves
 from lsmlake.options.data_file_options import SNAPPY, ZSTD
 from lsmlake.options.option_types import AUTO, NO_STATS, TRUNCATE, stats_length
-from lsmlake.schema.schema import ROW_KIND_FIELD, Schema
+from lsmlake.schema.schema import ROW_ADDRESS, ROW_ADDRESS_FIELD, ROW_KIND_FIELD, Schema
 from lsmlake.types.column_types import field_id
 from lsmlake.types.type_table import is_time
 
@@ -77,7 +77,7 @@ class StoredColumns:
     """The columns of files of a schema.
 
     Attributes:
-        columns: with field ids, and `_row_kind` if it is stored.
+        columns: with field ids, and `_lsmlake_row_address` and `_row_kind` if they are stored.
         sorting: the sort columns.
         bounded: the columns of which manifests keep statistics.
     """
@@ -93,21 +93,16 @@ class StoredColumns:
             if field.name in lengths
         ]
         placed = list(zip(self._leaves, self._names, strict=True))
-        self._is_delta = [not leaf.nested and name in key and _integer_kind(leaf.type) for leaf, name in placed]
+        ascending = {*key, ROW_ADDRESS}
+        self._is_delta = [not leaf.nested and name in ascending and _integer_kind(leaf.type) for leaf, name in placed]
         self._delta = _suiting(self._paths, self._is_delta)
         decided = zip(placed, self._is_delta, strict=True)
         self._undecided = [name for (leaf, name), delta in decided if not (delta or leaf.nested)]
 
     @staticmethod
-    def plain(schema: Schema) -> StoredColumns:
-        """Of files without `_row_kind`."""
-        return StoredColumns(schema.columns, schema.key, stats_lengths(schema))
-
-    @staticmethod
-    def with_kinds(schema: Schema) -> StoredColumns:
-        """Of files with `_row_kind`. A delete may contain only its key, so all other columns are nullable."""
-        fields = [field if field.name in schema.key else field.with_nullable(True) for field in schema.columns]
-        return StoredColumns(pa.schema([*fields, ROW_KIND_FIELD]), schema.key, stats_lengths(schema))
+    def of(schema: Schema, *, addresses: bool, kinds: bool) -> StoredColumns:
+        """Of files with or without row addresses and row kinds."""
+        return schema.derived(_FORMS[addresses, kinds])
 
     def layout(self, first: pa.Table, nan_columns: Collection[str], compression: str) -> Layout:
         """Chooses the layout of a file.
@@ -137,6 +132,21 @@ class StoredColumns:
         return Layout(dictionary, self._delta, statistics, frozenset(one.name for one in self.bounded if one.name not in known))
 
 
+def _stored_columns(schema: Schema, *, addresses: bool, kinds: bool) -> StoredColumns:
+    """As `StoredColumns.of`. With kinds, all columns outside the key are nullable, since a delete may contain only its key."""
+    fields = [field.with_nullable(field.nullable or (kinds and field.name not in schema.key)) for field in schema.columns]
+    fields += [ROW_ADDRESS_FIELD] if addresses else []
+    fields += [ROW_KIND_FIELD] if kinds else []
+    return StoredColumns(pa.schema(fields), schema.key, stats_lengths(schema))
+
+
+_FORMS = {
+    (addresses, kinds): partial(_stored_columns, addresses=addresses, kinds=kinds)
+    for addresses in (False, True)
+    for kinds in (False, True)
+}
+
+
 def codec(rows: int, compression: str) -> str:
     """The codec of a file. `rows`: of its first row group; `compression`: the option `file.compression`."""
     if compression != AUTO:
@@ -157,6 +167,8 @@ def _suiting(paths: Sequence[str], suits: Sequence[bool]) -> list[str]:
 
 
 def _bounded(leaf: Leaf, name: str, nan_columns: Collection[str]) -> bool:
+    if name == ROW_ADDRESS:
+        return False  # no reader filters by it
     return not pa.types.is_floating(leaf.type) if leaf.nested else name not in nan_columns
 
 

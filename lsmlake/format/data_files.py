@@ -6,6 +6,7 @@ Python values of the column's type (int, str, Decimal, date, ...), `None` for a 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -47,7 +48,8 @@ class DataFile(NamedTuple):
     oldest rows; None: inherited from the commit that adds the file. `delete_rows` counts the rows whose kind is not +I.
     `checksum`: CRC-32 of the file. `footer_bytes`, `footer_checksum`: length and CRC-32 of its Parquet footer, including the last
     eight bytes of the file. None = unknown. `index`: its index (`format.file_index`), if it is small; a larger index is a file
-    beside the data file, of `index_bytes` bytes.
+    beside the data file, of `index_bytes` bytes. `number`: of the file in the addresses that its rows have in the column
+    `_lsmlake_row_address`, below 2^31; None: it has no such column.
     """
 
     name: str
@@ -69,6 +71,7 @@ class DataFile(NamedTuple):
     footer_checksum: int | None = None
     index: bytes | None = None
     index_bytes: int | None = None
+    number: int | None = None
 
     @property
     def sorted(self) -> bool:
@@ -77,6 +80,11 @@ class DataFile(NamedTuple):
 
     def at_level(self, level: int) -> DataFile:
         return self._replace(level=level)
+
+
+def number_of(name: str) -> int:
+    """The number of a new file with this name. Few files of a table share one."""
+    return zlib.crc32(name.encode()) & ((1 << 31) - 1)
 
 
 class VectorRef(NamedTuple):

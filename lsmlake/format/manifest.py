@@ -6,7 +6,8 @@ In memory a manifest is an Arrow table, one row per entry, so 100,000 files are 
     total_buckets, name, directory, bytes, rows, delete_rows,
     kmin:<i> and kmax:<i> key bounds, level, sequence and min_sequence (null = inherited), schema_id, source, created_ms,
     checksum, footer_bytes and footer_checksum (null = unknown), index and index_bytes (null = none; of an added file only index),
-    spec (partition spec), n:<id>, lo:<id>, hi:<id> statistics by field id
+    number (of the file in row addresses; null = it has none), spec (partition spec), n:<id>, lo:<id>, hi:<id> statistics by field
+    id
 
 `manifest_codec` reads and writes its bytes; `tables.live` folds the entries of all manifests.
 
@@ -53,8 +54,8 @@ FIXED = (
     ("footer_bytes", pa.int64()),
     ("footer_checksum", pa.int64()),
 )
-INDEX = (("index", pa.binary()), ("index_bytes", pa.int64()))
-"""Columns that older manifests lack."""
+LATER = (("index", pa.binary()), ("index_bytes", pa.int64()), ("number", pa.int32()))
+"""Columns that older manifests lack; their entries have none of these."""
 SPEC = "spec", pa.int32()
 """A column that older manifests lack, too; their entries have spec 0."""
 _FEW = 1 << 9  # up to this many entries, Python reads a column faster than Arrow starts a call
@@ -75,7 +76,7 @@ def has_order(type_: pa.DataType) -> bool:
 def entries_schema(schema: Schema) -> pa.Schema:
     """Returns the Arrow schema of the manifest entries of a table with `schema`."""
     columns = schema.plain_columns
-    fields = [pa.field(name, type_) for name, type_ in (*FIXED, *INDEX, SPEC)]
+    fields = [pa.field(name, type_) for name, type_ in (*FIXED, *LATER, SPEC)]
     fields += [pa.field(f"p:{field.number}", field.type) for field in schema.all_partition_columns]
     for i, name in enumerate(schema.key):
         fields += [pa.field(f"kmin:{i}", columns.field(name).type), pa.field(f"kmax:{i}", columns.field(name).type)]
@@ -96,6 +97,7 @@ def to_table(entries: Sequence[ManifestEntry], schema: Schema) -> pa.Table:
         "total_buckets": [e.total_buckets for e in entries],
         "index": [e.file.index if e.kind == ADD else None for e in entries],
         "index_bytes": [file.index_bytes for file in files],
+        "number": [file.number for file in files],
         "spec": [e.bucket.spec for e in entries],
     }
     for field in schema.all_partition_columns:
@@ -133,7 +135,8 @@ def files_of(table: pa.Table, schema: Schema, *, statistics: bool = True) -> lis
     rest = [column[name] for name in ("level", "schema_id", "source", "created_ms", "sequence", "min_sequence")]
     sums = [column[name] for name in ("checksum", "footer_bytes", "footer_checksum")]
     index = table["index"].to_pylist() if statistics else [None] * table.num_rows
-    files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums, index, table["index_bytes"].to_pylist())
+    later = table["index_bytes"].to_pylist(), table["number"].to_pylist()
+    files = map(DataFile, *plain, minima, maxima, *rest, stats, *sums, index, *later)
     buckets = map(Bucket, _partitions(table, specs, schema), column["bucket"], specs)
     return list(zip(buckets, column["total_buckets"], files, strict=True))
 

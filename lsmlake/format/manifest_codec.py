@@ -149,6 +149,7 @@ _RANGES = {
     "footer_bytes": (8, BYTES_MAX),
     "footer_checksum": (0, (1 << 32) - 1),
     "index_bytes": (1, BYTES_MAX),
+    "number": (0, (1 << 31) - 1),
 }
 """The valid ranges of the numbers in an entry, inclusive."""
 _MAY_BE_NULL = ("sequence", "min_sequence", "checksum", "footer_bytes", "footer_checksum")
@@ -219,6 +220,7 @@ def under(table: pa.Table, schema: Schema, where: str) -> pa.Table:
     if schema.key:
         _check_all(table, "kmin:0", _keys_ascend(table, len(schema.key)), "a first key up to the last key", where)
     _check_range(table, "index_bytes", where)
+    _check_range(table, "number", where)
     known = pa.array([spec.id for spec in schema.partitioning.specs], pa.int32())
     _check_all(table, "spec", pc.is_in(table["spec"], value_set=known), f"one of {known.to_pylist()}", where)
     for name, number in schema.field_ids().items():

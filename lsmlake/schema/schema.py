@@ -51,6 +51,12 @@ UNPARTITIONED = Wording(
 RESERVED = "_lsmlake_"
 """The prefix of temporary columns that reads and writes add."""
 ROW_KIND_FIELD = pa.field(ROW_KIND, pa.int8(), True, {column_types.FIELD_ID: b"2147483101"})
+ROW_ADDRESS = f"{RESERVED}row_address"
+"""System column of data files: the number of the file times 2^32, plus the position of the row. A reader that has no other way to
+tell positions finds deleted rows by it."""
+ROW_ADDRESS_FIELD = pa.field(ROW_ADDRESS, pa.int64(), False, {column_types.FIELD_ID: b"2147483102"})
+POSITION_BITS = 32
+"""Of a row address: those of the position in the file."""
 
 
 _KINDS = {

@@ -31,7 +31,6 @@ from lsmlake.spark.scans import Group, Scans
 from lsmlake.tables.version import Metadata
 from lsmlake.types.type_text import backticked
 
-_POSITIONS = "_metadata"
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
 _FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that join the masked scan: a second scan costs more
 _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
@@ -193,22 +192,22 @@ class _FrameBuilder:
         """Masks deleted rows with few operations, since Spark takes about 3 ms to analyse each; most are SQL text, since a Column
         object takes many calls into the JVM."""
         files = [file for _, file in group.places]
-        named = group.reading.select is not None or any(name.lower() == _POSITIONS for name in self.plan.schema.columns.names)
-        place = mask.PLACE if named else _POSITIONS
-        rows = self._scans.scan(group, (lambda scan: [scan.metadataColumn(_POSITIONS).alias(place)]) if named else lambda _: ())
+        addresses = mask.addresses(files)
+        rows = self._scans.scan(group, addresses.column)
         fails = self.plan.predicate is None  # only Spark reads the condition: it may fail for the values of a dead row
-        rows, number = rows if fails else self._filtered(rows), mask.numbered(files)
+        rows = rows if fails else self._filtered(rows)
         unknown = f"{self.meta.paths.root}: a data file differs from its manifest entry; verify() names the file"
-        masked, marks = mask.Masked(files, vectors, number.of), mask.marks(number, place, unknown)
+        masked = mask.Masked(files, vectors, addresses.numbers)
         key = "mask", connector.session_name(self.spark), frozenset((file.name, refs.get(file.name)) for file in files)
         keep = partial(self.meta.files.cache.get, key)
-        live, made = mask.live_rows(self.spark, rows, masked, marks, self.meta.env.limits, keep, self.where if fails else None)
+        where = self.where if fails else None
+        live, made = mask.live_rows(self.spark, rows, masked, addresses.sql, unknown, self.meta.env.limits, keep, where)
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return live  # `_united` selects the columns
-        made = *made, *([place] if named else [])
+        made = *made, addresses.column
         if _appends_partitions(group):
             return self._in_order(live, made)
-        return live.selectExpr(f"* except ({', '.join(made)})") if made else live
+        return live.selectExpr(f"* except ({', '.join(made)})")
 
     def _in_order(self, rows, made: Iterable[str] = ()):
         """Selects all columns in the table's order, without the added columns `made`."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,9 +23,10 @@ from pyspark.sql import functions as F
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.partitioning import PartitionColumn
-from lsmlake.schema.schema import Schema
+from lsmlake.schema.schema import ROW_ADDRESS, ROW_ADDRESS_FIELD, Schema
 from lsmlake.spark.frame_types import lengths, to_spark
 from lsmlake.spark.kept_relations import parquet
+from lsmlake.spark.mask import PLACE
 from lsmlake.spark.settings import READER
 from lsmlake.tables.version import Metadata
 from lsmlake.types.column_types import field_id, has_sized_text, inner_fields, plain
@@ -84,11 +85,10 @@ class Scans:
             return EvolvedRead(self.schema.row_columns)
         return reading(self.meta.schemas.get(schema_id), self.schema)
 
-    def scan(self, group: Group, extra: Callable[[object], Sequence[object]] = lambda rows: ()):
+    def scan(self, group: Group, added: str | None = None):
         """Scans all columns of the table. With `partitioned`, Spark reads the partition columns from directory names and, in
-        files of the current schema, appends them. `extra`: returns further columns to select, given the scan of the stored
-        columns."""
-        columns = to_spark(self._declared(group.reading))
+        files of the current schema, appends them. `added`: a further column, `mask.ROW_ADDRESS` or `mask.PLACE`."""
+        columns = to_spark(self._declared(group.reading, addresses=added == ROW_ADDRESS))
         reader = self.spark.read.schema(columns).options(**READER)
         if group.partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
@@ -102,22 +102,23 @@ class Scans:
         if group.partitioned:
             for name in self._sized_partitions:  # Spark drops the metadata of columns that it reads from directory names
                 rows = rows.withMetadata(name, lengths(self.schema.typed_columns.field(name)))
-        added = extra(rows)
+        further = [] if added is None else [rows.metadataColumn("_metadata").alias(PLACE) if added == PLACE else F.col(added)]
         if group.reading.select is not None:
             named = zip(group.reading.select, self.schema.typed_columns, strict=True)
-            return rows.select(*(_named(sql, field) for sql, field in named), *added)
-        return rows.select("*", *added) if added else rows
+            return rows.select(*(_named(sql, field) for sql, field in named), *further)
+        return rows.select("*", *further) if added == PLACE else rows
 
     @property
     def _sized_partitions(self) -> list[str]:
         """The partition columns with a VARCHAR(n) or CHAR(n)."""
         return [name for name in self.schema.identity_columns if has_sized_text(self.schema.typed_columns.field(name))]
 
-    def _declared(self, reading: EvolvedRead) -> pa.Schema:
+    def _declared(self, reading: EvolvedRead, *, addresses: bool) -> pa.Schema:
         """The columns that Spark reads. Columns of the table have the lengths of their texts."""
-        if reading.select is not None:
-            return reading.columns
-        return pa.schema([self.schema.typed_columns.field(one.name).with_nullable(True) for one in reading.columns])
+        columns = list(reading.columns)
+        if reading.select is None:
+            columns = [self.schema.typed_columns.field(one.name).with_nullable(True) for one in columns]
+        return pa.schema([*columns, *([ROW_ADDRESS_FIELD.with_nullable(True)] if addresses else [])])
 
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
         """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is

@@ -15,8 +15,10 @@ from pyspark.errors import PySparkException
 from spark_support import same
 
 from lsmlake.api.lake import Lake
+from lsmlake.files import data_writer
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import DeletionVector
+from lsmlake.schema.schema import ROW_ADDRESS
 from lsmlake.spark import mask, read, settings
 from lsmlake.storage.env import Limits
 
@@ -39,43 +41,51 @@ def masked_files(draw) -> tuple[list[DataFile], dict[str, set[int]]]:
 @given(masked_files())
 def test_words_tell_each_dead_row(found):
     files, dead = found
-    numbers = mask.numbered(files).of
+    numbers = mask.addresses(files).numbers
     words = mask._words(mask.Masked(files, vectors_of(dead), numbers))
     assume(words is not None)  # no hash is free of collisions; then there are chunks
     for file, number in zip(files, numbers.tolist(), strict=True):
         slot = (number * words.factor >> mask._HASH_SHIFT) & (words.slots - 1)
-        assert words.values[slot] == number
-        start = words.values[slot + words.slots]
-        masked = [row for row in range(file.rows) if int(words.values[start + (row >> 6)]) >> (row & 63) & 1]
+        index = [int(words.values[slot]) + ((number << 32) + row >> 6) for row in range(file.rows)]
+        masked = [row for row in range(file.rows) if is_set(words.values[index[row]], row)]
         assert set(masked) == dead.get(file.name, set())
+
+
+def is_set(word: int, row: int) -> bool:
+    """Whether the bit of a row is set: that of row 0 is the highest."""
+    return bool(int(word) >> (63 - (row & 63)) & 1)
 
 
 @examples(50)
 @given(masked_files(), st.sampled_from(Limits().mask_chunk_bits))
 def test_bitmaps_tell_each_dead_row_and_every_chunk(found, bits):
     files, dead = found
-    numbers = mask.numbered(files).of
+    numbers = mask.addresses(files).numbers
     table = mask._bitmaps(mask.Masked(files, vectors_of(dead), numbers), bits)
     bitmaps = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
     for file, number in zip(files, numbers.tolist(), strict=True):
         masked = set()
         for row in range(file.rows):
-            words = bitmaps[(number << mask._CHUNK_NUMBERS) + (row >> bits)]
-            if words is not None and words[(row & (1 << bits) - 1) >> 6] >> (row & 63) & 1:
+            words = bitmaps[(number << 32) + row >> bits]
+            if words is not None and is_set(words[(row & (1 << bits) - 1) >> 6], row):
                 masked.add(row)
         assert masked == dead.get(file.name, set())
 
 
 def test_an_unlisted_file_with_the_hash_slot_of_a_listed_one_is_unknown(spark):
     words = mask._words(mask.Masked([data_file("f", 3, 4_096)], vectors_of({"f": {1}}), np.array([4_096])))
-    slots = mask._slots(np.arange(4_096, 1 << 20), words.factor, words.slots.bit_length() - 1)
-    other = 4_097 + int(np.argmax(slots[1:] == slots[0]))
-    found = mask.Marks("place", "file", "bigint(raise_error('unknown'))")
-    rows = spark.createDataFrame([(place, 4_096) for place in range(3)], "place BIGINT, file BIGINT")
-    sent = mask._sent(spark, words)
-    assert [row.place for row in mask._by_words(rows, sent, found).collect()] == [0, 2]
+    slots = mask._slots(np.arange(1 << 20), words.factor, words.slots.bit_length() - 1)
+    others = [4_097 + int(np.argmax(slots[4_097:] == slots[4_096])), int(np.argmax(slots == slots[4_096]))]
+    sent, failure = mask._sent(spark, words), "boolean(raise_error('unknown'))"
+    rows = spark.createDataFrame([((4_096 << 32) + row,) for row in range(3)], "address BIGINT")
+    assert [row.address & 0xFF for row in mask._by_words(rows, sent, "address", failure).collect()] == [0, 2]
+    unused = int(np.setdiff1d(np.arange(words.slots), slots[4_096])[0])
+    empty = int(np.argmax(slots == unused))
+    for number in (*others, empty, (1 << 31) - 1):
+        with pytest.raises(PySparkException, match="unknown"):
+            mask._by_words(spark.createDataFrame([(number << 32,)], rows.schema), sent, "address", failure).collect()
     with pytest.raises(PySparkException, match="unknown"):
-        mask._by_words(spark.createDataFrame([(0, other)], rows.schema), sent, found).collect()
+        mask._by_words(spark.createDataFrame([(None,)], rows.schema), sent, "address", failure).collect()
 
 
 def vectors_of(dead: dict[str, set[int]]) -> dict[str, DeletionVector]:
@@ -117,9 +127,11 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
     same(read.frame(spark_lake.runtime.spark, with_limit("1 b"), None, "auto"), table.scan().to_arrow())
 
 
-@pytest.fixture
-def masked(lake):
-    """A table with three dead rows in its first file."""
+@pytest.fixture(params=["own addresses", "one number for all files"])
+def masked(request, lake, monkeypatch):
+    """A table with three dead rows in its first file. Spark cannot use the addresses in files that have the same number."""
+    if request.param == "one number for all files":
+        monkeypatch.setattr(data_writer, "number_of", lambda name: 7)
     options = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
     table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)
     table.upsert({"id": range(20_000), "v": range(20_000)})
@@ -167,12 +179,15 @@ def test_a_mask_is_sent_once_for_a_version(masked, spark_lake, monkeypatch):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_file_that_is_not_the_one_of_the_snapshot_fails_the_query(masked, spark_lake, lake, form):
-    for path in masked.files()["file_path"].to_pylist():
-        found = Path(lake.env.storage.place(path))
-        pq.write_table(pq.read_table(found), found, compression="NONE")
     table = Lake(replace(spark_lake.env, limits=FORMS[form]), spark_lake.runtime).table("d.t")
-    with pytest.raises(PySparkException, match="a data file differs from its manifest entry"):
-        table.df().collect()
+    other = lake.create_table("d.other", masked.schema, primary_key=["id"])
+    other.upsert({"id": range(20_000), "v": range(20_000)})
+    given = pq.read_table(Path(lake.env.storage.place(other.files()["file_path"][0].as_py())))
+    for rows in (given, given.drop_columns([ROW_ADDRESS])):
+        for path in masked.files()["file_path"].to_pylist():
+            pq.write_table(rows, Path(lake.env.storage.place(path)), compression="NONE")
+        with pytest.raises(PySparkException, match="a data file differs from its manifest entry"):
+            table.df().collect()
 
 
 def test_a_column_with_the_name_of_the_positions_is_read_by_tasks(lake, spark_lake):

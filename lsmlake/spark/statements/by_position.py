@@ -85,21 +85,22 @@ def _together(rows, clauses: Clauses):
 
 @dataclass(frozen=True)
 class Places:
-    """The files of a plan without level 0. `numbers`: file name -> its number in the column `FILE`, computed by Catalyst."""
+    """The files of a plan without level 0."""
 
     plan: Plan
     files: Mapping[str, Matched]
-    number: mask.FileNumbers
+    addresses: mask.Addresses
 
     @staticmethod
     def of(plan: Plan) -> Places:
         files = planned_files(plan.splits)
         matched = {one.file.name: Matched(*one, one.vector(plan.version.meta), np.empty(0, np.int64)) for one in files}
-        return Places(plan, matched, mask.numbered([one.file for one in files]))
+        return Places(plan, matched, mask.addresses([one.file for one in files]))
 
     @property
     def numbers(self) -> dict[str, int]:
-        return dict(zip(self.files, self.number.of.tolist(), strict=True))
+        """File name -> its number in the column `FILE`."""
+        return dict(zip(self.files, self.addresses.numbers.tolist(), strict=True))
 
     def at(self, positions: Mapping[int, DeletionVector]) -> list[Matched]:
         """The files with rows to remove. `positions`: number of a file -> positions of the rows."""
@@ -128,18 +129,17 @@ class Places:
         return reduce(lambda left, right: left.unionByName(right), parts)
 
     def _native(self, spark, scans: Scans, group: Group, where: str | None):
-        rows = scans.scan(group, lambda scan: [scan.metadataColumn("_metadata").alias(mask.PLACE)])
+        rows = scans.scan(group, self.addresses.column)
         rows = rows if where is None else rows.filter(where)
         files, numbers = [file for _, file in group.places], self.numbers
         vectors = {file.name: self.files[file.name].vector for file in files if self.files[file.name].ref is not None}
         if vectors:
             masked = mask.Masked(files, vectors, np.array([numbers[file.name] for file in files], np.int64))
-            marks = mask.marks(self.number, mask.PLACE, self._unknown)
-            rows, _ = mask.live_rows(spark, rows, masked, marks, self.plan.version.meta.env.limits)
+            rows, _ = mask.live_rows(spark, rows, masked, self.addresses.sql, self._unknown, self.plan.version.meta.env.limits)
         return rows.selectExpr(
             *map(backticked, self.plan.schema.columns.names),
-            f"{self.number.sql.format(place=mask.PLACE)} as {FILE}",
-            f"{mask.PLACE}.row_index as {POSITION}",
+            f"{mask.number_sql(self.addresses.sql)} as {FILE}",
+            f"{mask.position_sql(self.addresses.sql)} as {POSITION}",
         )
 
     @property
