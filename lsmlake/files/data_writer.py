@@ -1,7 +1,7 @@
 """Writes a sorted run to Parquet files of a target size and collects their statistics.
 
-Any Parquet reader can read the files: they hold the user's columns, the addresses of the rows in data files and, in level-0 files
-that carry deletes, `_row_kind`.
+Any Parquet reader can read the files: they hold the user's columns, in level-0 files that carry deletes `_row_kind`, and the
+addresses of the rows if the option `file.row-addresses` says so.
 The values of indexed columns are collected while a file is written, and become its index. `files.layout` chooses how Parquet
 stores the columns.
 """
@@ -185,10 +185,10 @@ class _FileWriter:
         kinds: bool,
         data: bool,
     ) -> None:
-        """`data`: whether it is a data file, whose rows have addresses and whose columns may be indexed."""
+        """`data`: whether it is a data file, whose rows may have addresses and whose columns may be indexed."""
         self.directory, self.name, self.schema, self.sums = directory, name, schema, sums
-        self.stored = StoredColumns.of(schema, addresses=data, kinds=kinds)
-        self.number = number_of(name) if data else None
+        self.number = number_of(name) if data and schema.parsed_options.files.row_addresses else None
+        self.stored = StoredColumns.of(schema, addresses=self.number is not None, kinds=kinds)
         self.nan_columns, self.group_rows_min, self.kinds = nan_columns, group_rows_min, kinds
         self.footer: list[pq.FileMetaData] = []
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)

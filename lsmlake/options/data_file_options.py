@@ -106,6 +106,14 @@ class DataFileOptions:
         "level of the zstd codec",
         only=((When("file.compression", (AUTO, ZSTD)),),),
     )
+    row_addresses: bool = option(
+        "file.row-addresses",
+        boolean,
+        False,
+        "new data files also hold the address of each row, in a column _lsmlake_row_address, by which Spark masks deleted rows"
+        " in half the time. Programs that read the files themselves see the column",
+        own=True,
+    )
     stats_mode: str = option(
         "metadata.stats-mode",
         stats_mode,

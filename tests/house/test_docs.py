@@ -132,9 +132,9 @@ def numbers(text: str) -> tuple[int, int]:
 
 def test_columns_of_manifests_are_those_of_the_code():
     documented = {row["column"].strip("`"): row for row in section_tables("format", "Manifests")[0]}
-    fixed = {name: column_types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.INDEX, manifest.SPEC)}
+    fixed = {name: column_types.type_name(type_) for name, type_ in (*manifest.FIXED, *manifest.LATER, manifest.SPEC)}
     assert {name: row["type"] for name, row in documented.items() if ":" not in name} == fixed
-    assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_codec._MAY_BE_NULL, *dict(manifest.INDEX)}
+    assert {name for name in fixed if documented[name]["null"] == "yes"} == {*manifest_codec._MAY_BE_NULL, *dict(manifest.LATER)}
     ranges = {name: numbers(documented[name]["range"]) for name in fixed if documented[name]["range"]}
     assert ranges == manifest_codec._RANGES
     columns = pa.schema([("d", pa.date32()), ("k", pa.int64()), ("v", pa.list_(pa.string()))])

@@ -372,6 +372,7 @@ def test_options_that_paimon_does_not_have():
         "compaction.reclaim-dead-percent",
         "deletion-vectors.merge-min-count",
         "file-index.bloom-filter.fpp",
+        "file.row-addresses",
         "metadata.stats-truncate",
         "read.vector-broadcast-limit",
         "sequence.delete-retained",

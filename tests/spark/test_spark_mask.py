@@ -127,12 +127,16 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
     same(read.frame(spark_lake.runtime.spark, with_limit("1 b"), None, "auto"), table.scan().to_arrow())
 
 
-@pytest.fixture(params=["own addresses", "one number for all files"])
+@pytest.fixture(params=["no addresses", "addresses", "one number for all files"])
 def masked(request, lake, monkeypatch):
     """A table with three dead rows in its first file. Spark cannot use the addresses in files that have the same number."""
     if request.param == "one number for all files":
         monkeypatch.setattr(data_writer, "number_of", lambda name: 7)
-    options = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    options = {
+        "compaction.tier-runs": 50,
+        "compaction.reclaim-dead-percent": 100,
+        "file.row-addresses": request.param != "no addresses",
+    }
     table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)
     table.upsert({"id": range(20_000), "v": range(20_000)})
     table.upsert({"id": [0, 1_024, 9_999], "v": [-1] * 3})
@@ -180,7 +184,7 @@ def test_a_mask_is_sent_once_for_a_version(masked, spark_lake, monkeypatch):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_file_that_is_not_the_one_of_the_snapshot_fails_the_query(masked, spark_lake, lake, form):
     table = Lake(replace(spark_lake.env, limits=FORMS[form]), spark_lake.runtime).table("d.t")
-    other = lake.create_table("d.other", masked.schema, primary_key=["id"])
+    other = lake.create_table("d.other", masked.schema, primary_key=["id"], options={"file.row-addresses": True})
     other.upsert({"id": range(20_000), "v": range(20_000)})
     given = pq.read_table(Path(lake.env.storage.place(other.files()["file_path"][0].as_py())))
     for rows in (given, given.drop_columns([ROW_ADDRESS])):
