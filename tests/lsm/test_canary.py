@@ -131,7 +131,7 @@ def _merged_too(found):
     return found if found.old_row is OldRow.MERGED else SimpleNamespace(old_row=OldRow.REPLACED, retains=found.retains)
 
 
-merge_runs, live_rows = bucket_compaction.merge_runs, arrow_scan.live_rows
+merge_runs, wanted = bucket_compaction.merge_runs, arrow_scan._wanted
 UPSERTS = {"mode": "vectors, lazy", "loaded": True, "buckets": 1, "verbs": ("upsert", "compact")}
 PLANTED: dict[str, Planted] = {
     "the lookup is skipped": Planted(
@@ -151,7 +151,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "a raw read ignores vectors": Planted(
         "dead rows are read",
-        lambda: patch.object(arrow_scan, "live_rows", lambda chunk, dead, *more: live_rows(chunk, EMPTY, *more)),
+        lambda: patch.object(arrow_scan, "_wanted", lambda chunk, dead, plan: wanted(chunk, EMPTY, plan)),
         a_history(**UPSERTS),
     ),
     "runs are merged in the wrong order": Planted(
