@@ -158,11 +158,14 @@ def test_documents_have_the_same_values_whatever_parses_them(spark):
         assert decoded_frame(frame(spark, events, 1), reader, None, by_spark=by_spark).toArrow().to_pylist() == here
 
 
-def test_values_of_events_are_those_of_one_process_where_spark_parses_them(spark):
-    events = spark.createDataFrame(event_values.events().to_pandas().rename(columns={"event": "value"})[["value"]]).coalesce(1)
-    given = ChangeInput(event_values.reader().format, None, rejects=True)
-    found = change_frames._decoded(events, event_values.reader(), given, strict=False, by_spark=True)
-    event_values.check(found.toArrow())
+@pytest.mark.parametrize("documents", [False, True])
+def test_values_of_events_are_those_of_one_process_where_spark_parses_them(spark, documents: bool):
+    cases = event_values.cases_in_documents() if documents else event_values.cases()
+    reader = event_values.reader_of_documents() if documents else event_values.reader()
+    events = frame(spark, [event for event, *_ in cases], 1)
+    given = ChangeInput(reader.format, None, rejects=True)
+    found = change_frames._decoded(events, reader, given, strict=False, by_spark=True)
+    event_values.check(found.toArrow(), cases)
 
 
 def test_the_words_of_auto_cdc(spark, spark_lake):
