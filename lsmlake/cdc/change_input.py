@@ -185,6 +185,7 @@ class ChangeInput:
             self.truncates_apply,
             self.may_lack,
             key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),
+            computes=partial(computed_columns.tried, self.computed, zone) if self.computed else None,
             fits=partial(check_rows, schema, tuple(one.name for one in self.computed)),
         )
 

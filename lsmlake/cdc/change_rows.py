@@ -156,10 +156,14 @@ def unordered(request: WriteRequest) -> tuple[str, ...]:
 
 
 def check_rows(schema: Schema, computed: Sequence[str], rows: pa.Table) -> None:
-    """Raises InvalidData for decoded rows that a table cannot hold. `computed`: the columns that they get later."""
+    """Raises InvalidData for decoded rows that a table cannot hold. `computed`: columns that they have, or get later."""
     for field in schema.row_columns:
-        if field.name in computed:
+        if field.name in computed and field.name not in rows.column_names:
             rows = rows.append_column(field.name, nested.nulls(rows.num_rows, field.type))
+        elif field.name in computed and not schema.columns.field(field.name).nullable:
+            written = ~_flags(rows, "-D") & ~_flags(rows, TRUNCATED) & ~keeps(rows, rows.column_names.index(field.name))
+            if (np.asarray(rows[field.name].is_null()) & written).any():
+                raise InvalidData(f"column {field.name!r} is NOT NULL, and the value computed for it is null")
     filled = _filled(rows, schema, np.ones(rows.num_rows, bool))  # nulls were refused when the events were decoded
     whole = _with_kinds(filled, _flags(rows, TRUNCATED)).drop_columns([KEPT, TEXT, REASON, POSITION, PLACE])
     prepare(whole, schema, WriteRequest(row_kind=Source(ROW_KIND)), None)

@@ -104,7 +104,8 @@ class EventReader:
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
         key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
-        fits: raises InvalidData for decoded rows that the table cannot hold; None: the rows are for no table.
+        computes: gives decoded rows their computed columns (`computed_columns.tried`); None: they have none, or get them later.
+        fits: raises InvalidData for such rows that the table cannot hold; None: the rows are for no table.
         met: the fields of the rows that were read until now.
     """
 
@@ -120,6 +121,7 @@ class EventReader:
     truncates_apply: bool = True
     may_lack: bool = False
     key_may_be_id: bool = True
+    computes: Callable[[pa.Table], tuple[pa.Table, dict[int, str]]] | None = None
     fits: Callable[[pa.Table], None] | None = None
     met: set[str] = field(default_factory=set, compare=False)
 
@@ -183,16 +185,18 @@ class EventReader:
         return pa.concat_tables(made).take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
     def unfit(self, rows: pa.Table) -> dict[int, str]:
-        """The decoded rows that the table cannot hold, each with the reason. Raises InvalidData if it can hold none of this form,
-        whatever their values."""
+        """The decoded rows that the table cannot hold, or of which nothing can be computed, each with the reason. Raises
+        InvalidData if it can hold none of this form, whatever their values; InvalidQuery as `computes`."""
+        rows, wrong = (rows, {}) if self.computes is None else self.computes(rows)
         if self.fits is None:
-            return {}
+            return wrong
         try:
             self.fits(rows)
         except InvalidData:
             self.fits(rows.slice(0, 0))
-            return {row: " ".join(reason.split()) for row, reason in unreadable(rows, self.fits).items()}
-        return {}
+            left = np.setdiff1d(np.arange(rows.num_rows + len(wrong)), list(wrong)).tolist()
+            wrong |= {left[row]: " ".join(reason.split()) for row, reason in unreadable(rows, self.fits).items()}
+        return wrong
 
     def described(self, texts: pa.Table, encodings: dict[str, Encoding], bad: dict[int, str]) -> tuple[pa.Table, np.ndarray]:
         """Decodes events whose fields have these encodings. `bad`: the reasons for events that cannot be read. Also returns the

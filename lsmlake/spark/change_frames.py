@@ -119,7 +119,9 @@ _WITHOUT_DUCKDB: WeakSet = WeakSet()
 def _write_events(
     version: Version, df, request: WriteRequest, changes: ChangeInput, learned: Learned, reader: EventReader, *, by_spark: bool
 ) -> Snapshot | None:
-    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON."""
+    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON, since tasks lack DuckDB. Then nothing tells of what
+    values nothing can be computed: such a value is an error of Spark."""
+    reader = replace(reader, computes=None) if by_spark else reader
     decode = partial(_decoded, df, reader, changes, by_spark=by_spark)
     if changes.truncates is None and not changes.ignore_nulls:
         try:
@@ -269,14 +271,14 @@ def _with_computed(rows, computed: Sequence[ComputedColumn]):
     """Decoded rows with their computed columns, as `cdc.computed_columns.added` makes them."""
     place = rows.columns.index(ROW_KIND)
     own = to_arrow(rows.select(*map(backticked, rows.columns[:place])).schema)
-    kept, made = F.col(KEPT), []
+    kept, made, read = F.col(KEPT), [], F.col(ROW_KIND) != REJECTED
     for number, one in enumerate(computed, start=place):
         lacks = [F.coalesce(kept.contains(f",{own.get_field_index(name)},"), F.lit(False)) for name in needs_of(one, own)]
         if lacks:
             some, every = reduce(or_, lacks), reduce(and_, lacks)
             partly = F.raise_error(F.lit(str(lacks_some(one.name))))
-            kept = F.when(some & ~every, partly).when(every, F.concat(kept, F.lit(f"{number},"))).otherwise(kept)
-        made.append(F.expr(f"cast(({one.expression}) as {format_type(one.type)})").alias(one.name))
+            kept = F.when(read & some & ~every, partly).when(every, F.concat(kept, F.lit(f"{number},"))).otherwise(kept)
+        made.append(F.when(read, F.expr(f"cast(({one.expression}) as {format_type(one.type)})")).alias(one.name))
     before, others = (map(backticked, names) for names in (rows.columns[:place], rows.columns[place:]))
     return rows.select(*before, *made, *others).withColumn(KEPT, kept)
 
