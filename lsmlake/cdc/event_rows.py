@@ -106,7 +106,7 @@ class EventReader:
         key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
         computes: gives decoded rows their computed columns (`computed_columns.tried`); None: they have none, or get them later.
         fits: raises InvalidData for such rows that the table cannot hold; None: the rows are for no table.
-        met: the fields of the rows that were read until now.
+        met: the fields of the rows that were read until now, and the paths in `inside` that values had.
     """
 
     format: ChangeFormat
@@ -485,7 +485,7 @@ class _Batch:
 
     def _without_unknown_inside(self, texts: pa.Array, encoding: Encoding, one: pa.Field, written: np.ndarray) -> pa.Array:
         """The values without those of events in which a field inside of the value is refused."""
-        found = unknown_inside(plain_json(texts, encoding), plain(one.type), one.name, self.reader.inside)
+        found = unknown_inside(plain_json(texts, encoding), plain(one.type), one.name, self.reader.inside, self.reader.met)
         cure = f"add the field to the column, {_LEFT_OUT}"
         reasons = {row: f"the column {one.name!r} has no field {path!r}: {cure}" for row, path in found.items() if written[row]}
         return self._without(texts, reasons)

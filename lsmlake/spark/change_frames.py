@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_, or_
@@ -25,7 +25,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
-from lsmlake.api.change_writes import check_rejects, row_request, with_positions
+from lsmlake.api.change_writes import check_rejects, row_request, warn_unmet, with_positions
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.change_rows import Lacking, missing_value, needs_all, unordered
@@ -119,9 +119,10 @@ _WITHOUT_DUCKDB: WeakSet = WeakSet()
 def _write_events(
     version: Version, df, request: WriteRequest, changes: ChangeInput, learned: Learned, reader: EventReader, *, by_spark: bool
 ) -> Snapshot | None:
-    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON, since tasks lack DuckDB. Then nothing tells of what
-    values nothing can be computed: such a value is an error of Spark."""
+    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON, since tasks lack DuckDB. Then a value of which
+    nothing can be computed is an error of Spark."""
     reader = replace(reader, computes=None) if by_spark else reader
+    _tell_unmet(version, events_of(df, reader.format, changes.column), changes, learned, reader, by_spark=by_spark)
     decode = partial(_decoded, df, reader, changes, by_spark=by_spark)
     if changes.truncates is None and not changes.ignore_nulls:
         try:
@@ -131,6 +132,37 @@ def _write_events(
             pass
     with _held(_with_words(decode(strict=False), changes)) as rows:
         return ChangeFrame(version, rows, request, changes, learned, errors=True).resolved()
+
+
+def _tell_unmet(version: Version, events, changes: ChangeInput, learned: Learned, reader: EventReader, *, by_spark: bool) -> None:
+    """Logs the names in `except_columns` that no event has. A task reads events until it has met all names, and a name that was
+    met is not looked for again; so only a name that is wrong, or rare, makes Spark read the events twice."""
+    root = version.meta.paths.root
+    names = [one for one in changes.named_fields(version.schema) if (root, one) not in learned.met]
+    if not names:
+        return
+    alone = replace(reader, computes=None, fits=None, met=set())
+    by_spark = by_spark and not reader.format.events.avro
+    made = _parsed(events, alone) if by_spark else events
+    rows = made.mapInArrow(partial(_met_task, alone, names, by_spark), "name string").collect()
+    found = {row["name"] for row in rows}
+    learned.met.update((root, one) for one in names if one in found)
+    if found:  # otherwise no event has a row
+        warn_unmet(version.meta.paths.table_name, [one for one in names if one not in found])
+
+
+def _met_task(
+    reader: EventReader, names: Sequence[str], by_spark: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The names of `names` that the events have, and null if they have rows."""
+    tables = _joined(batches)
+    decoded = map(partial(_rows_of, reader), tables) if by_spark else decoded_tables(tables, reader, threads=1)
+    with suppress(LakeError):  # the write will raise it
+        for _ in decoded:
+            if reader.met.issuperset(names):
+                break
+    found = [None, *(one for one in names if one in reader.met)] if reader.met else []
+    yield pa.record_batch([pa.array(found, pa.string())], ["name"])
 
 
 def decoded_frame(df, reader: EventReader, column: str | None, *, by_spark: bool):
@@ -168,14 +200,19 @@ def _decoded(df, reader: EventReader, changes: ChangeInput, *, strict: bool, by_
     """The rows of events, with `ERROR`. `strict`: a special event is an error of the batch. `by_spark`: Spark parses JSON."""
     events = events_of(df, reader.format, changes.column)
     by_spark = by_spark and not reader.format.events.avro
-    if by_spark:
-        events = readable(events)
-        for chosen in reader.query.in_spark([EVENT, OFFSET, WRONG]):
-            events = events.selectExpr(*chosen)
+    events = _parsed(events, reader) if by_spark else events
     fields = reader.fields.append(pa.field(ERROR, pa.binary()))
     numbered = to_spark(pa.schema([field.with_name(f"c{i}") for i, field in enumerate(fields)]))  # names may have dots
     made = events.mapInArrow(partial(_decode_task, reader, changes.rejects, strict, by_spark), numbered)
     return made.selectExpr(*(f"c{i} as {backticked(field.name)}" for i, field in enumerate(fields)))
+
+
+def _parsed(events, reader: EventReader):
+    """Events in JSON as columns of texts, parsed by Spark."""
+    events = readable(events)
+    for chosen in reader.query.in_spark([EVENT, OFFSET, WRONG]):
+        events = events.selectExpr(*chosen)
+    return events
 
 
 def events_of(df, format: ChangeFormat, column: str | None):
@@ -209,8 +246,7 @@ def _decode_task(
 
     tables = _joined(batches)
     try:
-        parsed = (reader.rows(reader.without_marks(_whole(table, reader))) for table in tables) if by_spark else None
-        for rows in parsed or decoded_tables(tables, reader, threads=1):
+        for rows in map(partial(_rows_of, reader), tables) if by_spark else decoded_tables(tables, reader, threads=1):
             rejected, truncated = (pc.any(pc.equal(rows[ROW_KIND], kind)).as_py() for kind in (REJECTED, TRUNCATED))
             if rejected and not rejects:
                 raise refusal(rows)
@@ -220,6 +256,11 @@ def _decode_task(
     except LakeError as error:
         nothing = {name: [str(error) if name == REASON else None] for name in reader.fields.names}
         yield from sent(pa.table(nothing, schema=reader.fields), error)
+
+
+def _rows_of(reader: EventReader, parsed: pa.Table) -> pa.Table:
+    """The rows of events that Spark has parsed."""
+    return reader.rows(reader.without_marks(_whole(parsed, reader)))
 
 
 def _whole(events: pa.Table, reader: EventReader) -> pa.Table:

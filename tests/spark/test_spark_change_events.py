@@ -12,11 +12,12 @@ import pytest
 
 import lsmlake
 from lsmlake.cdc import ChangeFormat
-from lsmlake.cdc.change_input import ChangeInput
+from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
 from lsmlake.cdc.event_rows import EventReader
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.spark import change_frames
-from lsmlake.spark.change_frames import decoded_frame
+from lsmlake.spark.change_frames import decoded_frame, events_of
+from lsmlake.spark.learned import Learned
 
 pytestmark = pytest.mark.spark
 
@@ -166,6 +167,24 @@ def test_values_of_events_are_those_of_one_process_where_spark_parses_them(spark
     given = ChangeInput(reader.format, None, rejects=True)
     found = change_frames._decoded(events, reader, given, strict=False, by_spark=True)
     event_values.check(found.toArrow(), cases)
+
+
+def test_a_field_to_leave_out_that_no_event_has_is_told(spark, spark_lake, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """As in one process. A field that was met once is not looked for again."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT, s STRUCT<x: INT>", primary_key=["id"])
+    rows = [{**row(1), "s": {"x": 1}, "note": 1}, {**row(2), "s": {"x": 1, "y": 2}}, {**row(3), "s": None}]
+    given = [event("c", one, one["id"]) for one in rows]
+    for names in (["note", "s.y"], ["note", "s.y", "noet", "s.z"]):
+        table.upsert(frame(spark, given), format="debezium-json", except_columns=names)
+    deletes = frame(spark, [event("d", None, 9, {"id": 1})])
+    table.upsert(deletes, format="debezium-json", except_columns=["other"])  # no row, so no field
+    told = f"{table.name}: except_columns names what no event of the batch and no column has: "
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [f"{told}noet, s.z"]
+    words = ChangeArguments("debezium-json", except_columns=["note", "nope"])
+    changes, learned = ChangeInput.of(table.version.schema, words, row_kind=False, evolve=False), Learned()
+    events, reader = events_of(frame(spark, given), changes.format, None), changes.reader(table.version.schema, "UTC")
+    change_frames._tell_unmet(table.version, events, changes, learned, reader, by_spark=True)
+    assert {name for _, name in learned.met} == {"note"} and caplog.records[-1].getMessage() == f"{told}nope"
 
 
 def test_the_words_of_auto_cdc(spark, spark_lake):
