@@ -60,8 +60,7 @@ def upsert_changes(
             rejected_events.keep(version.meta.env, home, pa.concat_tables(rejected), request.identity)
 
     def lost(rows: pa.Table, reasons: Sequence[str]) -> None:
-        identity = rejected_events.of_lost(request.identity)
-        rejected_events.keep(version.meta.env, home, rejected_events.lost(rows, reasons), identity)
+        rejected_events.keep_lost(version.meta.env, home, rejected_events.lost(rows, reasons), request.identity)
 
     request_of_rows, takes = with_positions(request), lost if changes.rejects else None
     once = _is_read_once(data)

@@ -49,7 +49,7 @@ from lsmlake.cdc.event_rows import (
 )
 from lsmlake.cdc.given_events import check_column
 from lsmlake.commit.commit import again
-from lsmlake.commit.request import replayed
+from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, MissingDependency
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
@@ -415,7 +415,8 @@ class ChangeFrame:
         batch = replace(self, df=rows, request=request, errors=False)
         if not kept:
             return replace(batch, df=rows.drop(_ORDER, *_own(self.request))).plain()
-        return again(self.version, lambda now: replace(batch, version=now)._with_old_values(kept), *OVERTAKEN)
+        recorded: list[object] = []
+        return again(self.version, lambda now: replace(batch, version=now)._with_old_values(kept, recorded), *OVERTAKEN)
 
     def _facts(self, order: Sequence[str]) -> tuple[st.Row, list[str]]:
         """What kinds of rows there are, and the columns whose values some rows keep. `order`: the expressions of `order_by`."""
@@ -441,18 +442,32 @@ class ChangeFrame:
         made = self.df.where(F.col(ROW_KIND) == REJECTED).select(moment, *columns)
         frame_writer.upsert(table, made, WriteRequest(self.request.identity, compact=False), self.learned)
 
-    def _keep_lost(self, rows) -> None:
-        """Writes the events that lack a value which nothing has to the table of rejected events."""
-        if not rows.head(1):
-            return
+    def _without_lost(self, rows, recorded: list[object]):
+        """The rows without the events that lack a value which nothing has, as `_LAST` flags them. These go to the table of
+        rejected events, once each: later attempts, and a replay, may find others. An event that an attempt before has rejected is
+        not written. `recorded`: gets the moment of the commit of an attempt."""
         meta = self.version.meta
         table = rejected_events.opened(meta.env, rejected_events.name_for(meta.paths.table_name, self.changes.rejected))
+        identity = rejected_events.next_of_lost(table, self.request.identity)
+        moment, at = F.timestamp_millis(F.lit(meta.env.clock())), rejected_events.REJECTED_AT
+        new = rows.where(_LAST)
+        if recorded or identity != rejected_events.of_lost(self.request.identity):
+            known = read.frame(rows.sparkSession, plan(table, None, [at, *rejected_events.PLACES]), None, read.AUTO)
+            known = known.select(*(F.col(name).alias(f"_known_{name}") for name in (at, *rejected_events.PLACES)))
+            same = reduce(and_, [F.col(old).eqNullSafe(F.col(f"_known_{name}")) for name, old in rejected_events.PLACES.items()])
+            new = new.join(known, same, "left_anti")
+            rows = rows.join(known.where(F.col(f"_known_{at}") >= recorded[0]), same, "left_anti") if recorded else rows
+        if new.head(1):
+            self._keep_lost(table, new, identity, moment)
+            recorded.append(moment)
+        return rows.where(~F.col(_LAST))
+
+    def _keep_lost(self, table: Version, rows, identity: Identity, moment) -> None:
+        """Writes events that lack a value which nothing has to the table of rejected events."""
         key = F.to_json(F.struct(*(F.col(backticked(name)) for name in self.schema.primary_key)))
-        moment = F.timestamp_millis(F.lit(meta.env.clock())).alias(rejected_events.REJECTED_AT)
         reason = F.concat(F.lit("an update lacks a value that has not changed, and the table has no row with it: key "), key)
-        others = [F.col(old).alias(new) for new, old in rejected_events.SOURCES.items() if old != REASON]
-        made = rows.select(moment, reason.alias("reason"), *others)
-        identity = rejected_events.of_lost(self.request.identity)
+        places = (F.col(old).alias(new) for new, old in rejected_events.PLACES.items())
+        made = rows.select(moment.alias(rejected_events.REJECTED_AT), reason.alias("reason"), *places)
         frame_writer.upsert(table, made, WriteRequest(identity, compact=False), self.learned)
 
     def _keeps(self, rows, name: str):
@@ -473,8 +488,9 @@ class ChangeFrame:
             return F.lit(False)
         return F.coalesce(F.col(KEPT).contains(f",{rows.columns.index(name)},"), F.lit(False))
 
-    def _with_old_values(self, kept: Sequence[str]) -> Snapshot | None:
-        """Writes the rows with the values that they keep, on a version. Raises Overtaken."""
+    def _with_old_values(self, kept: Sequence[str], recorded: list[object]) -> Snapshot | None:
+        """Writes the rows with the values that they keep, on a version. `recorded`: see
+        `_without_lost`. Raises Overtaken."""
         if done := replayed(self.version, self.request.identity):
             return done
         schema, rows = self.schema, self.df
@@ -496,8 +512,7 @@ class ChangeFrame:
         places = [name for name in _OF_EVENT if name in rows.columns]
         filled = joined.select(*others, *made, F.col(_NUMBER), missing.alias(_LAST), *places)
         if self.changes.rejects:
-            self._keep_lost(filled.where(_LAST))
-            filled = filled.where(~F.col(_LAST))
+            filled = self._without_lost(filled, recorded)
         filled = filled.drop(*places)
         replaces = self.request.replaces is not None
         requires = self.request.requires if replaces else (KeysUnchanged(self.version, None),)

@@ -16,7 +16,7 @@ from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
 from lsmlake.cdc.event_rows import EventReader
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.spark import change_frames
-from lsmlake.spark.change_frames import decoded_frame, events_of
+from lsmlake.spark.change_frames import ChangeFrame, decoded_frame, events_of
 from lsmlake.spark.learned import Learned
 
 pytestmark = pytest.mark.spark
@@ -70,6 +70,30 @@ def test_batches_of_events_are_applied_in_the_order_of_their_source(spark, spark
     ]
     table.upsert(frame(spark, truncated), format="debezium-json")
     assert rows_of(table) == [row(7, n=8)]
+
+
+@pytest.mark.parametrize("identity", [{}, {"writer_id": "w", "commit_id": 7}], ids=str)
+def test_an_event_that_only_a_later_attempt_rejects_is_recorded(
+    spark, spark_lake, identity: dict, monkeypatch: pytest.MonkeyPatch
+):
+    """Another commit deletes one row and makes another meanwhile. An event that an attempt has rejected is not applied then."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING", primary_key=["id"])
+    table.upsert([{"id": number, "name": "old"} for number in (1, 2, 3)])
+    events = [event("u", {"id": number, "name": UNAVAILABLE}, number) for number in (1, 2, 3, 9)]
+    plain, meanwhile = ChangeFrame.plain, [{"id": 9, "name": "new"}]
+
+    def overtaken(self: ChangeFrame) -> object:
+        if meanwhile:
+            spark_lake.table("d.t").delete_keys([{"id": 2}])
+            spark_lake.table("d.t").upsert([meanwhile.pop()])
+        return plain(self)
+
+    monkeypatch.setattr(ChangeFrame, "plain", overtaken)
+    for _ in range(2 if identity else 1):
+        table.upsert(frame(spark, events), format="debezium-json", on_error="reject", **identity)
+    assert rows_of(table) == [{"id": 1, "name": "old"}, {"id": 3, "name": "old"}, {"id": 9, "name": "new"}]
+    found = spark_lake.table("d.t_rejected").to_arrow()["position"].to_pylist()
+    assert sorted(map(int, found)) == [2, 9]
 
 
 def test_a_stream_of_events_rejects_those_that_cannot_be_read(spark, spark_lake, tmp_path: Path):
