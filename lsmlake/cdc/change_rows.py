@@ -80,7 +80,7 @@ def write_changes(
     if not any(_is_special(table, version.schema, ignore_nulls) for table in tables):
         return write_tables(version, _upserts(iter(tables), version.schema, request, ignore_nulls), request)
     rows = pa.concat_tables(tables, promote_options="default")
-    refused = Refused(rows, lost, set())
+    refused = LostRows(rows, lost, set())
     return again(version, lambda now: _resolved(now, rows, request, ignore_nulls, refused), *OVERTAKEN)
 
 
@@ -179,7 +179,7 @@ def _flags(rows: pa.Table, kind: str) -> np.ndarray:
 
 
 @dataclass
-class Refused:
+class LostRows:
     """The rows that lack a value, over all attempts of a commit: a row that one of them refuses is written by none.
 
     Attributes:
@@ -202,7 +202,7 @@ class Refused:
         return np.isin(numbers, list(self.numbers))
 
 
-def _resolved(version: Version, rows: pa.Table, request: WriteRequest, ignore_nulls: bool, refused: Refused) -> Snapshot | None:
+def _resolved(version: Version, rows: pa.Table, request: WriteRequest, ignore_nulls: bool, refused: LostRows) -> Snapshot | None:
     """Writes rows that may be truncates, or keep old values, on a version. Raises Overtaken."""
     if done := replayed(version, request.identity):
         return done
