@@ -33,11 +33,21 @@ class ComputedColumn(NamedTuple):
 
 def check_readable(expressions: Mapping[str, str], where: str) -> None:
     """Raises InvalidQuery for an expression that is wrong whatever columns there are. `where`: the table."""
+    from sqlglot import exp
+
+    from lsmlake.dialect.aggregates import AGGREGATES  # loads sqlglot
+    from lsmlake.dialect.context import drawing_calls  # loads sqlglot
     from lsmlake.dialect.sql_text import Text  # loads sqlglot
 
-    for name, text in expressions.items():
+    for name, given in expressions.items():
         try:
-            Text(text).parsed()
+            text = Text(given)
+            tree = text.parsed()
+            aggregates = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in AGGREGATES)
+            if other := next(aggregates, None) or tree.find(exp.Window, exp.Query):
+                text.refuse(other, "a value is computed from one row", cure="leave out aggregates, windows and queries")
+            if drawn := next(drawing_calls(tree), None):
+                text.refuse(drawn[0], "an expression must give the same each time", cure="compute it at the source")
         except InvalidQuery as refused:
             raise _uncomputable(where, name, refused) from refused
 

@@ -292,6 +292,14 @@ def test_texts_alone_are_put_together_to_batches():
         ({"primary_keys": {"shop.a": ["id"]}}, "without the database"),
         ({"computed_columns": {"a": {"m": "n +"}}}, "a column cannot be computed"),
         ({"computed_columns": {"a": {"id": "n + 1"}}}, "cannot be in the primary key"),
+        ({"computed_columns": {"a": {"m": "n + sum(n)"}}}, "a, computed column 'm'.*computed from one row.*sum"),
+        ({"computed_columns": {"a": {"m": "row_number() OVER (ORDER BY n)"}}}, "computed from one row"),
+        ({"computed_columns": {"a": {"m": "(SELECT 1)"}}}, "computed from one row"),
+        ({"computed_columns": {"a": {"m": "n + rand()"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "uuid()"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "n", "M": "n"}}}, "case does not tell names apart"),
+        ({"primary_keys": []}, "primary_keys names no column"),
+        ({"primary_keys": {"a": []}}, "primary_keys names no column"),
     ],
 )
 def test_wrong_arguments_are_refused_before_an_event_is_read(given: dict, words: str):
