@@ -273,6 +273,22 @@ def test_json_integers_are_not_rounded_to_doubles(tmp_path):
     assert table.scan(where="k = 1e300").count() == 1
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "UTF32"])
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.jsonl"])
+def test_an_encoding_whose_byte_order_nothing_tells_is_refused(tmp_path, name: str, encoding: str):
+    rows = "k,v\n1,x\n" if name == "a.csv" else '{"k": 1, "v": "x"}\n'
+    text = rows if name != "a.jsonl" else f'{{"op": "c", "after": {rows.strip()}}}\n'
+    how = {"format": "debezium-json"} if name == "a.jsonl" else {}
+    order = encoding.lower().replace("utf32", "utf-32")
+    table = table_of("k BIGINT NOT NULL, v STRING")
+    (tmp_path / name).write_bytes(text.encode(f"{order}-le"))
+    refused(table, str(tmp_path / name), name, "no byte order mark", f"encoding='{order}-le'", encoding=encoding, **how)
+    table.upsert(str(tmp_path / name), encoding=f"{order}-le", **how)
+    (tmp_path / name).write_bytes(text.encode(order))
+    table.upsert(str(tmp_path / name), encoding=encoding, **how)
+    assert rows_of(table) == [{"k": 1, "v": "x"}]
+
+
 def test_json_numbers_that_are_too_small_for_a_double_are_refused_as_those_that_are_too_great(tmp_path):
     table = table_of("k BIGINT NOT NULL, v DOUBLE, s STRUCT<x: DOUBLE>, t STRING")
     for bad in ("1e-400", "-2.25E-0324", f"0.{'0' * 330}1", "0.0001e-321"):
