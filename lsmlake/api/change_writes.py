@@ -54,18 +54,23 @@ def upsert_changes(
                 raise refusal(bad, name)
             rejected.append(bad)
             yield words.applied(good.drop_columns([REASON]))
-        if reader.met and (never := [one for one in changes.left_out if one not in {*reader.met, *version.schema.columns.names}]):
-            _log.warning("%s: except_columns names what no event of the batch and no column has: %s", name, ", ".join(never))
+        if reader.met:  # otherwise no event has a row
+            warn_unmet(name, [one for one in changes.named_fields(version.schema) if one not in reader.met])
         if rejected:  # before the commit of the others, which marks the batch as done
             rejected_events.keep(version.meta.env, home, pa.concat_tables(rejected), request.identity)
 
     def lost(rows: pa.Table, reasons: Sequence[str]) -> None:
-        identity = rejected_events.of_lost(request.identity)
-        rejected_events.keep(version.meta.env, home, rejected_events.lost(rows, reasons), identity)
+        rejected_events.keep_lost(version.meta.env, home, rejected_events.lost(rows, reasons), request.identity)
 
     request_of_rows, takes = with_positions(request), lost if changes.rejects else None
     once = _is_read_once(data)
     return write_changes(version, read, request_of_rows, ignore_nulls=changes.ignore_nulls, once=once, lost=takes)
+
+
+def warn_unmet(table: str, names: Sequence[str]) -> None:
+    """Logs the names in `except_columns` that no event of a batch has. They are no error: later events may have them."""
+    if names:
+        _log.warning("%s: except_columns names what no event of the batch and no column has: %s", table, ", ".join(names))
 
 
 def check_rejects(version: Version, changes: ChangeInput | None) -> str:

@@ -106,6 +106,8 @@ class HistoryRun:
         axis = HistoryAxis.of(schema, terms.sequence_by, where)
         terms = terms._replace(sequence_by=axis.column or COMMIT_TIME)
         tracked = terms.tracked(schema, where)
+        if history is None:
+            terms.check_new(schema, where)
         if tracked is not None and axis.late:
             raise InvalidQuery(
                 "track needs changes in their order, and changes of this table may be late",

@@ -68,6 +68,21 @@ class HistoryTerms(NamedTuple):
             raise InvalidQuery("the table has lost all columns to track", where=where, found=list(self.track), cure=cure)
         return self._replace(track=track, track_except=track_except or None)
 
+    def check_new(self, schema: Schema, where: str) -> None:
+        """Raises InvalidQuery for names that say nothing, in the arguments of a first call. Later calls repeat what it took."""
+        words = ("track", "--track", self.track), ("track_except", "--track-except", self.track_except)
+        for argument, flag, columns in words:
+            if twice := sorted({one for one in columns or () if columns.count(one) > 1}):
+                raise InvalidQuery(f"{argument} names a column twice", where=where, found=twice, cure="name it once")
+            if key := [one for one in columns or () if one in schema.primary_key]:
+                raise InvalidQuery(
+                    f"{argument} names columns of the primary key, in which rows do not change",
+                    where=where,
+                    expected="columns outside of the primary key",
+                    found=key,
+                    cure=Wording(f"leave them out of {argument}", command=f"leave them out of {flag}"),
+                )
+
     def tracked(self, schema: Schema, where: str) -> tuple[str, ...] | None:
         """The columns of the source of which a change begins a version; None: all. Raises InvalidQuery."""
         named, columns = self.track or self.track_except, schema.columns.names

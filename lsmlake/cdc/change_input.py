@@ -60,6 +60,7 @@ class ChangeInput:
         computed: columns that events do not have, computed from those that they have.
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
+        chosen_by_user: the user has named the columns and paths that are left out; otherwise events have.
     """
 
     format: ChangeFormat | None = None
@@ -75,6 +76,7 @@ class ChangeInput:
     computed: tuple[ComputedColumn, ...] = ()
     truncates_apply: bool = True
     may_lack: bool = False
+    chosen_by_user: bool = False
 
     @staticmethod
     def of(schema: Schema, words: ChangeArguments, *, row_kind: bool, evolve: bool) -> ChangeInput | None:
@@ -154,6 +156,7 @@ class ChangeInput:
             None if columns is None else tuple(columns),
             tuple(left_out or ()),
             left_inside,
+            chosen_by_user=True,
         )
 
     def reader(self, schema: Schema, zone: str) -> EventReader:
@@ -185,8 +188,15 @@ class ChangeInput:
             self.truncates_apply,
             self.may_lack,
             key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),
+            computes=partial(computed_columns.tried, self.computed, zone) if self.computed else None,
             fits=partial(check_rows, schema, tuple(one.name for one in self.computed)),
         )
+
+    def named_fields(self, schema: Schema) -> list[str]:
+        """The names of fields to leave out that the user has said and that are no columns: only events tell if they are right."""
+        if not self.chosen_by_user:
+            return []
+        return [one for one in (*self.left_out, *sorted(self.left_inside)) if one not in schema.columns.names]
 
     def kept_columns(self, names: Sequence[str], others: Sequence[str] = ()) -> list[str]:
         """The columns of data to write. `others`: columns that the write reads and does not store."""

@@ -46,7 +46,8 @@ Read = Callable[[], Iterator[pa.Table]]
 
 
 Lost = Callable[[pa.Table, Sequence[str]], None]
-"""Called with the rows whose unchanged values are neither in the batch nor in the table, and with the reasons."""
+"""Called with the rows whose unchanged values are neither in the batch nor in the table, and with the reasons: once for each row,
+by the first attempt that finds it."""
 
 
 def write_changes(
@@ -79,7 +80,8 @@ def write_changes(
     if not any(_is_special(table, version.schema, ignore_nulls) for table in tables):
         return write_tables(version, _upserts(iter(tables), version.schema, request, ignore_nulls), request)
     rows = pa.concat_tables(tables, promote_options="default")
-    return again(version, lambda now: _resolved(now, rows, request, ignore_nulls, lost), *OVERTAKEN)
+    refused = LostRows(rows, lost, set())
+    return again(version, lambda now: _resolved(now, rows, request, ignore_nulls, refused), *OVERTAKEN)
 
 
 def _with_omitted(read: Read, schema: Schema) -> Iterator[pa.Table]:
@@ -156,10 +158,14 @@ def unordered(request: WriteRequest) -> tuple[str, ...]:
 
 
 def check_rows(schema: Schema, computed: Sequence[str], rows: pa.Table) -> None:
-    """Raises InvalidData for decoded rows that a table cannot hold. `computed`: the columns that they get later."""
+    """Raises InvalidData for decoded rows that a table cannot hold. `computed`: columns that they have, or get later."""
     for field in schema.row_columns:
-        if field.name in computed:
+        if field.name in computed and field.name not in rows.column_names:
             rows = rows.append_column(field.name, nested.nulls(rows.num_rows, field.type))
+        elif field.name in computed and not schema.columns.field(field.name).nullable:
+            written = ~_flags(rows, "-D") & ~_flags(rows, TRUNCATED) & ~keeps(rows, rows.column_names.index(field.name))
+            if (np.asarray(rows[field.name].is_null()) & written).any():
+                raise InvalidData(f"column {field.name!r} is NOT NULL, and the value computed for it is null")
     filled = _filled(rows, schema, np.ones(rows.num_rows, bool))  # nulls were refused when the events were decoded
     whole = _with_kinds(filled, _flags(rows, TRUNCATED)).drop_columns([KEPT, TEXT, REASON, POSITION, PLACE])
     prepare(whole, schema, WriteRequest(row_kind=Source(ROW_KIND)), None)
@@ -172,7 +178,31 @@ def _flags(rows: pa.Table, kind: str) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.equal(rows[ROW_KIND], kind), False))
 
 
-def _resolved(version: Version, rows: pa.Table, request: WriteRequest, ignore_nulls: bool, lost: Lost | None) -> Snapshot | None:
+@dataclass
+class LostRows:
+    """The rows that lack a value, over all attempts of a commit: a row that one of them refuses is written by none.
+
+    Attributes:
+        rows: the rows of the batch.
+        lost: see `write_changes`.
+        numbers: of the refused rows.
+    """
+
+    rows: pa.Table
+    lost: Lost | None
+    numbers: set[int]
+
+    def of(self, wrong: Mapping[int, str], numbers: np.ndarray) -> np.ndarray:
+        """Flags the refused rows of some rows of the batch, which have these `numbers`. `wrong`: those that this attempt
+        refuses, and why."""
+        new = {int(numbers[row]): reason for row, reason in sorted(wrong.items()) if numbers[row] not in self.numbers}
+        if new:
+            self.lost(self.rows.take(pa.array(list(new))), list(new.values()))
+            self.numbers.update(new)
+        return np.isin(numbers, list(self.numbers))
+
+
+def _resolved(version: Version, rows: pa.Table, request: WriteRequest, ignore_nulls: bool, refused: LostRows) -> Snapshot | None:
     """Writes rows that may be truncates, or keep old values, on a version. Raises Overtaken."""
     if done := replayed(version, request.identity):
         return done
@@ -194,12 +224,13 @@ def _resolved(version: Version, rows: pa.Table, request: WriteRequest, ignore_nu
         request = replace(request, replaces=Replacement(everything=True), compact=False)
     if kept.any.any():
         old = None if truncates.any() else version
-        if lost is not None and (wrong := kept.lost(prepared, arrival, schema, old)):
-            flags = np.isin(np.arange(len(numbers)), list(wrong))
-            lost(rows.take(pa.array(numbers[flags])), [wrong[row] for row in np.flatnonzero(flags).tolist()])
-            left = np.flatnonzero(~flags)
-            prepared, arrival, kept = prepared.take(pa.array(left)), arrival.take(left), kept.take(left)
-        prepared = kept.filled(prepared, arrival, schema, old)
+        gone = np.zeros(len(numbers), bool)
+        if refused.lost is not None:
+            gone = refused.of(kept.lost(prepared, arrival, schema, old), numbers)
+        prepared = kept.filled(prepared, arrival, schema, old, gone)
+        if gone.any():
+            left = np.flatnonzero(~gone)
+            prepared, arrival = prepared.take(pa.array(left)), arrival.take(left)
         request = request if old is None else replace(request, requires=(KeysUnchanged(version, None),))
     if not prepared.num_rows:
         return publish(version, [], request)
@@ -264,14 +295,15 @@ class Kept:
         strict, null = ({name: flags[rows] for name, flags in one.items()} for one in (self.strict, self.null))
         return Kept(strict, null, self.any[rows])
 
-    def filled(self, rows: pa.Table, arrival: Arrival, schema: Schema, version: Version | None) -> pa.Table:
+    def filled(self, rows: pa.Table, arrival: Arrival, schema: Schema, version: Version | None, gone: np.ndarray) -> pa.Table:
         """The rows with the values that they keep: of the row of the key before them or, for the first one, of the table at
-        `version` (None: the table has no rows). Raises InvalidData for a value that nothing has."""
+        `version` (None: the table has no rows). Raises InvalidData for a value that nothing has. `gone`: flags rows that may lack
+        values, since they are not written."""
         places = _KeptPlaces.of(self, rows, arrival, schema, version)
         for name in dict.fromkeys((*self.strict, *self.null)):
             lacks, strict = self._lacks(name, places)
             if lacks.any():
-                rows = _column(rows, name, places, lacks, strict, schema)
+                rows = _column(rows, name, places, lacks, strict & ~gone[places.order], gone[places.order], schema)
         return rows
 
     def lost(self, rows: pa.Table, arrival: Arrival, schema: Schema, version: Version | None) -> dict[int, str]:
@@ -343,13 +375,16 @@ def _values(rows: pa.Table, name: str, places: _KeptPlaces, lacks: np.ndarray) -
     return pc.if_else(pa.array(unknown), of_table.cast(column.type), of_batch)
 
 
-def _column(rows: pa.Table, name: str, places: _KeptPlaces, lacks: np.ndarray, strict: np.ndarray, schema: Schema) -> pa.Table:
-    """The rows with one column filled."""
+def _column(
+    rows: pa.Table, name: str, places: _KeptPlaces, lacks: np.ndarray, strict: np.ndarray, gone: np.ndarray, schema: Schema
+) -> pa.Table:
+    """The rows with one column filled. `gone`: flags those that may lack a value."""
     _, unknown, numbers = places.sources(lacks)
     if (missing := np.flatnonzero(unknown & (numbers < 0) & strict)).size:
         raise _no_value(rows, int(places.order[missing[0]]), name, schema)
     made = _values(rows, name, places, lacks)
-    if not schema.plain_columns.field(name).nullable and (nulls := np.flatnonzero(np.asarray(made.is_null()))).size:
+    nullable = schema.plain_columns.field(name).nullable
+    if not nullable and (nulls := np.flatnonzero(np.asarray(made.is_null()) & ~gone)).size:
         raise _no_value(rows, int(places.order[nulls[0]]), name, schema)
     back = np.empty(len(places.order), np.int64)
     back[places.order] = np.arange(len(places.order))

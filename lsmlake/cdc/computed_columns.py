@@ -2,20 +2,25 @@
 
 Their values come after the columns of the events and before the columns of decoded rows (`cdc.event_rows`), so the numbers in
 `KEPT` stay right. An event that lacks unchanged values keeps a computed column if it lacks all that the expression reads; if it
-lacks only some of them, nothing can be computed, and the event is refused.
+lacks only some of them, nothing can be computed, and the event is refused. So is an event of whose values an expression makes
+none, such as `CAST(a AS INT)` of 'x': `tried` finds these while events are decoded, before `added` computes for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.cdc.event_lines import unreadable
 from lsmlake.cdc.event_rows import KEPT, ROW_KIND, keeps
 from lsmlake.errors import InvalidData, InvalidQuery
+
+_REFUSED_MAX = 500
+"""Of more different values of a batch the reasons are not looked for: each takes two evaluations, of about 10 ms."""
 
 
 class ComputedColumn(NamedTuple):
@@ -28,11 +33,21 @@ class ComputedColumn(NamedTuple):
 
 def check_readable(expressions: Mapping[str, str], where: str) -> None:
     """Raises InvalidQuery for an expression that is wrong whatever columns there are. `where`: the table."""
+    from sqlglot import exp
+
+    from lsmlake.dialect.aggregates import AGGREGATES  # loads sqlglot
+    from lsmlake.dialect.context import drawing_calls  # loads sqlglot
     from lsmlake.dialect.sql_text import Text  # loads sqlglot
 
-    for name, text in expressions.items():
+    for name, given in expressions.items():
         try:
-            Text(text).parsed()
+            text = Text(given)
+            tree = text.parsed()
+            aggregates = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in AGGREGATES)
+            if other := next(aggregates, None) or tree.find(exp.Window, exp.Query):
+                text.refuse(other, "a value is computed from one row", cure="leave out aggregates, windows and queries")
+            if drawn := next(drawing_calls(tree), None):
+                text.refuse(drawn[0], "an expression must give the same each time", cure="compute it at the source")
         except InvalidQuery as refused:
             raise _uncomputable(where, name, refused) from refused
 
@@ -44,7 +59,10 @@ def in_key(names: Sequence[str], where: str) -> InvalidQuery:
 
 
 def _uncomputable(where: str, name: str, refused: InvalidQuery) -> InvalidQuery:
-    place, cure = f"{where}, computed column {name!r}", "correct the expression; it reads the other columns of the table"
+    place, cure = (
+        ", ".join(filter(None, (where, f"computed column {name!r}"))),
+        "correct the expression; it reads the other columns of the table",
+    )
     return InvalidQuery("a column cannot be computed", where=place, found=refused, cure=cure)
 
 
@@ -77,6 +95,57 @@ def added(rows: pa.Table, computed: Sequence[ComputedColumn], zone: str) -> pa.T
             kept = _with_kept(kept, number, lacks, one.name)
         rows = rows.add_column(number, pa.field(one.name, one.type), checked.over(rows)[one.name])
     return rows.set_column(rows.column_names.index(KEPT), rows.schema.field(KEPT), kept)
+
+
+def tried(computed: Sequence[ComputedColumn], zone: str, rows: pa.Table) -> tuple[pa.Table, dict[int, str]]:
+    """Decoded rows with their computed columns, without those of which nothing can be computed; these, with the reasons. Raises
+    InvalidQuery if an expression refuses more than `_REFUSED_MAX` different values."""
+    wrong: dict[int, str] = {}
+    columns = pa.schema([field for field in rows.schema][: rows.column_names.index(ROW_KIND)])
+    for one in computed:
+        checked = _checked(one, columns, zone)
+        lacks = [keeps(rows, columns.get_field_index(name)) for name in checked.needs]
+        if lacks and rows[KEPT].null_count < rows.num_rows:
+            some = np.flatnonzero(np.logical_or.reduce(lacks) & ~np.logical_and.reduce(lacks))
+            wrong = dict.fromkeys(some.tolist(), " ".join(str(lacks_some(one.name)).split())) | wrong
+        wrong = dict(_uncomputed(one, checked, rows)) | wrong
+    left = np.setdiff1d(np.arange(rows.num_rows), list(wrong))
+    good = rows if not wrong else rows.take(pa.array(left))
+    return added(good, computed, zone), wrong
+
+
+def _uncomputed(one: ComputedColumn, checked, rows: pa.Table) -> Iterator[tuple[int, str]]:
+    """The rows whose values an expression refuses, each with the reason."""
+    try:
+        checked.over(rows)
+    except InvalidQuery as refused:
+        if not checked.needs:
+            raise _refused(one, refused) from refused
+    else:
+        return
+    given, numbers = rows.select(list(checked.needs)), np.arange(rows.num_rows)
+    if given.num_columns == 1 and not pa.types.is_nested(given.schema[0].type):
+        values = given.column(0).combine_chunks().dictionary_encode("encode")
+        given, numbers = pa.table([values.dictionary], names=given.column_names), np.asarray(values.indices)
+    tries = 0
+
+    def make(some: pa.Table) -> None:
+        nonlocal tries
+        try:
+            checked.over(some)
+        except InvalidQuery as refused:
+            tries += some.num_rows == 1
+            if tries > _REFUSED_MAX:
+                raise _uncomputable("", one.name, refused) from refused
+            raise _refused(one, refused) from refused
+
+    for value, reason in unreadable(given, make).items():
+        yield from dict.fromkeys(np.flatnonzero(numbers == value).tolist(), " ".join(reason.split())).items()
+
+
+def _refused(one: ComputedColumn, refused: InvalidQuery) -> InvalidData:
+    cure = "correct the event, or the expression"
+    return InvalidData(f"nothing can be computed for the column {one.name!r}", where=one.expression, found=refused, cure=cure)
 
 
 def needs_of(one: ComputedColumn, columns: pa.Schema) -> tuple[str, ...]:

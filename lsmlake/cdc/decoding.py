@@ -70,8 +70,7 @@ def _parsed(
     events = _without_schema(events) if within else events
     relation = given.set_column(0, EVENT, events)
     made = _with_names(query, relation, connection)
-    if not reader.format.events.document:  # whose numbers with a fraction are DOUBLE at the source
-        made = _with_digits(made, query, relation, reader, connection)
+    made = _with_digits(made, query, relation, reader, connection)
     for name in (EVENT, OFFSET, WRONG):
         if name in table.column_names:
             column = given[name] if made.num_rows == given.num_rows else table[name].take(made[ROW])
@@ -132,7 +131,8 @@ def _with_digits(
     some = np.unique(places[np.logical_or.reduce([flags for flags, _ in doubts.values()])])
     chosen = relation.take(pa.array(some))
     with_marks, mark = marked(joined(chosen[EVENT]))
-    again = _run(replace(query, names_known=True), chosen.set_column(0, EVENT, with_marks), connection)
+    query = replace(query, names_known=True, mark=mark if query.format.document else "")
+    again = _run(query, chosen.set_column(0, EVENT, with_marks), connection)
     back = np.cumsum(np.isin(places, some)) - 1
     for name, (flags, keep) in doubts.items():
         texts = unmarked(joined(again[name]).take(pa.array(back[flags])), mark, keep=keep)

@@ -5,7 +5,8 @@ with the same characters. Where that counts, events are parsed with marks: each 
 begins with a mark, so the parser leaves it as it is.
 
 1. `in_doubt` finds the texts of a column that an event may write otherwise.
-2. `marked` makes events with marks, which are parsed again.
+2. `marked` makes events with marks, which are parsed again. Documents of MongoDB may be strings inside of events; the query
+   marks their numbers (`cdc.event_queries`).
 3. `unmarked` takes the marks off the texts. Columns that tell numbers from texts keep `MARK` (`tells_numbers`).
 """
 
@@ -29,6 +30,8 @@ PRINTED_ANEW = (
     r"|[:\[,]\s*-0\s*[,\]}]"
 )
 """Matches events with a number that a parser may print with other characters."""
+NUMBERS = rf"((?:{STRING}|{OTHERS})*)({TOKEN}|\z)"
+"""Matches JSON up to the end of the next number, or up to its end."""
 _DIGITS = b"0123456789"
 _PRINTED_NUMBER = r"^-?(?:0|[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|NaN|Infinity)$"
 _PRINTED_INSIDE = r"[:\[,]-?(?:[0-9]+[.eE]|0[,\]}]|[NI])"
@@ -118,8 +121,18 @@ def marked(texts: pa.Array) -> tuple[pa.Array, str]:
     """Texts of JSON with marks, and the mark: none of the texts has it."""
     taken = pc.max(pc.count_substring_regex(texts, rf"(?i){MARK}|\\u{ord(MARK):x}")).as_py() or 0
     mark = MARK * (1 + taken)
-    made = pc.replace_substring_regex(texts, rf"((?:{STRING}|{OTHERS})*)({TOKEN}|\z)", rf'\1"{mark}\2"')
-    return pc.replace_substring_regex(made, rf'"{mark}"\z', ""), mark
+    made = pc.replace_substring_regex(texts, NUMBERS, marks(mark))
+    return pc.replace_substring_regex(made, last_mark(mark), ""), mark
+
+
+def marks(mark: str) -> str:
+    """What replaces each match of `NUMBERS`."""
+    return rf'\1"{mark}\2"'
+
+
+def last_mark(mark: str) -> str:
+    """The pattern of the mark that then is at the end, where no number is."""
+    return rf'"{mark}"\z'
 
 
 def unmarked(texts: pa.Array, mark: str = MARK, *, keep: bool = False) -> pa.Array:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lsmlake.cdc.event_digits import MARK, OTHERS, PRINTED_ANEW, TOKEN
+from lsmlake.cdc.event_digits import MARK, NUMBERS, OTHERS, PRINTED_ANEW, TOKEN, last_mark, marks
 from lsmlake.cdc.event_formats import DELETE, ID, Absent, EventFormat
 
 EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
@@ -68,6 +68,7 @@ class EventQuery:
         key_is_id: the key columns that documents do not have as fields are their field `_id`, or the fields of it.
         tells_numbers: a column tells numbers from texts.
         names_known: no names are read: `NAMES` only flags the events that are JSON.
+        mark: DuckDB marks the numbers of documents by it, see `cdc.event_digits`; "": it does not.
     """
 
     format: EventFormat
@@ -79,6 +80,7 @@ class EventQuery:
     key_is_id: bool = False
     tells_numbers: bool = False
     names_known: bool = False
+    mark: str = ""
 
     @property
     def row_path(self) -> list[str] | None:
@@ -92,19 +94,18 @@ class EventQuery:
         """The query over the relation `events` with the columns `EVENT`, `KEY` and `ROW`. The result has `ROW`, and its rows are
         in the order of the events. `tries`: a text that is no JSON is null; otherwise, which is faster, it is an error."""
         query = events
-        for chosen in self._steps(DuckWords(tries), [ROW]):
+        for chosen in self._steps(DuckWords(tries, self.mark), [ROW]):
             query = f"(SELECT {', '.join(chosen)} FROM {query})"
         return f"FROM {query}"
 
     def in_spark(self, others: Sequence[str]) -> list[list[str]]:
-        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are. In
-        texts of events that are no documents, numbers may have marks, see `cdc.event_digits`."""
+        """The same for Spark: projections to apply one after the other. `others`: columns that the result has as they are.
+        Numbers may have marks, see `cdc.event_digits`."""
         return list(self._steps(SparkWords(self.tells_numbers), others))
 
     def _steps(self, engine: DuckWords | SparkWords, others: Sequence[str]) -> Iterator[list[str]]:
         given = self.format
-        text = engine.in_pairs(EVENT) if given.document else engine.with_marks(EVENT)
-        yield ["*", f"{engine.parsed(text, self._shape())} AS {_PARSED}"]
+        yield ["*", f"{engine.parsed(engine.with_marks(EVENT), self._shape())} AS {_PARSED}"]
         if given.many:
             rows = {name: engine.path(_PARSED, path) for name, path in ((_ROW, given.after), (_OLD, given.before))}
             yield ["*", f"{self._unpaired(engine, *rows.values())} AS {UNPAIRED}"]
@@ -217,19 +218,15 @@ class EventQuery:
 
 
 class DuckWords:
-    """The words of DuckDB. `tries`: a text that is no JSON is null, not an error."""
+    """The words of DuckDB. `tries`: a text that is no JSON is null, not an error. `mark`: of numbers in documents; "": none."""
 
     text = "VARCHAR"
 
-    def __init__(self, tries: bool = True) -> None:
-        self.tries = tries
-
-    def in_pairs(self, text: str) -> str:
-        """A text of JSON: DuckDB refuses half of a surrogate pair, which is no character."""
-        return text
+    def __init__(self, tries: bool = True, mark: str = "") -> None:
+        self.tries, self.mark = tries, mark
 
     def with_marks(self, text: str) -> str:
-        """The text of an event as it is parsed: `cdc.decoding` makes the marks."""
+        """The text of an event as it is parsed: `cdc.decoding` makes the marks. DuckDB refuses half of a surrogate pair."""
         return text
 
     def matches(self, text: str, pattern: str) -> str:
@@ -245,6 +242,9 @@ class DuckWords:
 
     def document(self, name: str, text: str, shape: Shape) -> list[str]:
         """The columns with the fields of a document, of which `json_of` reads one."""
+        if self.mark:
+            marked = f"regexp_replace({text}, {_text(NUMBERS)}, {_text(marks(self.mark))}, 'g')"
+            text = f"regexp_replace({marked}, {_text(last_mark(self.mark))}, '')"
         return [f"{self.parsed(text, shape)} AS {name}"]
 
     def json_of(self, document: str, names: Sequence[str]) -> str:
@@ -284,12 +284,8 @@ class SparkWords:
     def __init__(self, marks_all: bool = False) -> None:
         self.marks_all = marks_all
 
-    def in_pairs(self, text: str) -> str:
-        """A text of JSON; null if it has half of a surrogate pair."""
-        return f"CASE WHEN {self.matches(text, HALF_OF_A_PAIR)} THEN NULL ELSE {text} END"
-
     def with_marks(self, text: str) -> str:
-        """The text of an event with the marks of `cdc.event_digits`, as `in_pairs`."""
+        """The text of an event or document with the marks of `cdc.event_digits`; null if it has half of a surrogate pair."""
         marked = f"regexp_replace({text}, {_escaped(_MARKS_IN_JAVA)}, '$1\"{MARK}$2\"')"
         marked = f"regexp_replace({marked}, '\"{MARK}\"$', '')"
         marks = "true" if self.marks_all else self.matches(text, PRINTED_ANEW)
@@ -308,7 +304,7 @@ class SparkWords:
 
     def document(self, name: str, text: str, shape: Shape) -> list[str]:
         """As in DuckDB. Texts of Spark are those of strings or JSON of other values; a variant knows which."""
-        text = self.in_pairs(text)
+        text = self.with_marks(text)
         return [f"{self.parsed(text, one)} AS {column}" for column, one in ((name, shape), (f"{name}{_KINDS}", _variants(shape)))]
 
     def json_of(self, document: str, names: Sequence[str]) -> str:

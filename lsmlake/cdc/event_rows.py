@@ -104,8 +104,9 @@ class EventReader:
         truncates_apply: an event may remove all rows.
         may_lack: events may lack the field of any nullable column, which is then null.
         key_may_be_id: the field `_id` of documents may be the key, if the table has no such column.
-        fits: raises InvalidData for decoded rows that the table cannot hold; None: the rows are for no table.
-        met: the fields of the rows that were read until now.
+        computes: gives decoded rows their computed columns (`computed_columns.tried`); None: they have none, or get them later.
+        fits: raises InvalidData for such rows that the table cannot hold; None: the rows are for no table.
+        met: the fields of the rows that were read until now, and the paths in `inside` that values had.
     """
 
     format: ChangeFormat
@@ -120,6 +121,7 @@ class EventReader:
     truncates_apply: bool = True
     may_lack: bool = False
     key_may_be_id: bool = True
+    computes: Callable[[pa.Table], tuple[pa.Table, dict[int, str]]] | None = None
     fits: Callable[[pa.Table], None] | None = None
     met: set[str] = field(default_factory=set, compare=False)
 
@@ -183,16 +185,18 @@ class EventReader:
         return pa.concat_tables(made).take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
     def unfit(self, rows: pa.Table) -> dict[int, str]:
-        """The decoded rows that the table cannot hold, each with the reason. Raises InvalidData if it can hold none of this form,
-        whatever their values."""
+        """The decoded rows that the table cannot hold, or of which nothing can be computed, each with the reason. Raises
+        InvalidData if it can hold none of this form, whatever their values; InvalidQuery as `computes`."""
+        rows, wrong = (rows, {}) if self.computes is None else self.computes(rows)
         if self.fits is None:
-            return {}
+            return wrong
         try:
             self.fits(rows)
         except InvalidData:
             self.fits(rows.slice(0, 0))
-            return {row: " ".join(reason.split()) for row, reason in unreadable(rows, self.fits).items()}
-        return {}
+            left = np.setdiff1d(np.arange(rows.num_rows + len(wrong)), list(wrong)).tolist()
+            wrong |= {left[row]: " ".join(reason.split()) for row, reason in unreadable(rows, self.fits).items()}
+        return wrong
 
     def described(self, texts: pa.Table, encodings: dict[str, Encoding], bad: dict[int, str]) -> tuple[pa.Table, np.ndarray]:
         """Decodes events whose fields have these encodings. `bad`: the reasons for events that cannot be read. Also returns the
@@ -481,7 +485,7 @@ class _Batch:
 
     def _without_unknown_inside(self, texts: pa.Array, encoding: Encoding, one: pa.Field, written: np.ndarray) -> pa.Array:
         """The values without those of events in which a field inside of the value is refused."""
-        found = unknown_inside(plain_json(texts, encoding), plain(one.type), one.name, self.reader.inside)
+        found = unknown_inside(plain_json(texts, encoding), plain(one.type), one.name, self.reader.inside, self.reader.met)
         cure = f"add the field to the column, {_LEFT_OUT}"
         reasons = {row: f"the column {one.name!r} has no field {path!r}: {cure}" for row, path in found.items() if written[row]}
         return self._without(texts, reasons)

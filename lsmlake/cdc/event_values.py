@@ -94,8 +94,8 @@ def _decoded(texts: pa.Array, encoding: Encoding, wanted: pa.DataType, zone: str
     if pa.types.is_nested(texts.type):
         return lossless.convert(_inner(texts, wanted, encoding, zone, strict), wanted, zone)
     if encoding.name in _DOCUMENT:
-        values = _in_document(texts, wanted, encoding, strict)
-        return lossless.convert(_inner(values, wanted, encoding, zone, strict), wanted, zone)
+        values, mark = _in_document(texts, wanted, encoding, strict)
+        return lossless.convert(_inner(values, wanted, encoding, zone, strict, mark), wanted, zone)
     if not _rounds_inside(texts, wanted):
         with suppress(pa.ArrowInvalid, Unfit):  # numbers may be texts, and texts numbers
             values = _parsed(texts, wanted, _readable(wanted, encoding), strict)
@@ -338,12 +338,17 @@ def plain_json(texts: pa.Array, encoding: Encoding) -> pa.Array:
     return document_values.marked(texts) if is_document else texts
 
 
-def _in_document(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> pa.Array:
-    """Values of documents as those of a type that `lossless` converts to the nested type `wanted`. Raises pa.ArrowInvalid."""
+def _in_document(texts: pa.Array, wanted: pa.DataType, encoding: Encoding, strict: bool) -> tuple[pa.Array, str | None]:
+    """Values of documents as those of a type that `lossless` converts to the nested type `wanted`. Where the parser may round a
+    float, numbers are texts with a mark, which is returned, too. Raises pa.ArrowInvalid."""
     document_values.check_unmarked(texts)
     texts = plain_json(texts, encoding)
     try:
-        return _parsed(texts, wanted, _readable(wanted, encoding), strict)
+        values = _parsed(texts, wanted, _readable(wanted, encoding), strict)  # also tells a number where a text must be
+        if not _rounds_inside(texts, wanted):
+            return values, None
+        texts, mark = marked(texts)
+        return _parsed(texts, wanted, _readable(wanted, encoding, as_texts=True), strict), mark
     except pa.ArrowInvalid as refused:
         if len(texts) == 1 and not has_map(wanted):
             raise document_values.why_not(texts[0].as_py(), refused) from refused

@@ -23,7 +23,7 @@ Shape = Mapping[str, object] | list | None
 """What is inside of a value: of an object, its fields; of a list, its items; None: nothing that has a name."""
 
 
-def unknown_inside(values: pa.Array, wanted: pa.DataType, column: str, known: Collection[str]) -> dict[int, str]:
+def unknown_inside(values: pa.Array, wanted: pa.DataType, column: str, known: Collection[str], met: set[str]) -> dict[int, str]:
     """The first path of a field in each value that the type `wanted` of a column lacks, by rows.
 
     Args:
@@ -32,13 +32,14 @@ def unknown_inside(values: pa.Array, wanted: pa.DataType, column: str, known: Co
         wanted: the type of the column.
         column: its name.
         known: paths that count as known.
+        met: gets those of them that values have.
     """
     if pa.types.is_nested(values.type):
-        path = _first(_of_type(values.type), wanted, column, known)
+        path = _first(_of_type(values.type), wanted, column, known, met)
         return {} if path is None else dict.fromkeys(np.flatnonzero(np.asarray(values.is_valid())).tolist(), path)
     shapes = pc.replace_substring_regex(values, _NAME_OR_SCALAR, r"\1").dictionary_encode()
     numbers = np.asarray(pc.fill_null(shapes.indices, -1))
-    paths = [_first(_of_marks(text), wanted, column, known) for text in shapes.dictionary.to_pylist()]
+    paths = [_first(_of_marks(text), wanted, column, known, met) for text in shapes.dictionary.to_pylist()]
     refused = np.flatnonzero(np.array([*(path is not None for path in paths), False])[numbers])
     return {row: paths[numbers[row]] for row in refused.tolist()}
 
@@ -65,8 +66,10 @@ def _of_marks(text: str) -> Shape:
     return value[0] if value else None
 
 
-def _first(shape: Shape, wanted: pa.DataType, column: str, known: Collection[str]) -> str | None:
-    return next((path for path in fields_beside(shape, wanted, column) if path not in known), None)
+def _first(shape: Shape, wanted: pa.DataType, column: str, known: Collection[str], met: set[str]) -> str | None:
+    paths = list(fields_beside(shape, wanted, column))
+    met.update(path for path in paths if path in known)
+    return next((path for path in paths if path not in known), None)
 
 
 def lacking_inside(given: pa.DataType, wanted: pa.DataType, column: str) -> str | None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lsmlake.cdc.event_queries import OFFSET, VALUE
 from lsmlake.cdc.event_rows import PLACE, POSITION, REASON, REJECTED, ROW_KIND, TEXT, shown_events
-from lsmlake.commit.request import Identity
+from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import InvalidData, TableExists, Wording
 from lsmlake.format.paths import TablePaths, table_dir
 from lsmlake.format.snapshot import Snapshot
+from lsmlake.read.arrow_scan import read_plan
+from lsmlake.read.plan import plan
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import Databases, metadata_of
@@ -33,7 +36,9 @@ _COLUMNS = pa.schema(
         ("event_offset", pa.int64()),
     ]
 )
-SOURCES = {"reason": REASON, "event": TEXT, "position": POSITION, "event_offset": PLACE}
+PLACES = {"event": TEXT, "position": POSITION, "event_offset": PLACE}
+"""The columns that tell an event from others, and those of decoded rows that they are."""
+SOURCES = {"reason": REASON, **PLACES}
 
 
 def keep(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapshot | None:
@@ -111,9 +116,32 @@ def refused(events: pa.Table, reason: str) -> pa.Table:
     return pa.table({REASON: pa.repeat(reason, count), TEXT: texts, POSITION: nothing, PLACE: place})
 
 
-def of_lost(identity: Identity) -> Identity:
-    """The identity of the commit with the events that lack a value: `lost`. The others are rejected by a commit before."""
-    return replace(identity, writer_id=f"{identity.writer_id}/lost")
+def keep_lost(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapshot | None:
+    """As `keep`, for `lost` events. Later attempts of a commit, and a replay after it has failed, may find others: these are
+    written by commits of their own."""
+    table = opened(env, name)
+    own = next_of_lost(table, identity)
+    if own != of_lost(identity):
+        recorded = [_marks(part, PLACES) for part in read_plan(plan(table, None, list(PLACES)))]
+        rows = rows.filter(pc.invert(pc.is_in(_marks(rows, PLACES.values()), pa.chunked_array(recorded, pa.string()))))
+    return keep(env, name, rows, own)
+
+
+def of_lost(identity: Identity, number: int = 1) -> Identity:
+    """The identity of a commit with events that lack a value. The others are rejected by a commit before. `number`: of the
+    commits for one batch."""
+    return replace(identity, writer_id=f"{identity.writer_id}/lost" + (f"-{number}" if number > 1 else ""))
+
+
+def next_of_lost(table: Version, identity: Identity) -> Identity:
+    """The identity for the next commit with events that lack a value: the first one that the table does not have."""
+    return next(one for one in (of_lost(identity, number) for number in count(1)) if replayed(table, one) is None)
+
+
+def _marks(rows: pa.Table, names: Iterable[str]) -> pa.ChunkedArray:
+    """A text for each event, by which it is told from others."""
+    parts = [pc.fill_null(rows[name].cast(pa.string()), "") for name in names]
+    return pc.binary_join_element_wise(*parts, "\x1f")
 
 
 def lost(rows: pa.Table, reasons: Sequence[str]) -> pa.Table:

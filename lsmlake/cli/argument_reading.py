@@ -12,6 +12,7 @@ import typer
 
 from lsmlake.cli.guard import VARIABLE
 from lsmlake.errors import InvalidOption, InvalidQuery
+from lsmlake.schema.partitioning import split_terms
 from lsmlake.storage.address import FILE, address_of
 from lsmlake.storage.env import Env
 from lsmlake.storage.local import directory_at
@@ -75,6 +76,14 @@ def column_names(text: str | None, option: str = "--columns") -> list[str] | Non
         cure = f"write {option} {written}" if written else f"leave {option} out"
         raise InvalidQuery("a column name is empty", where=option, found=repr(text), cure=cure)
     return names
+
+
+def partition_terms(text: str | None) -> list[str]:
+    """The value of --partition-by as terms; none: it is not given. Raises InvalidQuery if a term is empty."""
+    terms = [] if text is None else split_terms(text)
+    if text is not None and not (terms and all(terms)):
+        raise InvalidQuery("a partition is empty", where="--partition-by", found=repr(text), cure="leave it out")
+    return terms
 
 
 def settings(texts: Sequence[str] | None, option: str) -> dict[str, str]:

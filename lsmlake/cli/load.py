@@ -14,7 +14,7 @@ from lsmlake.api.lake_verbs.loading import added, created_from
 from lsmlake.api.table import Table
 from lsmlake.cdc.change_input import RAISE, REJECT
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.cli.argument_reading import column_names, is_directory, settings
+from lsmlake.cli.argument_reading import column_names, is_directory, partition_terms, settings
 from lsmlake.cli.arguments import TableName
 from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.opening import open_lake, open_table
@@ -26,7 +26,6 @@ from lsmlake.inputs.data import Input, as_input
 from lsmlake.inputs.places import sentence
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.report.text import counted
-from lsmlake.schema.partitioning import split_terms
 from lsmlake.storage.location import Outside, joined
 
 _ICEBERG, _DELTA, _PARQUET = "iceberg", "delta", "parquet"
@@ -93,7 +92,7 @@ def load(
         cure = f"leave out {given}, which belong to --create"
         raise InvalidSchema("the table exists already", where=table, found=given, cure=cure)
     if create:
-        keys, partitions = column_names(primary_key, "--primary-key") or (), split_terms(partition_by or "")
+        keys, partitions = column_names(primary_key, "--primary-key") or (), partition_terms(partition_by)
         options = settings(option, "--option")
         with _database(lake, split_name(table)[0], new_warehouse), _counted() as counter:
             given = as_input(files, inferred=True, options=texts)

@@ -10,15 +10,14 @@ from dataclasses import asdict
 import typer
 
 from lsmlake.api.sync.sync_report import SyncedTable, SyncReport
+from lsmlake.api.sync.sync_source import pause_ms
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.cli.argument_reading import column_names, pairs, settings
+from lsmlake.cli.argument_reading import column_names, pairs, partition_terms, settings
 from lsmlake.cli.command_maker import CommandResult
 from lsmlake.cli.opening import open_lake
 from lsmlake.cli.progress import busy
 from lsmlake.errors import InvalidQuery
-from lsmlake.options.option_types import duration
 from lsmlake.report.text import counted, printable
-from lsmlake.schema.partitioning import split_terms
 
 
 def sync(
@@ -86,7 +85,7 @@ def sync(
         "table_suffix": table_suffix,
         "merge_shards": merge_shards,
         "primary_keys": _per_table(primary_key, "--primary-key", lambda text: column_names(text, "--primary-key") or []),
-        "partition_by": _per_table(partition_by, "--partition-by", split_terms),
+        "partition_by": _per_table(partition_by, "--partition-by", partition_terms),
         "computed_columns": _computed(computed_column),
         "options": settings(option, "--option"),
         "evolve": evolve,
@@ -102,7 +101,7 @@ def sync(
             return _result(lake.sync(files, **given))
     if checkpoint is None:
         raise InvalidQuery("--every needs --checkpoint", where="--every", found=every, cure="add --checkpoint DIR")
-    seconds = duration.parse("every", every, "sync", "correct --every, or leave it out") / 1000
+    seconds = pause_ms(every, "correct --every, or leave it out") / 1000
     while True:
         report = lake.sync(files, **given)
         for line in (*_lines(report), *_errors(report)) if report.batches else ():

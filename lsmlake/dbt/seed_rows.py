@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 
 import agate
@@ -22,6 +25,11 @@ _ARROW = (
     (agate.Date, pa.date32()),
 )
 """agate's types and those of Arrow, the special ones first. The values of all others are text."""
+_WITH_TIME = re.compile(r"-[0-9]+[T ]+(?!0{1,2}(:0{1,2}){0,2}(\.0*)?\s*$)\S")
+"""Finds a time of day other than midnight, or a zone, in the text of a date."""
+_FINER = re.compile(r"\.[0-9]{6}0*[1-9]")
+"""Finds more digits of a second than a TIMESTAMP has."""
+_EVERY_INTEGER_BELOW = 2.0**53
 _BIGINT = range(-(2**63), 2**63)
 _ROW = "seed_row"
 
@@ -91,10 +99,24 @@ def check_seed(given: pa.Table, made: pa.Table, types: Mapping[str, str], layout
 
 
 def _changes(old: str, new: object) -> bool:
-    """Whether a text loses digits of its number. The date of a time is what a DATE asks for."""
-    if isinstance(new, (int, Decimal)) and not isinstance(new, bool):
+    """Whether a text loses something: digits of its number, or of its time, or the time of a DATE."""
+    if isinstance(new, datetime):
+        return _FINER.search(old) is not None
+    if isinstance(new, date):
+        return _WITH_TIME.search(old) is not None
+    if isinstance(new, (int, float, Decimal)) and not isinstance(new, bool):
         try:
-            return Decimal(old) != new
+            number = Decimal(old.strip())
         except InvalidOperation:
-            return True
+            return not isinstance(new, float)  # whose words NaN and Infinity have other forms, too
+        return _rounds(number, new) if isinstance(new, float) else number != new
     return False
+
+
+def _rounds(number: Decimal, new: float) -> bool:
+    """Whether a float is another number: zero or infinity, or another integer. Fractions become the nearest float."""
+    if not number.is_finite():
+        return False
+    if math.isinf(new) or (new == 0) != (number == 0):
+        return True
+    return abs(new) >= _EVERY_INTEGER_BELOW and number == number.to_integral_value() and number != Decimal(new)

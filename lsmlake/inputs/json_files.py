@@ -7,7 +7,8 @@ PyArrow infers BIGINT for a column, or DOUBLE if a number has a fraction or exce
    read times again as text, since PyArrow makes instants of UTC of texts with and without a zone, and of dates
    (`schema.lossless` reads them as it reads those of CSV files);
 3. compare both results: PyArrow's decimals are wrong for some large exponents, its doubles are not;
-4. in DOUBLE and FLOAT columns, refuse an integer that a double would round: it may be an id.
+4. in DOUBLE and FLOAT columns, refuse an integer that a double would round: it may be an id. Refuse a number that is too small
+   for a double, which makes it zero; PyArrow refuses one that is too great.
 
 `inputs.json_text` finds the objects; `schema.lossless` converts to the types of the table.
 """
@@ -72,6 +73,7 @@ def _exact(file: JsonFile, schema: pa.Schema | None) -> pa.Table:
     wanted = {field.name: field.type for field in schema or ()}
     texts = {name: type_ for name, type_ in wanted.items() if is_text(type_)}
     rows = _without_absent(file.rows(texts), texts, file)
+    _check_small(rows, file)
     _check_maps(rows, wanted, file.path)
     _check_integers(rows, wanted, file)
     again = _exact_types(rows, wanted, _is_integer_or_decimal)
@@ -111,8 +113,16 @@ def _check_maps(rows: pa.Table, wanted: dict[str, pa.DataType], path: str) -> No
             )
 
 
+def _check_small(rows: pa.Table, file: JsonFile) -> None:
+    """Raises InvalidData for a number that a double makes zero."""
+    leaves = [leaf for column in rows.columns for leaf in _leaves(column) if pa.types.is_float64(leaf.type)]
+    if any(pc.any(pc.equal(leaf, 0)).as_py() for leaf in leaves):
+        file.check_small()
+
+
 def _inferred(file: JsonFile) -> pa.Schema:
     rows = file.rows({})
+    _check_small(rows, file)
     fields = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         leaves = _leaves(column)

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as json
 
 from lsmlake.errors import InvalidData
@@ -25,6 +26,11 @@ _LINE_END, _OBJECT = b"\n{"
 _BLANK = np.zeros(256, bool)
 _BLANK[list(b" \t\r")] = True
 _ROW = re.compile(r"^(?:JSON parse error: )?(.*?)(?: in row (\d+))?$", re.DOTALL)
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_NOT_NUMBERS = r"[^0-9.eE+-]+"
+_SMALL = r"^-?[0-9.]*[1-9][0-9.]*[eE]-0*[0-9]{3,}$|^-?0\.0{307,}[0-9]*[1-9]"
+"""Matches numbers that may be too small for a DOUBLE."""
+_ZEROS, _ZERO = re.compile(rb"0\.0{307}"), r"^-?[0.]+(?:[eE].*)?$"
 _OTHER_TYPE = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
 
 
@@ -48,6 +54,31 @@ class JsonFile:
         if row >= len(starts):
             return None
         return int(np.count_nonzero(np.frombuffer(self.text, np.uint8)[: starts[row]] == _LINE_END)) + 1
+
+    def check_small(self) -> None:
+        """Raises InvalidData for a number other than zero that is zero as a DOUBLE. PyArrow takes such numbers, and refuses those
+        that are too great."""
+        data = np.frombuffer(self.lines, np.uint8)
+        minus = np.flatnonzero(data[1:-3] == ord("-")) + 1
+        minus = minus[(data[minus - 1] | 0x20) == ord("e")]
+        digits = [(data[minus + place] >= ord("0")) & (data[minus + place] <= ord("9")) for place in (1, 2, 3)]
+        places = np.append(minus[np.logical_and.reduce(digits)], [one.start() for one in _ZEROS.finditer(self.lines)])
+        lines = np.unique(np.searchsorted(self._ends, places))
+        offsets = np.append(np.append(0, self._ends[:-1] + 1), len(self.lines))
+        every = pa.Array.from_buffers(pa.large_string(), len(self._ends), [None, pa.py_buffer(offsets), self.lines])
+        numbers = pc.split_pattern_regex(pc.replace_substring_regex(every.take(pa.array(lines)), _STRING, ""), _NOT_NUMBERS)
+        owners, texts = pc.list_parent_indices(numbers), numbers.flatten()
+        small = pc.match_substring_regex(texts, _SMALL)
+        owners, texts = owners.filter(small), texts.filter(small)
+        zero = pc.and_(pc.equal(texts.cast(pa.float64()), 0), pc.invert(pc.match_substring_regex(texts, _ZERO)))
+        if (first := pc.index(zero, True).as_py()) >= 0:
+            row = int(np.searchsorted(self._starts, offsets[lines[owners[first].as_py()]]))
+            raise InvalidData(
+                "a number is too small for a DOUBLE, in which it would be zero",
+                where=f"{self.path}, line {self.line_of(row)}",
+                found=texts[first],
+                cure="correct the file: write 0, or write the number as a text for a STRING column",
+            )
 
     def error(self, refused: str) -> InvalidData:
         """The error for text that PyArrow refuses."""

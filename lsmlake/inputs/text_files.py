@@ -27,6 +27,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _GUESSES = "cp1252", "latin-1"
+_NEED_A_MARK = "utf-16", "utf-32"
+"""Encodings whose order of bytes a mark says."""
 _NO_TEXT = (
     (b"PK\x03\x04", "a zip file or an Excel workbook", "such as .xlsx, or unpack it"),
     (b"PAR1", "a Parquet file", "which is .parquet"),
@@ -129,6 +131,18 @@ def opened(path: str, encoding: str | None) -> TextFile:
             )
     mark = next(((mark, name) for mark, name in _MARKS if begin.startswith(mark)), None)
     if mark is None:
+        if begin and encoding in _NEED_A_MARK:
+            raise InvalidData(
+                f"the file has no byte order mark, which {encoding} needs",
+                where=path,
+                expected="a byte order mark, or the order of the bytes in the encoding",
+                found=repr(begin[:16])[1:],
+                cure=Wording(
+                    f"pass encoding='{encoding}-le' or '{encoding}-be'",
+                    command=f"give --encoding {encoding}-le or {encoding}-be",
+                    sql=f"give FORMAT_OPTIONS ('encoding' = '{encoding}-le') or '{encoding}-be'",
+                ),
+            )
         if encoding is None and begin.count(b"\0") * 4 > len(begin):
             order = "le" if begin[1::2].count(b"\0") >= begin[::2].count(b"\0") else "be"
             name = f"utf-16-{order}"

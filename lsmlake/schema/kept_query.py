@@ -48,6 +48,7 @@ def check_kept_options(options: Options, where: str) -> None:
     refused = {
         "merge-engine": options.merge.engine != DEDUPLICATE,
         "sequence.field": bool(options.merge.sequence_field),
+        "rowkind.field": options.write.rowkind_field is not None,
         "ignore-delete": options.write.ignore_delete,
         "changelog-producer = input": options.changelog.producer == INPUT,
         "partition.expiration-time": options.partitions.expiration_ms is not None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import and_, or_
@@ -25,7 +25,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
-from lsmlake.api.change_writes import check_rejects, row_request, with_positions
+from lsmlake.api.change_writes import check_rejects, row_request, warn_unmet, with_positions
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.change_rows import Lacking, missing_value, needs_all, unordered
@@ -49,7 +49,7 @@ from lsmlake.cdc.event_rows import (
 )
 from lsmlake.cdc.given_events import check_column
 from lsmlake.commit.commit import again
-from lsmlake.commit.request import replayed
+from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, MissingDependency
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.merge_options import AGGREGATION, PARTIAL_UPDATE
@@ -119,7 +119,10 @@ _WITHOUT_DUCKDB: WeakSet = WeakSet()
 def _write_events(
     version: Version, df, request: WriteRequest, changes: ChangeInput, learned: Learned, reader: EventReader, *, by_spark: bool
 ) -> Snapshot | None:
-    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON."""
+    """Decodes events and writes their rows. `by_spark`: Spark parses their JSON, since tasks lack DuckDB. Then a value of which
+    nothing can be computed is an error of Spark."""
+    reader = replace(reader, computes=None) if by_spark else reader
+    _tell_unmet(version, events_of(df, reader.format, changes.column), changes, learned, reader, by_spark=by_spark)
     decode = partial(_decoded, df, reader, changes, by_spark=by_spark)
     if changes.truncates is None and not changes.ignore_nulls:
         try:
@@ -129,6 +132,37 @@ def _write_events(
             pass
     with _held(_with_words(decode(strict=False), changes)) as rows:
         return ChangeFrame(version, rows, request, changes, learned, errors=True).resolved()
+
+
+def _tell_unmet(version: Version, events, changes: ChangeInput, learned: Learned, reader: EventReader, *, by_spark: bool) -> None:
+    """Logs the names in `except_columns` that no event has. A task reads events until it has met all names, and a name that was
+    met is not looked for again; so only a name that is wrong, or rare, makes Spark read the events twice."""
+    root = version.meta.paths.root
+    names = [one for one in changes.named_fields(version.schema) if (root, one) not in learned.met]
+    if not names:
+        return
+    alone = replace(reader, computes=None, fits=None, met=set())
+    by_spark = by_spark and not reader.format.events.avro
+    made = _parsed(events, alone) if by_spark else events
+    rows = made.mapInArrow(partial(_met_task, alone, names, by_spark), "name string").collect()
+    found = {row["name"] for row in rows}
+    learned.met.update((root, one) for one in names if one in found)
+    if found:  # otherwise no event has a row
+        warn_unmet(version.meta.paths.table_name, [one for one in names if one not in found])
+
+
+def _met_task(
+    reader: EventReader, names: Sequence[str], by_spark: bool, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The names of `names` that the events have, and null if they have rows."""
+    tables = _joined(batches)
+    decoded = map(partial(_rows_of, reader), tables) if by_spark else decoded_tables(tables, reader, threads=1)
+    with suppress(LakeError):  # the write will raise it
+        for _ in decoded:
+            if reader.met.issuperset(names):
+                break
+    found = [None, *(one for one in names if one in reader.met)] if reader.met else []
+    yield pa.record_batch([pa.array(found, pa.string())], ["name"])
 
 
 def decoded_frame(df, reader: EventReader, column: str | None, *, by_spark: bool):
@@ -166,14 +200,19 @@ def _decoded(df, reader: EventReader, changes: ChangeInput, *, strict: bool, by_
     """The rows of events, with `ERROR`. `strict`: a special event is an error of the batch. `by_spark`: Spark parses JSON."""
     events = events_of(df, reader.format, changes.column)
     by_spark = by_spark and not reader.format.events.avro
-    if by_spark:
-        events = readable(events)
-        for chosen in reader.query.in_spark([EVENT, OFFSET, WRONG]):
-            events = events.selectExpr(*chosen)
+    events = _parsed(events, reader) if by_spark else events
     fields = reader.fields.append(pa.field(ERROR, pa.binary()))
     numbered = to_spark(pa.schema([field.with_name(f"c{i}") for i, field in enumerate(fields)]))  # names may have dots
     made = events.mapInArrow(partial(_decode_task, reader, changes.rejects, strict, by_spark), numbered)
     return made.selectExpr(*(f"c{i} as {backticked(field.name)}" for i, field in enumerate(fields)))
+
+
+def _parsed(events, reader: EventReader):
+    """Events in JSON as columns of texts, parsed by Spark."""
+    events = readable(events)
+    for chosen in reader.query.in_spark([EVENT, OFFSET, WRONG]):
+        events = events.selectExpr(*chosen)
+    return events
 
 
 def events_of(df, format: ChangeFormat, column: str | None):
@@ -207,8 +246,7 @@ def _decode_task(
 
     tables = _joined(batches)
     try:
-        parsed = (reader.rows(reader.without_marks(_whole(table, reader))) for table in tables) if by_spark else None
-        for rows in parsed or decoded_tables(tables, reader, threads=1):
+        for rows in map(partial(_rows_of, reader), tables) if by_spark else decoded_tables(tables, reader, threads=1):
             rejected, truncated = (pc.any(pc.equal(rows[ROW_KIND], kind)).as_py() for kind in (REJECTED, TRUNCATED))
             if rejected and not rejects:
                 raise refusal(rows)
@@ -218,6 +256,11 @@ def _decode_task(
     except LakeError as error:
         nothing = {name: [str(error) if name == REASON else None] for name in reader.fields.names}
         yield from sent(pa.table(nothing, schema=reader.fields), error)
+
+
+def _rows_of(reader: EventReader, parsed: pa.Table) -> pa.Table:
+    """The rows of events that Spark has parsed."""
+    return reader.rows(reader.without_marks(_whole(parsed, reader)))
 
 
 def _whole(events: pa.Table, reader: EventReader) -> pa.Table:
@@ -269,14 +312,14 @@ def _with_computed(rows, computed: Sequence[ComputedColumn]):
     """Decoded rows with their computed columns, as `cdc.computed_columns.added` makes them."""
     place = rows.columns.index(ROW_KIND)
     own = to_arrow(rows.select(*map(backticked, rows.columns[:place])).schema)
-    kept, made = F.col(KEPT), []
+    kept, made, read = F.col(KEPT), [], F.col(ROW_KIND) != REJECTED
     for number, one in enumerate(computed, start=place):
         lacks = [F.coalesce(kept.contains(f",{own.get_field_index(name)},"), F.lit(False)) for name in needs_of(one, own)]
         if lacks:
             some, every = reduce(or_, lacks), reduce(and_, lacks)
             partly = F.raise_error(F.lit(str(lacks_some(one.name))))
-            kept = F.when(some & ~every, partly).when(every, F.concat(kept, F.lit(f"{number},"))).otherwise(kept)
-        made.append(F.expr(f"cast(({one.expression}) as {format_type(one.type)})").alias(one.name))
+            kept = F.when(read & some & ~every, partly).when(every, F.concat(kept, F.lit(f"{number},"))).otherwise(kept)
+        made.append(F.when(read, F.expr(f"cast(({one.expression}) as {format_type(one.type)})")).alias(one.name))
     before, others = (map(backticked, names) for names in (rows.columns[:place], rows.columns[place:]))
     return rows.select(*before, *made, *others).withColumn(KEPT, kept)
 
@@ -372,7 +415,8 @@ class ChangeFrame:
         batch = replace(self, df=rows, request=request, errors=False)
         if not kept:
             return replace(batch, df=rows.drop(_ORDER, *_own(self.request))).plain()
-        return again(self.version, lambda now: replace(batch, version=now)._with_old_values(kept), *OVERTAKEN)
+        recorded: list[object] = []
+        return again(self.version, lambda now: replace(batch, version=now)._with_old_values(kept, recorded), *OVERTAKEN)
 
     def _facts(self, order: Sequence[str]) -> tuple[st.Row, list[str]]:
         """What kinds of rows there are, and the columns whose values some rows keep. `order`: the expressions of `order_by`."""
@@ -398,18 +442,32 @@ class ChangeFrame:
         made = self.df.where(F.col(ROW_KIND) == REJECTED).select(moment, *columns)
         frame_writer.upsert(table, made, WriteRequest(self.request.identity, compact=False), self.learned)
 
-    def _keep_lost(self, rows) -> None:
-        """Writes the events that lack a value which nothing has to the table of rejected events."""
-        if not rows.head(1):
-            return
+    def _without_lost(self, rows, recorded: list[object]):
+        """The rows without the events that lack a value which nothing has, as `_LAST` flags them. These go to the table of
+        rejected events, once each: later attempts, and a replay, may find others. An event that an attempt before has rejected is
+        not written. `recorded`: gets the moment of the commit of an attempt."""
         meta = self.version.meta
         table = rejected_events.opened(meta.env, rejected_events.name_for(meta.paths.table_name, self.changes.rejected))
+        identity = rejected_events.next_of_lost(table, self.request.identity)
+        moment, at = F.timestamp_millis(F.lit(meta.env.clock())), rejected_events.REJECTED_AT
+        new = rows.where(_LAST)
+        if recorded or identity != rejected_events.of_lost(self.request.identity):
+            known = read.frame(rows.sparkSession, plan(table, None, [at, *rejected_events.PLACES]), None, read.AUTO)
+            known = known.select(*(F.col(name).alias(f"_known_{name}") for name in (at, *rejected_events.PLACES)))
+            same = reduce(and_, [F.col(old).eqNullSafe(F.col(f"_known_{name}")) for name, old in rejected_events.PLACES.items()])
+            new = new.join(known, same, "left_anti")
+            rows = rows.join(known.where(F.col(f"_known_{at}") >= recorded[0]), same, "left_anti") if recorded else rows
+        if new.head(1):
+            self._keep_lost(table, new, identity, moment)
+            recorded.append(moment)
+        return rows.where(~F.col(_LAST))
+
+    def _keep_lost(self, table: Version, rows, identity: Identity, moment) -> None:
+        """Writes events that lack a value which nothing has to the table of rejected events."""
         key = F.to_json(F.struct(*(F.col(backticked(name)) for name in self.schema.primary_key)))
-        moment = F.timestamp_millis(F.lit(meta.env.clock())).alias(rejected_events.REJECTED_AT)
         reason = F.concat(F.lit("an update lacks a value that has not changed, and the table has no row with it: key "), key)
-        others = [F.col(old).alias(new) for new, old in rejected_events.SOURCES.items() if old != REASON]
-        made = rows.select(moment, reason.alias("reason"), *others)
-        identity = rejected_events.of_lost(self.request.identity)
+        places = (F.col(old).alias(new) for new, old in rejected_events.PLACES.items())
+        made = rows.select(moment.alias(rejected_events.REJECTED_AT), reason.alias("reason"), *places)
         frame_writer.upsert(table, made, WriteRequest(identity, compact=False), self.learned)
 
     def _keeps(self, rows, name: str):
@@ -430,8 +488,9 @@ class ChangeFrame:
             return F.lit(False)
         return F.coalesce(F.col(KEPT).contains(f",{rows.columns.index(name)},"), F.lit(False))
 
-    def _with_old_values(self, kept: Sequence[str]) -> Snapshot | None:
-        """Writes the rows with the values that they keep, on a version. Raises Overtaken."""
+    def _with_old_values(self, kept: Sequence[str], recorded: list[object]) -> Snapshot | None:
+        """Writes the rows with the values that they keep, on a version. `recorded`: see
+        `_without_lost`. Raises Overtaken."""
         if done := replayed(self.version, self.request.identity):
             return done
         schema, rows = self.schema, self.df
@@ -453,8 +512,7 @@ class ChangeFrame:
         places = [name for name in _OF_EVENT if name in rows.columns]
         filled = joined.select(*others, *made, F.col(_NUMBER), missing.alias(_LAST), *places)
         if self.changes.rejects:
-            self._keep_lost(filled.where(_LAST))
-            filled = filled.where(~F.col(_LAST))
+            filled = self._without_lost(filled, recorded)
         filled = filled.drop(*places)
         replaces = self.request.replaces is not None
         requires = self.request.requires if replaces else (KeysUnchanged(self.version, None),)

@@ -11,7 +11,7 @@ import pytest
 from strategies import new_lake
 
 import lsmlake
-from lsmlake.cdc import ChangeFormat
+from lsmlake.cdc import ChangeFormat, change_rows
 from lsmlake.errors import InvalidData, LakeError, TableExists, TableNotFound
 from lsmlake.write.order import ANY
 
@@ -154,6 +154,45 @@ def test_an_event_whose_unchanged_value_nothing_has_is_kept_with_its_text_and_pl
     (lost,) = rejected(lake)
     assert (lost["event"], int(lost["position"]), lost["event_offset"]) == (bad, 7, 5)
     assert "lacks a value that has not changed" in lost["reason"]
+
+
+NAMED_BATCH = {"writer_id": "w", "commit_id": 1}
+
+
+def test_a_row_after_a_rejected_event_has_the_values_of_that_event():
+    lake, table = made("id BIGINT NOT NULL, x STRING, y STRING NOT NULL")
+    rows = [{"id": 1, "x": KEEPS, "y": "a"}, {"id": 1, "x": "b", "y": KEEPS}, {"id": 2, "x": "c", "y": KEEPS}]
+    table.upsert(
+        [event("u", one, source={"lsn": lsn}) for lsn, one in enumerate(rows)], format="debezium-json", on_error="reject"
+    )
+    assert rows_of(table) == [{"id": 1, "x": "b", "y": "a"}]
+    assert [int(one["position"]) for one in rejected(lake)] == [0, 2]
+
+
+@pytest.mark.parametrize(("identity", "replays"), [({}, False), (NAMED_BATCH, False), (NAMED_BATCH, True)], ids=str)
+def test_an_event_that_only_a_later_attempt_rejects_is_recorded(identity: dict, replays: bool, monkeypatch: pytest.MonkeyPatch):
+    """Another commit deletes one row and makes another meanwhile. An event that an attempt has rejected is not applied then."""
+    lake, table = made()
+    table.upsert([{"id": number, "name": "old"} for number in (1, 2, 3)])
+    events = [event("u", {"id": number, "name": KEEPS}, source={"lsn": number}) for number in (1, 2, 3, 9)]
+    write, meanwhile = change_rows.write_parts, [{"id": 9, "name": "new"}]
+
+    def overtaken(*given: object) -> object:
+        if meanwhile:
+            lake.table("d.t").delete_keys([{"id": 2}])
+            lake.table("d.t").upsert([meanwhile.pop()])
+            if replays:
+                raise KeyboardInterrupt
+        return write(*given)
+
+    monkeypatch.setattr(change_rows, "write_parts", overtaken)
+    if replays:
+        with pytest.raises(KeyboardInterrupt):
+            table.upsert(events, format="debezium-json", on_error="reject", **identity)
+    for _ in range(2 if identity else 1):
+        table.upsert(events, format="debezium-json", on_error="reject", **identity)
+    assert rows_of(table) == [{"id": 1, "name": "old"}, {"id": 3, "name": "old"}, {"id": 9, "name": "new"}]
+    assert sorted(int(one["position"]) for one in rejected(lake)) == [2, 9]
 
 
 SKETCH = {"merge-engine": "aggregation", "fields.v.aggregate-function": "rbm64"}

@@ -25,6 +25,15 @@ def test_values_of_events_are_kept_or_refused():
     event_values.check(found)
 
 
+def test_numbers_of_documents_are_kept_or_refused():
+    cases, reader = event_values.cases_in_documents(), event_values.reader_of_documents()
+    (found,) = decoded_tables([event_values.events(cases)], reader)
+    event_values.check(found, cases)
+    for case in cases:
+        (alone,) = decoded_tables([event_values.events([case])], reader)
+        event_values.check(alone, [case])
+
+
 def test_each_event_is_decoded_as_alone():
     """Those in doubt are parsed twice; the others of the batch are not changed by that."""
     given = event_values.events()

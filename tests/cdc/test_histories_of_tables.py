@@ -20,6 +20,7 @@ import lsmlake
 from lsmlake import Lake, Table
 from lsmlake.api import history_runs
 from lsmlake.api.history_runs import HistoryRun
+from lsmlake.api.history_terms import HistoryTerms
 from lsmlake.cdc import row_versions
 from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, LakeError, SnapshotNotFound
 
@@ -480,6 +481,12 @@ def test_a_history_that_is_made_again_forgets_the_progress_of_the_older_one():
         ({"start": "latest"}, "unknown start"),
         ({"track": []}, "track names no column"),
         ({"track_except": ["id", "name", "n", "at"]}, "no column is left to track"),
+        (
+            {"track_except": ["n", "id"]},
+            r"track_except names columns of the primary key.*found \['id'\]; leave them out of track_except",
+        ),
+        ({"track": ["id"]}, r"track names columns of the primary key.*found \['id'\]; leave them out of track"),
+        ({"track": ["n", "n"]}, r"track names a column twice, found \['n'\]"),
     ],
 )
 def test_arguments_that_contradict_are_refused_before_anything_is_made(how, words):
@@ -488,6 +495,16 @@ def test_arguments_that_contradict_are_refused_before_anything_is_made(how, word
     with pytest.raises(InvalidQuery, match=words):
         lake.history_of(table, "d.h", **how)
     assert lake.tables("d") == ["t"] and table.system_table("consumers").num_rows == 0
+
+
+def test_a_history_that_was_made_with_a_column_of_the_key_goes_on(monkeypatch: pytest.MonkeyPatch):
+    lake = new_lake()
+    table = made(lake)
+    with monkeypatch.context() as before:  # as before such names were refused
+        before.setattr(HistoryTerms, "check_new", lambda *given: None)
+        lake.history_of(table, "d.h", track_except=["id", "n"])
+    table.upsert([{"id": 1, "name": "a", "n": 1, "at": None}])
+    assert lake.history_of(table, "d.h").count() == lake.history_of(table, "d.h", track_except=["n", "id"]).count() == 1
 
 
 @pytest.mark.parametrize("name", ["a,b", " a"])

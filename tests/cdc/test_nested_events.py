@@ -295,6 +295,16 @@ def test_a_path_goes_with_the_columns_to_read(addresses, path: str):
     assert addresses_of(addresses) == {2: ADDRESS}
 
 
+def test_a_path_that_no_event_has_is_told(addresses, caplog: pytest.LogCaptureFixture):
+    events = [changed(1, ADDRESS), *(changed(2, one) for one in FIELDS.values())]
+    addresses.upsert(events, format="debezium-json", except_columns=[*FIELDS])
+    assert not caplog.records
+    addresses.upsert(events, format="debezium-json", except_columns=[*FIELDS, "address.zpi"])
+    addresses.upsert(events[:1], format="debezium-json", columns=["id", "address"], except_columns=["address.zip"])
+    told = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert told == ["address.zpi", "address.zip"]
+
+
 def test_each_event_is_judged_alone(addresses):
     """Fields that are left out have values of several kinds, other fields are refused, and other values do not fit."""
     zips = [5, "x", {"a": 1}, [1], None, True]
@@ -371,6 +381,6 @@ def test_the_names_in_a_text_are_those_of_its_value(value: object, plain: bool, 
     column = pa.struct([("a", pa.struct([("b", pa.list_(pa.struct([("a", pa.int64())])))]))])
     text = json.dumps(value, ensure_ascii=plain, indent=indent)
     names = list(fields_beside(names_inside(value), column, "c"))
-    found = unknown_inside(pa.array([text, None, text]), column, "c", ())
+    found = unknown_inside(pa.array([text, None, text]), column, "c", (), set())
     assert found == ({0: names[0], 2: names[0]} if names else {})
-    assert unknown_inside(pa.array([text]), column, "c", names) == {}
+    assert unknown_inside(pa.array([text]), column, "c", names, set()) == {}

@@ -292,6 +292,14 @@ def test_texts_alone_are_put_together_to_batches():
         ({"primary_keys": {"shop.a": ["id"]}}, "without the database"),
         ({"computed_columns": {"a": {"m": "n +"}}}, "a column cannot be computed"),
         ({"computed_columns": {"a": {"id": "n + 1"}}}, "cannot be in the primary key"),
+        ({"computed_columns": {"a": {"m": "n + sum(n)"}}}, "a, computed column 'm'.*computed from one row.*sum"),
+        ({"computed_columns": {"a": {"m": "row_number() OVER (ORDER BY n)"}}}, "computed from one row"),
+        ({"computed_columns": {"a": {"m": "(SELECT 1)"}}}, "computed from one row"),
+        ({"computed_columns": {"a": {"m": "n + rand()"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "uuid()"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "n", "M": "n"}}}, "case does not tell names apart"),
+        ({"primary_keys": []}, "primary_keys names no column"),
+        ({"primary_keys": {"a": []}}, "primary_keys names no column"),
     ],
 )
 def test_wrong_arguments_are_refused_before_an_event_is_read(given: dict, words: str):
@@ -491,10 +499,38 @@ def test_columns_are_computed_and_partition_the_table():
     report = lake.sync(
         [event("u", "t", {"id": 1, "at": "2024-01-03", "n": 5, "body": mark}, 4)], **{**given, "computed_columns": partly}
     )
-    assert report["t"].rejected == 1 and "lacks unchanged values" in report["t"].reasons[0]
+    (found,) = lake.table("shop.t_rejected").to_arrow().to_pylist()
+    assert report["t"].rejected == 1 and "lacks unchanged values" in found["reason"]
     for computed, words in (({"n": "1"}, "name of a field"), ({"x": "nope + 1"}, "nope"), ({"x": "NULL"}, "no type")):
         report = lake.sync([event("c", "t", {"id": 2, "n": 1}, 5)], **{**given, "computed_columns": {"t": computed}})
         assert words in report["t"].reasons[0]
+
+
+def test_an_event_of_which_nothing_can_be_computed_is_rejected_alone():
+    """Also one whose computed value does not fit its column, and one that lacks some of the values to compute from."""
+    lake = new_lake()
+    columns = "id BIGINT NOT NULL, n STRING, body STRING, number INT NOT NULL, short VARCHAR(3), small TINYINT"
+    lake.create_table("d.t", columns, primary_key=["id"])
+    computed = {"number": "CAST(n AS INT)", "short": "concat(n, body)", "small": "CAST(n AS INT) * 100"}
+    mark = "__debezium_unavailable_value"
+    rows = [("1", "a"), ("x", "a"), (None, "a"), ("1", "abc"), ("2", "a"), ("y", None), ("x", "b"), ("1", mark), ("0", None)]
+    events = [event("c", "t", {"id": id, "n": n, "body": body}, id) for id, (n, body) in enumerate(rows)]
+    events.append(event("d", "t", None, 20, {"id": 8}))
+    given = {"format": "debezium-json", "database": "d", "primary_keys": ["id"], "computed_columns": {"t": computed}}
+    report = lake.sync(events, **given)
+    assert (report["t"].rejected, report["t"].reasons) == (7, ())
+    assert rows_of(lake, "d.t") == [{"id": 0, "n": "1", "body": "a", "number": 1, "short": "1a", "small": 100}]
+    found = lake.table("d.t_rejected").to_arrow().sort_by("position").to_pylist()
+    words = ["'x' is not an integer", "'number' is NOT NULL, and the value computed", "has 4 characters", "small"]
+    words += ["'y' is not an integer", "'x' is not an integer", "lacks unchanged values that the computed column 'short'"]
+    assert [json.loads(one["event"])["after"]["id"] for one in found] == [1, 2, 3, 4, 5, 6, 7]
+    for one, word in zip(found, words, strict=True):
+        assert word in one["reason"], one
+    with pytest.raises(InvalidData, match=r"an event cannot be read: .*nothing can be computed for the column 'number'.*'x'"):
+        lake.sync(events, **given, on_error="raise")
+    hopeless = [event("c", "t", {"id": 100 + id, "n": f"x{id}", "body": "a"}, 100 + id) for id in range(1000)]
+    report = lake.sync(hopeless, **given)
+    assert report["t"].rejected == 1000 and "a column cannot be computed" in report["t"].reasons[0]
 
 
 def test_a_definition_of_dms_makes_the_table():

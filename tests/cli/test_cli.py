@@ -348,6 +348,8 @@ def test_sync_applies_events_of_many_tables(files: Path):
     assert "leave --primary-key out" in complaint(*sync, "--primary-key", "")
     assert "write --primary-key id" in complaint(*sync, "--primary-key", "orders=id,")
     assert "--every needs --checkpoint" in complaint(*sync, "--every", "1s")
+    assert "expected more than 0 ms, found 0s" in complaint(*sync, "--every", "0s", "--checkpoint", "done")
+    assert "a partition is empty" in complaint(*sync, "--partition-by", "")
     assert "debezium-avro needs registry" in complaint(*sync, "--registry", "http://x")
 
 

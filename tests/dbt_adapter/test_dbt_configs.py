@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -271,19 +272,31 @@ def test_the_columns_of_a_seed_have_their_types():
         ("2.7", "INT", 2),
         ("x", "DATE", None),
         ("five", "INT", 5),
+        ("2026-01-02 10:00:00", "DATE", dt.date(2026, 1, 2)),
+        ("2026-01-02T00:00:01", "DATE", dt.date(2026, 1, 2)),
+        ("2026-01-02 00:00:00+05:00", "DATE", dt.date(2026, 1, 2)),
+        ("2026-01-02 10:00:00.1234567", "TIMESTAMP", dt.datetime(2026, 1, 2, 10, 0, 0, 123456)),
+        ("9007199254740993", "DOUBLE", 2.0**53),
+        ("1e-400", "DOUBLE", 0.0),
+        ("1e400", "DOUBLE", float("inf")),
     ],
 )
 def test_a_value_of_a_seed_that_would_be_another_one_is_refused(text: str, kind: str, made: object):
     given, cast = pa.table({"v": [None, text]}), pa.table({"v": pa.array([None, made])})
-    with pytest.raises(CompilationError, match=f"column 'v', row 1: the value '{text}' does not fit"):
+    with pytest.raises(CompilationError, match=re.escape(f"column 'v', row 1: the value '{text}' does not fit")):
         check_seed(given, cast, {"v": kind}, TableLayout())
 
 
 def test_values_of_a_seed_that_fit_are_accepted():
-    given = pa.table({"n": ["2.50", "3"], "i": [" 7", "1e2"], "d": ["2026-01-01", "2026-01-02 10:00:00"], "b": ["true", None]})
+    given = pa.table({"n": ["2.50", "3"], "i": [" 7", "1e2"], "d": ["2026-01-01", "2026-01-02 00:00:00.0 "], "b": ["true", None]})
     day = dt.date(2026, 1, 1)
     made = {"n": [Decimal("2.50"), Decimal("3.00")], "i": [7, 100], "d": [day, day + dt.timedelta(1)], "b": [True, None]}
     check_seed(given, pa.table(made), {"n": "DECIMAL(6,2)", "i": "INT", "d": "DATE", "b": "BOOLEAN"}, TableLayout())
+    floats = {"0.1": 0.1, "0e5": 0.0, "9007199254740992": 2.0**53, "1e22": 1e22, "NaN": float("nan"), "inf": float("inf")}
+    given, made = pa.table({"x": list(floats)}), pa.table({"x": list(floats.values())})
+    check_seed(given, made, {"x": "DOUBLE"}, TableLayout())
+    moments = pa.table({"t": [dt.datetime(2026, 1, 2, 10, 0, 0, 500000)]})
+    check_seed(pa.table({"t": ["2026-01-02 10:00:00.500000000"]}), moments, {"t": "TIMESTAMP"}, TableLayout())
 
 
 def test_a_key_of_a_seed_stands_once_unless_a_merge_engine_is_named():

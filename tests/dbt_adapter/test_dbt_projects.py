@@ -284,6 +284,17 @@ def test_a_seed_is_loaded_by_one_commit_and_stays_if_the_file_does_not_fit(proje
     assert project.rows("s") == [(3, "x")] and project.commits("s") == 2
 
 
+def test_a_time_of_day_in_a_date_column_of_a_seed_is_refused(project: Project):
+    with (project.folder / "dbt_project.yml").open("a") as file:
+        file.write("seeds: {shop: {s: {+column_types: {day: date}}}}\n")
+    project.write({"seeds/s.csv": "id,day\n1,2026-01-01 00:00:00\n2,2026-01-02\n"})
+    project.dbt("seed")
+    assert [str(day) for _, day in project.rows("s")] == ["2026-01-01", "2026-01-02"]
+    project.write({"seeds/s.csv": "id,day\n1,2026-01-01 02:03:04\n"})
+    project.dbt("seed", fails="column 'day', row 0: the value '2026-01-01 02:03:04' does not fit date")
+    assert project.commits("s") == 1
+
+
 SNAPSHOT = """
 {%% snapshot s %%}
 {{ config(target_schema='shop', unique_key='id', strategy='check', check_cols=['v'], hard_deletes='invalidate') }}

@@ -273,6 +273,48 @@ def test_json_integers_are_not_rounded_to_doubles(tmp_path):
     assert table.scan(where="k = 1e300").count() == 1
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "UTF32"])
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.jsonl"])
+def test_an_encoding_whose_byte_order_nothing_tells_is_refused(tmp_path, name: str, encoding: str):
+    rows = "k,v\n1,x\n" if name == "a.csv" else '{"k": 1, "v": "x"}\n'
+    text = rows if name != "a.jsonl" else f'{{"op": "c", "after": {rows.strip()}}}\n'
+    how = {"format": "debezium-json"} if name == "a.jsonl" else {}
+    order = encoding.lower().replace("utf32", "utf-32")
+    table = table_of("k BIGINT NOT NULL, v STRING")
+    (tmp_path / name).write_bytes(text.encode(f"{order}-le"))
+    refused(table, str(tmp_path / name), name, "no byte order mark", f"encoding='{order}-le'", encoding=encoding, **how)
+    table.upsert(str(tmp_path / name), encoding=f"{order}-le", **how)
+    (tmp_path / name).write_bytes(text.encode(order))
+    table.upsert(str(tmp_path / name), encoding=encoding, **how)
+    assert rows_of(table) == [{"k": 1, "v": "x"}]
+
+
+def test_json_numbers_that_are_too_small_for_a_double_are_refused_as_those_that_are_too_great(tmp_path):
+    table = table_of("k BIGINT NOT NULL, v DOUBLE, s STRUCT<x: DOUBLE>, t STRING")
+    for bad in ("1e-400", "-2.25E-0324", f"0.{'0' * 330}1", "0.0001e-321"):
+        row = f'{{"k": 2, "v": {bad}, "s": null, "t": null}}\n'
+        refused(
+            table,
+            written(tmp_path / "a.json", f'{{"k": 1, "v": 0.0, "s": null, "t": "1e-400"}}\n{row}'),
+            "line 2",
+            "too small",
+            bad,
+        )
+        refused(
+            table,
+            written(tmp_path / "b.json", f'\n[{{"k": 1, "v": 1.5,\n"s": {{"x": {bad}}}, "t": "a"}}]'),
+            "line 2",
+            "too small",
+        )
+        with pytest.raises(InvalidData, match="too small"):
+            new_lake().create_table_from("d.made", str(tmp_path / "a.json"), primary_key=["k"])
+    refused(table, written(tmp_path / "a.json", '{"k": 2, "v": 1e400, "s": null, "t": null}\n'), "line 1", "too big")
+    good = {"0e-400": 0.0, "0.000E-0999": 0.0, "5e-324": 5e-324, f"0.{'0' * 330}": 0.0, "-0.0": -0.0, "1e-307": 1e-307}
+    rows = [f'{{"k": {number}, "v": {text}, "s": null, "t": "say \\"9e-400"}}\n' for number, text in enumerate(good)]
+    table.upsert(written(tmp_path / "a.json", "".join(rows)))
+    assert [repr(row["v"]) for row in rows_of(table)] == [repr(value) for value in good.values()]
+
+
 @examples(30)
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=9, max_value=10**28, min_value=-(10**28)), min_size=1))
 @example([Decimal("0E-9"), Decimal("9007199254740993"), Decimal("0.5")])

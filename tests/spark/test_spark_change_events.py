@@ -12,11 +12,12 @@ import pytest
 
 import lsmlake
 from lsmlake.cdc import ChangeFormat
-from lsmlake.cdc.change_input import ChangeInput
+from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
 from lsmlake.cdc.event_rows import EventReader
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.spark import change_frames
-from lsmlake.spark.change_frames import decoded_frame
+from lsmlake.spark.change_frames import ChangeFrame, decoded_frame, events_of
+from lsmlake.spark.learned import Learned
 
 pytestmark = pytest.mark.spark
 
@@ -69,6 +70,30 @@ def test_batches_of_events_are_applied_in_the_order_of_their_source(spark, spark
     ]
     table.upsert(frame(spark, truncated), format="debezium-json")
     assert rows_of(table) == [row(7, n=8)]
+
+
+@pytest.mark.parametrize("identity", [{}, {"writer_id": "w", "commit_id": 7}], ids=str)
+def test_an_event_that_only_a_later_attempt_rejects_is_recorded(
+    spark, spark_lake, identity: dict, monkeypatch: pytest.MonkeyPatch
+):
+    """Another commit deletes one row and makes another meanwhile. An event that an attempt has rejected is not applied then."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING", primary_key=["id"])
+    table.upsert([{"id": number, "name": "old"} for number in (1, 2, 3)])
+    events = [event("u", {"id": number, "name": UNAVAILABLE}, number) for number in (1, 2, 3, 9)]
+    plain, meanwhile = ChangeFrame.plain, [{"id": 9, "name": "new"}]
+
+    def overtaken(self: ChangeFrame) -> object:
+        if meanwhile:
+            spark_lake.table("d.t").delete_keys([{"id": 2}])
+            spark_lake.table("d.t").upsert([meanwhile.pop()])
+        return plain(self)
+
+    monkeypatch.setattr(ChangeFrame, "plain", overtaken)
+    for _ in range(2 if identity else 1):
+        table.upsert(frame(spark, events), format="debezium-json", on_error="reject", **identity)
+    assert rows_of(table) == [{"id": 1, "name": "old"}, {"id": 3, "name": "old"}, {"id": 9, "name": "new"}]
+    found = spark_lake.table("d.t_rejected").to_arrow()["position"].to_pylist()
+    assert sorted(map(int, found)) == [2, 9]
 
 
 def test_a_stream_of_events_rejects_those_that_cannot_be_read(spark, spark_lake, tmp_path: Path):
@@ -158,11 +183,32 @@ def test_documents_have_the_same_values_whatever_parses_them(spark):
         assert decoded_frame(frame(spark, events, 1), reader, None, by_spark=by_spark).toArrow().to_pylist() == here
 
 
-def test_values_of_events_are_those_of_one_process_where_spark_parses_them(spark):
-    events = spark.createDataFrame(event_values.events().to_pandas().rename(columns={"event": "value"})[["value"]]).coalesce(1)
-    given = ChangeInput(event_values.reader().format, None, rejects=True)
-    found = change_frames._decoded(events, event_values.reader(), given, strict=False, by_spark=True)
-    event_values.check(found.toArrow())
+@pytest.mark.parametrize("documents", [False, True])
+def test_values_of_events_are_those_of_one_process_where_spark_parses_them(spark, documents: bool):
+    cases = event_values.cases_in_documents() if documents else event_values.cases()
+    reader = event_values.reader_of_documents() if documents else event_values.reader()
+    events = frame(spark, [event for event, *_ in cases], 1)
+    given = ChangeInput(reader.format, None, rejects=True)
+    found = change_frames._decoded(events, reader, given, strict=False, by_spark=True)
+    event_values.check(found.toArrow(), cases)
+
+
+def test_a_field_to_leave_out_that_no_event_has_is_told(spark, spark_lake, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """As in one process. A field that was met once is not looked for again."""
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT, s STRUCT<x: INT>", primary_key=["id"])
+    rows = [{**row(1), "s": {"x": 1}, "note": 1}, {**row(2), "s": {"x": 1, "y": 2}}, {**row(3), "s": None}]
+    given = [event("c", one, one["id"]) for one in rows]
+    for names in (["note", "s.y"], ["note", "s.y", "noet", "s.z"]):
+        table.upsert(frame(spark, given), format="debezium-json", except_columns=names)
+    deletes = frame(spark, [event("d", None, 9, {"id": 1})])
+    table.upsert(deletes, format="debezium-json", except_columns=["other"])  # no row, so no field
+    told = f"{table.name}: except_columns names what no event of the batch and no column has: "
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [f"{told}noet, s.z"]
+    words = ChangeArguments("debezium-json", except_columns=["note", "nope"])
+    changes, learned = ChangeInput.of(table.version.schema, words, row_kind=False, evolve=False), Learned()
+    events, reader = events_of(frame(spark, given), changes.format, None), changes.reader(table.version.schema, "UTC")
+    change_frames._tell_unmet(table.version, events, changes, learned, reader, by_spark=True)
+    assert {name for _, name in learned.met} == {"note"} and caplog.records[-1].getMessage() == f"{told}nope"
 
 
 def test_the_words_of_auto_cdc(spark, spark_lake):

@@ -65,12 +65,16 @@ def test_the_words_of_auto_cdc_as_options(spark, table, folder):
         (options | {"except-columns": "op, nope"}, "nope"),
         (options | {"columns": "id", "except-columns": "op"}, "contradict"),
         ({"apply-as-deletes": "opp = 'd'", "except-columns": "op,lsn"}, "opp"),
-        (options | {"write.merge-schema": "true"}, "evolve and"),
+        (options | {"write.merge-schema": "true"}, "leave write.merge-schema out.*or leave out apply-as-deletes"),
         ({"apply-as-delete": "op = 'd'"}, "apply-as-deletes"),
         ({"order-by": "v", "except-columns": "op, lsn, v"}, "order_by"),
     ]:
         with pytest.raises(PySparkException, match=said):
             save(events, folder, **wrong)
+    table.alter(lsmlake.set_option("write.merge-schema", "true"))  # which is about rows as they are
+    save(events, folder, **options | {"columns": "id,v,day"})
+    save(events, folder, **options | {"except-columns": "op,lsn", "write.merge-schema": "false"})
+    assert table.schema.names == ["id", "day", "v"]
     with pytest.raises(PySparkException, match="except-columns"):
         overwrite(events, folder, **{"except-columns": "op"})
     with pytest.raises(PySparkException, match="for writes only"):

@@ -63,6 +63,20 @@ def test_a_stream_keeps_a_database_in_step_exactly_once(spark, spark_lake, tmp_p
     assert rejected == [[second[2]], ["{"]] and "other" not in spark_lake.tables("shop")
 
 
+def test_an_event_of_which_nothing_can_be_computed_is_rejected_alone(spark, spark_lake):
+    mark = "__debezium_unavailable_value"
+    spark_lake.create_table("d.a", "id BIGINT NOT NULL, n STRING, s STRING, m INT, both VARCHAR(3)", primary_key=["id"])
+    rows = [("1", "a"), ("x", "a"), ("1", mark), ("1", "abc"), ("2", "b")]
+    events = [event("c", "a", {"id": id, "n": n, "s": s}, id) for id, (n, s) in enumerate(rows)]
+    computed = {"a": {"m": "CAST(n AS INT)", "both": "concat(n, s)"}}
+    report = spark_lake.sync(frame(spark, events), format="debezium-json", database="d", computed_columns=computed)
+    assert (report["a"].rejected, report["a"].reasons) == (3, ())
+    assert [(row["m"], row["both"]) for row in rows_of(spark_lake, "d.a")] == [(1, "1a"), (2, "2b")]
+    found = spark_lake.table("d.a_rejected").to_arrow().sort_by("position").to_pylist()
+    words = ["'m'", "lacks unchanged values that the computed column 'both'", "has 4 characters"]
+    assert [word in one["reason"] for one, word in zip(found, words, strict=True)] == [True] * 3
+
+
 def test_a_frame_gives_the_same_tables_as_one_process(spark, spark_lake):
     tables = [
         SourceTable("shop", "orders", {"id": "int", "name": "varchar(20)", "n": "smallint", "price": "decimal(8,2)"}),

@@ -426,6 +426,7 @@ def test_a_query_that_cannot_be_kept_makes_no_table(lake: Lake, query: str, erro
     "option",
     [
         {"merge-engine": "aggregation"},
+        {"rowkind.field": "dt"},
         {"sequence.field": "total"},
         {"ignore-delete": True},
         {"changelog-producer": "input"},

@@ -43,7 +43,7 @@ class Histories(CatalogVerbs):
             name: the name of the history, "database.table".
             track: only a change of these columns begins a version; a change of others alters the version that is valid.
                 `track_history_column_list` in AUTO CDC of Spark's pipelines. Default: all columns.
-            track_except: all columns but these are tracked.
+            track_except: all columns but these are tracked. Neither takes columns of the primary key.
             sequence_by: the column that says from when a row is valid, or "_commit_time": from its commit. Default: the
                 `sequence.field` of the source if it is one TIMESTAMP column, or one column of any type and the source has
                 `changelog-producer` = input; otherwise the commits. With `input` and the merge engine deduplicate, late changes

@@ -13,12 +13,11 @@ from lsmlake.api.sync.sync_checkpoint import SyncCheckpoint
 from lsmlake.api.sync.sync_report import SyncReport, together
 from lsmlake.api.sync.sync_rules import SyncArguments, SyncRules
 from lsmlake.api.sync.sync_run import SyncRun
-from lsmlake.api.sync.sync_source import EventInput, check_files, source_of
+from lsmlake.api.sync.sync_source import EventInput, check_files, pause_ms, source_of
 from lsmlake.border import verbs_of
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.inputs.text_files import FileOptions
-from lsmlake.options.option_types import duration
 from lsmlake.storage.location import storage_at
 
 _EVERY = Wording("correct every, or leave it out", command="correct --every, or leave it out")
@@ -128,7 +127,7 @@ class Syncing(CatalogVerbs):
                 on_error,
             )
         )
-        wait_ms = None if every is None else duration.parse("every", every, "sync", _EVERY)
+        wait_ms = None if every is None else pause_ms(every, _EVERY)
         sync = DatabaseSync(self, rules)
         sync.check()
         if self.runtime.owns(source):

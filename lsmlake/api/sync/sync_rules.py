@@ -131,6 +131,10 @@ class SyncRules:
         for table, expressions in self.computed.items():
             if blank := [name for name in expressions if not name.strip()]:
                 raise InvalidQuery("a computed column has no name", where=table, found=repr(blank[0]), cure="name the column")
+            lower = [name.lower() for name in expressions]
+            if same := [name for name in expressions if lower.count(name.lower()) > 1]:
+                what = "two computed columns have the same name, as case does not tell names apart"
+                raise InvalidQuery(what, where=table, found=same, cure="give one of them another name")
             check_readable(expressions, table)
             if both := [name for name in self.key_of(table) if name in expressions]:
                 raise in_key(both, table)
@@ -194,6 +198,9 @@ def _per_table(name: str, given: PerTable | None) -> PerTable:
     if any(isinstance(one, str) for one in lists):
         cure = "write a list, such as ['id'], or table -> list"
         raise InvalidQuery(f"{name} is a text", expected="a list of names", found=given, cure=cure)
+    if name == "primary_keys" and given is not None and not all(map(list, lists)):
+        cure = "name the columns of the key, or leave it out: then the events say the key"
+        raise InvalidQuery(f"{name} names no column", found=given, cure=cure)
     for one in map(list, lists):
         if twice := [each for number, each in enumerate(one) if each in one[:number]]:
             raise InvalidQuery(f"{name} names a column twice", found=twice, cure="name it once")

@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from lsmlake.api.sync.sync_checkpoint import SyncProgress
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET
 from lsmlake.cdc.given_events import event_tables, in_lists, paths_in, texts_in
-from lsmlake.errors import InvalidData, InvalidQuery, Wording
+from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, Wording
 from lsmlake.inputs import input_files
 from lsmlake.inputs.text_files import FileOptions
+from lsmlake.options.option_types import duration
 
 _BATCH_BYTES, _BATCH_FILES = 64 << 20, 1000
 
@@ -175,6 +176,14 @@ def source_of(data: object, given: EventInput) -> Source:
         return GivenBatches(iter([data]), given)
     texts, rest = texts_in(data)
     return GivenBatches(rest if texts is None else in_lists(texts), given)
+
+
+def pause_ms(every: str | int, cure: str | Wording) -> int:
+    """The time between two looks for new files. Raises InvalidOption for what is no time, and for none."""
+    wait_ms = duration.parse("every", every, "sync", cure)
+    if wait_ms <= 0:
+        raise InvalidOption("every is no time to wait", where="sync", expected="more than 0 ms", found=every, cure=cure)
+    return wait_ms
 
 
 def check_files(source: Source, every: object, checkpoint: object) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count, takewhile
 from typing import Protocol
 
 import pyarrow as pa
@@ -276,7 +277,8 @@ class TableSync:
         snapshot = upsert_changes(version, self.lake.runtime, self.name, data, request, changes)
         rows, commits = (0, 0) if snapshot is None else (snapshot.delta_rows, 1)
         home = self.rules.rejects_of(self.target)
-        rejected = self._rejected(home, identity) + self._rejected(home, rejected_events.of_lost(identity))
+        lost = (self._rejected(home, rejected_events.of_lost(identity, number)) for number in count(1))
+        rejected = self._rejected(home, identity) + sum(takewhile(bool, lost))
         self.done = of_table(
             self.done,
             SyncedTable(

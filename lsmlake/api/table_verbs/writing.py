@@ -168,9 +168,9 @@ class Writing(Handle):
                 later and that the data lacks.
             columns: the columns of the data to write; others are only read by conditions and `order_by`.
             except_columns: the columns of the data not to write. With `format`, also fields of the events that the table lacks;
-                an event with another field that the table lacks cannot be read, and a name that no event has is logged. Fields
-                inside of nested values are named by their paths: "address.zip", "items.element.price", "by_name.value.price";
-                they also go with `columns`.
+                an event with another field that the table lacks cannot be read, and a name that no event has is logged as a
+                warning. Fields inside of nested values are named by their paths: "address.zip", "items.element.price",
+                "by_name.value.price"; they also go with `columns`.
 
         Returns:
             The snapshot that this commit published, or None if there was nothing to commit.

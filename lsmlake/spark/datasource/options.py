@@ -278,18 +278,26 @@ class Given:
             raise InvalidOption(what, where=_FORMAT, found=repr(text), cure=cure)
         return OrderBy.of(ANY if text is not None and text.strip().lower() == _ANY else text, self.zone)
 
-    def changes(self, schema: Schema, *, evolve: bool) -> ChangeInput | None:
-        """What the rows of an append mean; None if they are rows of the table as they are. `evolve`: the write adds columns."""
+    def changes(self, schema: Schema) -> ChangeInput | None:
+        """What the rows of an append mean; None if they are rows of the table as they are."""
         if schema.append_only and DELETES in self.texts:
             what, cure = f"option {DELETES!r} needs a primary key", "remove it: no row replaces another one"
             raise InvalidOption(what, where=_FORMAT, found=repr(self.texts[DELETES]), cure=cure)
         words = ChangeArguments(
             apply_as_deletes=self.texts.get(DELETES), columns=self.columns, except_columns=self._names(LEFT_OUT)
         )
-        return ChangeInput.of(schema, words, row_kind=False, evolve=evolve)
+        if words != ChangeArguments() and self.evolves(default=False):
+            options = [name for name in (DELETES, COLUMNS, LEFT_OUT) if name in self.texts]
+            raise InvalidOption(
+                f"option {MERGE_SCHEMA!r} adds the columns of the rows, and other options say that not all are written",
+                where=_FORMAT,
+                found=[MERGE_SCHEMA, *options],
+                cure=f"leave {MERGE_SCHEMA} out, and add columns by ALTER TABLE; or leave out {', '.join(options)}",
+            )
+        return ChangeInput.of(schema, words, row_kind=False, evolve=False)
 
     def evolves(self, default: bool) -> bool:
-        """Whether the write adds new columns to the table. `default`: the option of the table."""
+        """Whether the write adds new columns to the table. `default`: if no option says it."""
         given = self.texts.get(MERGE_SCHEMA)
         return default if given is None else self._boolean(MERGE_SCHEMA, given)
 

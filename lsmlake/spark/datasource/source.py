@@ -131,9 +131,8 @@ class LakeSource(DataSource):
         version = writable(table)
         now = moment_of(table.meta.env) if kind is BatchWriter else None
         replaces = given.replacement(version.schema, table.name, now) if overwrite else None
-        evolves = given.evolves(version.options.write.merge_schema)
-        changes = None if overwrite else given.changes(version.schema, evolve=evolves)
-        if evolves:
+        changes = None if overwrite else given.changes(version.schema)
+        if changes is None and given.evolves(version.options.write.merge_schema):
             unstored, compactions = commit_columns_in(columns, version.schema), partial(table.runtime.compactions, table.meta)
             version = evolve(version, table.name, columns, unstored, compactions)
         order_by = given.order_by(not version.schema.append_only)
