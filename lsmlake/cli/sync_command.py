@@ -102,7 +102,7 @@ def sync(
             return _result(lake.sync(files, **given))
     if checkpoint is None:
         raise InvalidQuery("--every needs --checkpoint", where="--every", found=every, cure="add --checkpoint DIR")
-    seconds = duration.parse("every", every, "sync", "correct --every, or leave it out") / 1000
+    seconds = duration.argument("every", every, "sync", "correct --every, or leave it out") / 1000
     while True:
         report = lake.sync(files, **given)
         for line in (*_lines(report), *_errors(report)) if report.batches else ():

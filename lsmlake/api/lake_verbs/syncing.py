@@ -128,7 +128,7 @@ class Syncing(CatalogVerbs):
                 on_error,
             )
         )
-        wait_ms = None if every is None else duration.parse("every", every, "sync", _EVERY)
+        wait_ms = None if every is None else duration.argument("every", every, "sync", _EVERY)
         sync = DatabaseSync(self, rules)
         sync.check()
         if self.runtime.owns(source):
