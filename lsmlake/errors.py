@@ -47,6 +47,12 @@ class Wording(str):
         return _worded, (str(self), self.command, self.sql)
 
 
+def with_arguments(text: str, *names: str) -> Wording:
+    """A part of a message with the names of arguments, for each `{}` one. Users of the command line read the option of this name:
+    `with_arguments("{} is negative", "dead_share")` is "--dead-share is negative" to them."""
+    return Wording(text.format(*names), command=text.format(*(f"--{name.replace('_', '-')}" for name in names)))
+
+
 def _worded(text: str, command: str, sql: str) -> Wording:
     return Wording(text, command=command, sql=sql)
 
@@ -122,7 +128,7 @@ class LakeError(Exception):
     def _message(self, worded: Callable[[object], str]) -> str:
         what = worded(self.what)
         expected, found = (few(part) if isinstance(part, list | tuple) else part for part in (self.expected, self.found))
-        parts = [f"{self.where}: {what}" if self.where else what]
+        parts = [f"{worded(self.where)}: {what}" if self.where else what]
         parts += [f"expected {worded(expected)}"] if expected != "" else []
         parts += [f"found {worded(found)}"] if found != "" else []
         message = ", ".join(parts)

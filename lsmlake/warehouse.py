@@ -18,7 +18,7 @@ from lsmlake.border import public
 from lsmlake.cdc.decoding import decoded
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import EventReader
-from lsmlake.errors import InvalidOption, InvalidQuery
+from lsmlake.errors import InvalidOption, InvalidQuery, with_arguments
 from lsmlake.extras import need_spark
 from lsmlake.inputs.in_memory import is_spark
 from lsmlake.maintain.followers import FOLLOWERS
@@ -212,7 +212,9 @@ def _runtime(storage: Storage, spark: SparkSession | None, time_zone: str | None
         return EmbeddedRuntime(partial(_runtime, storage), "UTC" if time_zone is None else _checked_zone(time_zone))
     if time_zone is not None:
         cure = f"set spark.sql.session.timeZone to {time_zone}"
-        raise InvalidQuery("with Spark, the session has the time zone", where="time_zone", found=time_zone, cure=cure)
+        raise InvalidQuery(
+            "with Spark, the session has the time zone", where=with_arguments("{}", "time_zone"), found=time_zone, cure=cure
+        )
     need_spark("connect(..., spark=...)")
     from lsmlake.spark.spark_runtime import SparkRuntime
 
@@ -225,6 +227,10 @@ def _checked_zone(name: str) -> str:
     except ValueError as error:
         cure = "pass the name of a time zone"
         raise InvalidQuery(
-            "unknown time zone", where="time_zone", expected="a name such as Europe/Berlin or +01:00", found=name, cure=cure
+            "unknown time zone",
+            where=with_arguments("{}", "time_zone"),
+            expected="a name such as Europe/Berlin or +01:00",
+            found=name,
+            cure=cure,
         ) from error
     return "UTC" if name in ("GMT", "UT", "Z", "Etc/UTC") else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.errors import InvalidQuery, Wording, with_arguments
 from lsmlake.options.history_options import HISTORY_STARTS, LATEST_FULL, SOURCE, HistoryOptions
 from lsmlake.schema.schema import Schema
 
@@ -32,10 +32,11 @@ class HistoryTerms(NamedTuple):
             expected = " or ".join(map(repr, HISTORY_STARTS))
             raise InvalidQuery("unknown start", where=where, expected=expected, found=repr(start), cure="correct it")
         if track is not None and track_except is not None:
-            raise InvalidQuery("both track and track_except are given", where=where, cure="give one of them")
+            what = with_arguments("{} and {} exclude each other", "track", "track_except")
+            raise InvalidQuery(what, where=where, cure="give one of them")
         for name, columns in (("track", track), ("track_except", track_except)):
             if columns is not None and not columns:
-                raise InvalidQuery(f"{name} names no column", where=where, cure="leave it out, or name columns")
+                raise InvalidQuery(with_arguments("{} names no column", name), where=where, cure="leave it out, or name columns")
         listed = (None if columns is None else tuple(columns) for columns in (track, track_except))
         return HistoryTerms(*listed, sequence_by, start)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lsmlake.api.runtime import Runtime
 from lsmlake.api.upkeep_works import workman
 from lsmlake.beside import Signal
-from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.errors import InvalidQuery, Wording, with_arguments
 from lsmlake.maintain.maintainer import Maintainer, MaintenanceSession, StoppableIds, WorkLimits
 from lsmlake.maintain.work_history import WorkRecord
 from lsmlake.options.option_types import OptionType, duration, positive_size
@@ -40,7 +40,7 @@ class MaintenanceOrder(NamedTuple):
         if self.every is None:
             return None if self.once in (None, True) else _EVERY_MS
         if self.once:
-            raise InvalidQuery("once and every exclude each other", found=f"every={self.every!r}", cure=_ONE_OF_BOTH)
+            raise InvalidQuery(with_arguments("{} and {} exclude each other", "once", "every"), cure=_ONE_OF_BOTH)
         return _parsed(duration, "every", self.every)
 
     def check_plan(self) -> None:
@@ -48,7 +48,9 @@ class MaintenanceOrder(NamedTuple):
         given = self._asdict()
         given.pop("tables")
         if unheard := [name for name, value in given.items() if value is not None]:
-            raise InvalidQuery("a plan does no work", found=", ".join(unheard), cure=_PLAN)
+            raise InvalidQuery(
+                "a plan does no work", found=with_arguments(", ".join(["{}"] * len(unheard)), *unheard), cure=_PLAN
+            )
 
     def maintainer(self, env: Env, runtime: Runtime, stop: Signal) -> Maintainer:
         """Raises InvalidQuery, InvalidOption, TableNotFound."""
@@ -68,7 +70,7 @@ class MaintenanceOrder(NamedTuple):
 
 
 def _parsed(kind: OptionType[int], name: str, value: str | int) -> int:
-    return kind.parse(name, value, "maintain", "correct the value, or leave it out")
+    return kind.argument(name, value, "maintain", "correct the value, or leave it out")
 
 
 def told(session: MaintenanceSession, now_ms: int) -> list[WorkRecord]:

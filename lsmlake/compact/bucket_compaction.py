@@ -173,8 +173,8 @@ def _merged_alone(work: CompactionState, rows: pa.Table, rule: MergeRule) -> pa.
             where=f"{bucket_text(table, work.bucket)}, {error.where}",
             expected=error.expected,
             found=error.found,
-            cure="erase these keys with delete_keys(..., ignore_sequence=True), upsert other values and then alter the table, or "
-            "keep the options",
+            cure="erase these keys in Python with delete_keys(..., ignore_sequence=True), upsert other values and then alter the "
+            "table, or keep the options",
         ) from error
 
 

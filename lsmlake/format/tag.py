@@ -8,7 +8,7 @@ from lsmlake.errors import Wording
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.notebook import Shown
 from lsmlake.schema import envelope
-from lsmlake.types.json_shape import TEXT, JsonKind, check, integer, mapping, optional
+from lsmlake.types.json_shape import FLAG, TEXT, JsonKind, check, integer, mapping, optional
 
 _TIME_MAX = 1 << 53
 _KINDS = {
@@ -16,6 +16,7 @@ _KINDS = {
     "create_time_ms": integer(0, _TIME_MAX),
     "time_retained_ms": optional(integer(0, _TIME_MAX)),
     "snapshot": mapping(JsonKind("any value", lambda value: True)),
+    "automatic": FLAG,
 }
 REPLACE = Wording(
     "delete_tag() removes the tag, create_tag(..., replace=True) writes it anew",
@@ -32,12 +33,14 @@ class Tag(Shown):
         snapshot: a copy of the snapshot, which may have expired.
         create_time_ms: when the tag was created, in milliseconds since the epoch.
         time_retained_ms: how long the tag is kept after its creation; None: until it is deleted.
+        automatic: whether a commit created the tag, as the options of the table say. Only such tags make room for newer ones.
     """
 
     name: str
     snapshot: Snapshot = field(repr=False)
     create_time_ms: int
     time_retained_ms: int | None = None
+    automatic: bool = False
 
     @property
     def expire_time_ms(self) -> int | None:
@@ -45,11 +48,14 @@ class Tag(Shown):
         return None if self.time_retained_ms is None else self.create_time_ms + self.time_retained_ms
 
     def encode(self) -> bytes:
-        return envelope.wrap_json("tag", asdict(self))
+        content = asdict(self)
+        if not self.automatic:
+            del content["automatic"]
+        return envelope.wrap_json("tag", content)
 
     @staticmethod
     def decode(data: bytes, where: str) -> Tag:
         """Decodes a tag file. Raises Corrupt or UnsupportedFormat naming `where`."""
         content = envelope.unwrap_json("tag", data, where)
-        check("tag", content, _KINDS, where, cure=REPLACE)
+        check("tag", content, _KINDS, where, may_lack=["automatic"], cure=REPLACE)
         return Tag(**{**content, "snapshot": Snapshot.of(content["snapshot"], where)})

@@ -7,12 +7,13 @@ which the branch begins. Only the changes of a snapshot are written (`iceberg_vi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lsmlake.errors import Corrupt, InvalidOption, InvalidSchema
 from lsmlake.format import puffin
+from lsmlake.format.data_files import DataFile, VectorRef
 from lsmlake.format.snapshot import COMPACT, Snapshot
 from lsmlake.iceberg import table_metadata
 from lsmlake.iceberg.avro import DATA, EQUALITY_DELETES, POSITION_DELETES
@@ -232,11 +233,21 @@ class Step(NamedTuple):
         return uri
 
     def _shows_the_same(self, files: Sequence[Touched]) -> bool:
-        """Whether readers see the rows of the snapshot before: this is a compaction of it, which took no hidden rows."""
+        """Whether readers see the rows of the snapshot before: this is a compaction of it, which took no hidden rows and
+        dropped none."""
         snapshot, before = self.view.version.snapshot, self.before
         if snapshot.kind != COMPACT or before is None or before.version.number != snapshot.id - 1:
             return False
-        return all(one.before is None or before.shows(one.before) for one in files)
+        if not all(one.before is None or before.shows(one.before) for one in files):
+            return False
+        expires = any(view.version.options.retention.rows_ms is not None for view in (before, self.view))
+        return not expires or self._rows_kept(files)
+
+    def _rows_kept(self, files: Sequence[Touched]) -> bool:
+        """Whether as many rows are visible as before, so the compaction has dropped none by `record-level.expire-time`. False
+        also if level 0 superseded some."""
+        old, new = self.before.version.vector_refs(), self.view.version.vector_refs()
+        return _live_rows((one.before for one in files), old) == _live_rows((one.after for one in files), new)
 
     def _summary(self, done: ChangeSummary, manifests: SnapshotManifests, shows_the_same: bool) -> dict[str, str]:
         """`shows_the_same`: only then readers may skip the snapshot, as they skip those of the operation "replace"."""
@@ -266,6 +277,10 @@ class Step(NamedTuple):
         prefix = table_metadata.SUMMARY
         told = {name.removeprefix(prefix): value for name, value in snapshot.properties.items() if name.startswith(prefix)}
         return {**told, "operation": operation, **nonzero, **totals, **identity}
+
+
+def _live_rows(files: Iterable[DataFile | None], refs: Mapping[str, VectorRef]) -> int:
+    return sum(one.rows - (refs[one.name].cardinality if one.name in refs else 0) for one in files if one is not None)
 
 
 def _point(one: Touched) -> Point:

@@ -33,6 +33,8 @@ SUMMARY = "iceberg.summary."
 """Before the names of entries that another engine has given the summary, as properties of the snapshot of the table."""
 _PROPERTIES = {"write.format.default": "parquet", "gc.enabled": "false"}
 """Other programs must not delete files: with these properties Iceberg refuses to expire snapshots."""
+_SET = "lsmlake.set-properties"
+"""The property with the names of the properties that a publication sets. A catalog may have others, which its users set."""
 
 
 def first(table_uuid: str, location: str, schema: Schema, next_row: int) -> Metadata:
@@ -77,7 +79,7 @@ def with_schema(metadata: Metadata, schema: Schema) -> tuple[Metadata, int]:
         "current-schema-id": schema.id,
         "default-spec-id": schema.spec_id,
         "default-sort-order-id": order,
-        "properties": {**_PROPERTIES, **({"comment": schema.comment} if schema.comment else {})},
+        "properties": _properties(_PROPERTIES | ({"comment": schema.comment} if schema.comment else {})),
     }
     return {**with_parts, **changed}, order
 
@@ -120,7 +122,16 @@ def with_names(metadata: Metadata, schemas: Iterable[Schema]) -> Metadata:
     for schema in schemas:
         _collect(names, names_of(schema.columns))
     mapping = json.dumps(_mapping(names))
-    return {**metadata, "properties": {**metadata["properties"], "schema.name-mapping.default": mapping}}
+    return {**metadata, "properties": _properties(metadata["properties"] | {"schema.name-mapping.default": mapping})}
+
+
+def _properties(properties: Mapping[str, str]) -> dict[str, str]:
+    return {**properties, _SET: ",".join(sorted(properties.keys() - {_SET}))}
+
+
+def set_properties(properties: Mapping[str, str]) -> list[str]:
+    """The names of the properties of a table that a publication has set."""
+    return properties.get(_SET, "").split(",")
 
 
 def _collect(names: dict[int, dict], fields: Iterable[NamedFields]) -> None:

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
-from lsmlake.iceberg.table_metadata import COMMIT, KEPT
+from lsmlake.iceberg.table_metadata import COMMIT, KEPT, set_properties
 
 FILE, TIME = "lsmlake.metadata-file", "lsmlake.published-ms"
 """Properties of the table in the catalog: the publication that it shows, and its time. After a registration without later commits
 the table has neither, because its metadata is the publication."""
-_ONCE = ("comment", "schema.name-mapping.default")
-"""Properties that lsmlake sets, and removes when the table has them no longer. Others in the catalog stay."""
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(KEPT),
@@ -60,7 +58,7 @@ def updates(of: ModuleType, theirs: Any, ours: Any, metadata_file: str) -> tuple
         updates.append(of.RemoveSnapshotsUpdate(snapshot_ids=gone))
     marks = {FILE: metadata_file, TIME: str(ours.last_updated_ms)}
     updates.append(of.SetPropertiesUpdate(updates={**ours.properties, **_PROPERTIES, **marks}))
-    if over := [one for one in _ONCE if one in theirs.properties and one not in ours.properties]:
+    if over := [one for one in set_properties(theirs.properties) if one in theirs.properties and one not in ours.properties]:
         updates.append(of.RemovePropertiesUpdate(removals=over))
     try:
         made = of.update_table_metadata(theirs, tuple(updates))

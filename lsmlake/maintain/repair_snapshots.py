@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lsmlake.commit.commit import after_names
-from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, Wording
+from lsmlake.errors import CommitConflict, Corrupt, InvalidQuery, LakeError, SnapshotNotFound, Wording, with_arguments
 from lsmlake.format.snapshot import OVERWRITE, Snapshot
 from lsmlake.maintain.verify import verify_snapshot
 from lsmlake.notebook import Shown
@@ -114,13 +114,18 @@ def _check_consent(
             where=name,
             expected=f"some of {unreadable}",
             found=wrong,
-            cure="leave the others out; rollback with cut and expire_snapshots remove readable ones",
+            cure=Wording(
+                "leave the others out; rollback() with cut and expire_snapshots() remove readable ones",
+                command="leave the others out; `lsmlake rollback --cut` and `lsmlake expire` remove readable ones",
+            ),
         )
     if drop and states[max(states)] == UNREADABLE and roll_back_to is None:
         raise InvalidQuery(
             "the newest snapshot is unreadable, so the table needs a snapshot to continue from",
             where=name,
-            expected=f"roll_back_to={report.newest_sound}" if report.newest_sound else "a sound snapshot, and there is none",
+            expected=with_arguments(f"{{}} {report.newest_sound}", "roll_back_to")
+            if report.newest_sound
+            else "a sound snapshot, and there is none",
             found="no snapshot to roll back to",
             cure=Wording("pass roll_back_to, too", command="add --roll-back-to"),
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidOption, with_arguments
 
 T = TypeVar("T")
 
@@ -29,12 +29,17 @@ class OptionType(Generic[T]):
 
     def parse(self, option: str, value: object, where: str, cure: str = CURE) -> T:
         """The value of the named option. Raises InvalidOption."""
+        return self._parse(f"option {option!r} has an invalid value", value, where, cure)
+
+    def argument(self, name: str, value: object, where: str, cure: str) -> T:
+        """The value of the named argument of a call. Raises InvalidOption."""
+        return self._parse(with_arguments("{} has an invalid value", name), value, where, cure)
+
+    def _parse(self, what: str, value: object, where: str, cure: str) -> T:
         try:
             return self.read(value)
         except ValueError:
-            raise InvalidOption(
-                f"option {option!r} has an invalid value", where=where, expected=self.takes, found=repr(value), cure=cure
-            ) from None
+            raise InvalidOption(what, where=where, expected=self.takes, found=repr(value), cure=cure) from None
 
     def text(self, value: object) -> str | None:
         """A parsed value as text that `read` accepts; None if the option is off."""

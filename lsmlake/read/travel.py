@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, with_arguments
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 from lsmlake.tables.version import Metadata
@@ -47,7 +47,9 @@ def resolve(meta: Metadata, moment: Moment, zone: str) -> Snapshot | None:
     """
     given = [name for name in ("snapshot", "tag", "timestamp") if getattr(moment, name) is not None]
     if len(given) > 1:
-        raise InvalidQuery(f"{' and '.join(given)} exclude each other", cure="pass one of them")
+        raise InvalidQuery(
+            with_arguments(" and ".join(["{}"] * len(given)) + " exclude each other", *given), cure="pass one of them"
+        )
     if moment.tag is not None:
         return meta.tags.get(moment.tag).snapshot
     if moment.snapshot is not None:

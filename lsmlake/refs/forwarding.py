@@ -17,9 +17,7 @@ from __future__ import annotations
 from lsmlake.errors import CommitConflict, InvalidQuery, SnapshotNotFound, Wording
 from lsmlake.format.branch import FORWARD, BranchInfo, BranchWork
 from lsmlake.format.snapshot import Snapshot
-from lsmlake.options.retention_options import NONE
 from lsmlake.refs.branching import begin, check_main, settled_state
-from lsmlake.refs.tagging import TagCalendar
 from lsmlake.tables.branches import BranchState
 from lsmlake.tables.consumers import consumers
 from lsmlake.tables.version import Metadata
@@ -124,16 +122,15 @@ def _check_consumers_of_branch(on: Metadata, name: str, goal: Snapshot) -> None:
 def _check_tags(meta: Metadata, on: Metadata, goal: Snapshot) -> None:
     """Raises InvalidQuery if the table has a tag of another snapshot under the name of a tag of the branch. If both have an
     automatic tag of one period, the table's tag stays."""
-    tagged = {tag.name: tag.snapshot for tag in meta.tags.readable()}
-    options = on.schemas.of(goal).parsed_options.tags
-    automatic = TagCalendar.of(options).automatic(list(tagged)) if options.creation != NONE else ()
+    tags = {tag.name: tag for tag in meta.tags.readable()}
     for tag in on.tags.all():
-        if tag.name not in automatic and tag.snapshot.id <= goal.id and tagged.get(tag.name, tag.snapshot) != tag.snapshot:
+        other = tags.get(tag.name, tag)
+        if tag.snapshot.id <= goal.id and other.snapshot != tag.snapshot and not (tag.automatic and other.automatic):
             raise InvalidQuery(
                 f"the table has another tag {tag.name!r} than the branch",
                 where=meta.paths.root,
                 expected=f"snapshot {tag.snapshot.id}, as on the branch",
-                found=f"snapshot {tagged[tag.name].id}",
+                found=f"snapshot {other.snapshot.id}",
                 cure="rename or delete one of the two tags",
             )
 

@@ -38,6 +38,7 @@ from lsmlake.errors import (
     SnapshotNotFound,
     TableNotFound,
     Wording,
+    with_arguments,
 )
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.lsm.merge.rules import rule_of
@@ -134,7 +135,7 @@ def _check(moment: Moment, name: str) -> None:
             "a rollback needs one target",
             where=name,
             expected=Wording("snapshot=, tag= or timestamp=", command="--snapshot, --tag or --timestamp"),
-            found=" and ".join(given) or "none",
+            found=with_arguments(" and ".join(["{}"] * len(given)) or "none", *given),
             cure="give one of them",
         )
 

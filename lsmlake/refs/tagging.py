@@ -8,13 +8,14 @@ A crash leaves a pin or files that nothing needs, never a tag whose files are mi
 
 The period of automatic tags is a day, two hours or an hour in UTC, so that all writers of a table agree on it, whatever their
 time zone. The tag of a period is named after its start. The first commit after the end of a period, and after the delay, creates
-the tag; it tags the snapshot of that commit. Source of the rules: Apache Paimon, `TagAutoCreation` and `TagPeriodHandler`.
+the tag; it tags the snapshot of that commit. A tag that a user gave such a name is no automatic tag. Source of the rules: Apache
+Paimon, `TagAutoCreation` and `TagPeriodHandler`.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lsmlake.commit.commit import after_tag
@@ -81,7 +82,14 @@ def create_tag(
 
 
 def tag_snapshot(
-    meta: Metadata, name: str, snapshot: Snapshot, retain_ms: int | None, options: Options, *, replacing: bool = False
+    meta: Metadata,
+    name: str,
+    snapshot: Snapshot,
+    retain_ms: int | None,
+    options: Options,
+    *,
+    replacing: bool = False,
+    automatic: bool = False,
 ) -> Tag:
     """Gives a snapshot a name.
 
@@ -92,14 +100,18 @@ def tag_snapshot(
         retain_ms: how long the tag is kept; None: until it is deleted.
         options: those of the table now, for the followers.
         replacing: whether to replace a tag of that name, if there is one.
+        automatic: whether a commit creates the tag.
 
     Raises:
         InvalidQuery: the name is not valid, or it is taken.
         SnapshotNotFound: the snapshot has expired.
     """
     _check_new(meta, name)
-    tag = Tag(name, snapshot, meta.env.clock(), retain_ms)
+    tag = Tag(name, snapshot, meta.env.clock(), retain_ms, automatic)
     before = _readable(meta, name) if replacing else None
+    if automatic and before is not None and not before.automatic:
+        what = "a tag that no commit created has the name of an automatic tag"
+        raise InvalidQuery(what, where=meta.paths.root, found=repr(name), cure="rename it, or delete it")
     _put(meta, tag, replacing=replacing)
     if before is not None and before.snapshot != snapshot:
         release(meta, before.snapshot)
@@ -108,14 +120,14 @@ def tag_snapshot(
 
 
 def rename_tag(meta: Metadata, name: str, to: str) -> Tag:
-    """Gives a tag another name.
+    """Gives a tag another name. An automatic tag then is one that stays.
 
     Raises:
         InvalidQuery: the new name is not valid, or it is taken.
         SnapshotNotFound: there is no tag of that name.
     """
     _check_new(meta, to)
-    renamed = replace(meta.tags.get(name), name=to)
+    renamed = replace(meta.tags.get(name), name=to, automatic=False)
     if name != to:
         _put(meta, renamed)
         meta.tags.remove(name)
@@ -244,32 +256,29 @@ class TagCalendar:
             return None
         return start if self.name(start) == name else None
 
-    def automatic(self, names: Iterable[str]) -> list[str]:
-        """Returns the names of automatic tags among `names`, in order of time."""
+    def of_form(self, names: Iterable[str]) -> list[str]:
+        """Returns those of `names` that automatic tags can have, in order of time."""
         started = ((self.start(name), name) for name in names)
         return [name for _, name in sorted((start, name) for start, name in started if start is not None)]
 
-    def due(self, names: Iterable[str], time_ms: int) -> str | None:
-        """The name of the tag that a commit at `time_ms` creates.
+    def due(self, last: str | None, names: Container[str], time_ms: int) -> str | None:
+        """The name of the tag that is due at a commit; if it is one of `names`, there is none to create.
 
         Args:
+            last: the newest automatic tag; None: there is none.
             names: the names of all tags.
             time_ms: the time of the commit.
         """
-        last = self._last(names)
-        if last is not None and time_ms < self._next_due(last):
+        if time_ms < self.next_due_ms(last):
             return None
         previous = time_ms // self.period_ms * self.period_ms - self.period_ms
-        return self.name(last + self.period_ms if self.completes and last is not None else previous)
+        start = None if last is None else self.start(last)
+        if not self.completes or start is None:
+            return self.name(previous)
+        missed = range(start + self.period_ms, previous, self.period_ms)
+        return next((name for name in map(self.name, missed) if name not in names), self.name(previous))
 
-    def next_due_ms(self, names: Iterable[str]) -> int:
-        """The time before which commits create no tag."""
-        last = self._last(names)
-        return 0 if last is None else self._next_due(last)
-
-    def _next_due(self, last: int) -> int:
-        """When the tag of the period after the one that starts at `last` is due."""
-        return last + 2 * self.period_ms + self.delay_ms
-
-    def _last(self, names: Iterable[str]) -> int | None:
-        return max((start for name in names if (start := self.start(name)) is not None), default=None)
+    def next_due_ms(self, last: str | None) -> int:
+        """The time before which commits create no tag; `last` as for `due`."""
+        start = None if last is None else self.start(last)
+        return 0 if start is None else start + 2 * self.period_ms + self.delay_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import Corrupt, InvalidQuery, UnsupportedFormat
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.format.tag import Tag
 from lsmlake.options.retention_options import WATERMARK
@@ -43,26 +43,39 @@ def expire_tags(
 def create_due_tag(meta: Metadata, snapshot: Snapshot, options: Options) -> Tag | None:
     """Creates the automatic tag that is due at the commit of `snapshot`, and deletes the oldest ones if there are too many.
 
-    One listing for each handle and period, and otherwise no call of the storage.
+    One listing and one read for each handle and period, and otherwise no call of the storage.
 
     Returns:
-        The tag; None if none is due, or if another writer has created it.
+        The tag; None if none is due, or if there is a tag of its name, of another writer or of a user.
     """
     time_ms = snapshot.watermark if options.tags.creation == WATERMARK else snapshot.time_ms
     if time_ms is None:
         return None
     calendar, cache = TagCalendar.of(options.tags), meta.files.cache
     key = (meta.paths.tags, calendar, "next automatic tag")
-    if time_ms < cache.get(key, lambda: calendar.next_due_ms(meta.tags.names()), _bytes_of):
+    if time_ms < cache.get(key, lambda: calendar.next_due_ms(_newest(meta, calendar, meta.tags.names())), _bytes_of):
         return None
     names = meta.tags.names()
-    name = calendar.due(names, time_ms)
-    created = None if name is None else _created(meta, name, snapshot, options)
-    names = names if created is None else [*names, created.name]
-    cache.put(key, calendar.next_due_ms(names if created is not None or name is None else [*names, name]), _bytes_of)
+    last = _newest(meta, calendar, names)
+    name = calendar.due(last, names, time_ms)
+    created = None if name is None or name in names else _created(meta, name, snapshot, options)
+    cache.put(key, calendar.next_due_ms(name or last), _bytes_of)
     if created is not None:
-        _delete_surplus(meta, calendar.automatic(names), options.tags.retained_max)
+        _delete_surplus(meta, calendar.of_form([*names, created.name]), options.tags.retained_max)
     return created
+
+
+def _newest(meta: Metadata, calendar: TagCalendar, names: list[str]) -> str | None:
+    """The newest automatic tag. Tags of users may have such names, too."""
+    return next((name for name in reversed(calendar.of_form(names)) if _is_automatic(meta, name)), None)
+
+
+def _is_automatic(meta: Metadata, name: str) -> bool:
+    try:
+        tag = meta.tags.read(name)
+    except (Corrupt, UnsupportedFormat):  # nothing may delete it, but its period is tagged
+        return True
+    return tag is not None and tag.automatic
 
 
 _BATCH = "batch-write-"
@@ -73,22 +86,23 @@ def create_batch_tag(meta: Metadata, snapshot: Snapshot, options: Options) -> No
     there are too many. Source of the rules: Apache Paimon, `TagBatchCreation`."""
     day = datetime.datetime.fromtimestamp(snapshot.time_ms / 1000, datetime.timezone.utc).date()
     name = options.tags.batch_name or f"{_BATCH}{day}"
-    tag_snapshot(meta, name, snapshot, options.tags.retained_ms, options, replacing=True)
+    tag_snapshot(meta, name, snapshot, options.tags.retained_ms, options, replacing=True, automatic=True)
     if options.tags.retained_max is not None:
         _delete_surplus(meta, [each for each in meta.tags.names() if each.startswith(_BATCH)], options.tags.retained_max)
 
 
 def _created(meta: Metadata, name: str, snapshot: Snapshot, options: Options) -> Tag | None:
     try:
-        return tag_snapshot(meta, name, snapshot, options.tags.retained_ms, options)
+        return tag_snapshot(meta, name, snapshot, options.tags.retained_ms, options, automatic=True)
     except InvalidQuery:  # another writer has created it
         return None
 
 
-def _delete_surplus(meta: Metadata, automatic: list[str], most: int | None) -> None:
-    """Deletes the oldest automatic tags, a bounded number, so that at most `most` are left in the end."""
-    if most is not None:
-        delete_tags(meta, automatic[:-most][:_AT_ONCE])
+def _delete_surplus(meta: Metadata, names: list[str], most: int | None) -> None:
+    """Deletes the oldest automatic tags among `names`, a bounded number, so that at most `most` are left in the end."""
+    if most is not None and len(names) > most:
+        automatic = {tag.name for tag in meta.tags.readable() if tag.automatic}
+        delete_tags(meta, [name for name in names if name in automatic][:-most][:_AT_ONCE])
 
 
 def _bytes_of(value: object) -> int:

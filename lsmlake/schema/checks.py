@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidOption, InvalidSchema, LakeError
+from lsmlake.errors import InvalidOption, InvalidSchema, LakeError, Wording
 from lsmlake.kernels.value_hash import family
 from lsmlake.options.column_options import STATS
 from lsmlake.options.data_file_options import BITMAP_COLUMNS, BLOOM_COLUMNS, RANGE_BITMAP_COLUMNS
@@ -114,7 +114,7 @@ def check_options(
             where=where,
             expected=f"a primary key that ends with {VALID_FROM!r}, and a column {VALID_TO!r}",
             found=f"primary key {list(primary_key)}",
-            cure="leave the option out, and call history_of",
+            cure=Wording("leave the option out, and call history_of", command="leave the option out, and use `lsmlake history`"),
         )
     for name in options.changelog.ignored_columns:
         _check_is_column("changelog-producer.row-deduplicate-ignore-fields", name, columns, where)

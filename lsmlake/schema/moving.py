@@ -26,7 +26,7 @@ def check_moving(moving: Sequence[str], options: Options, where: str) -> None:
             "sequence.field needs all rows of a key in one partition",
             where=where,
             found=outside,
-            cure=f"leave it out and pass order_by, which orders the rows of a batch; {_KEY}",
+            cure=f"leave it out, and order the rows of a batch by the argument order_by of a write; {_KEY}",
         )
     if options.changelog.producer not in (NONE, LOOKUP):
         raise InvalidOption(

@@ -82,7 +82,7 @@ def _rename(lake: Lake, name: str, new_name: str) -> None:
 
 
 def comment_on(lake: Lake, words: Words) -> Action:
-    """COMMENT ON TABLE name | COLUMN name.column IS 'text' | NULL"""
+    """COMMENT ON TABLE name | COLUMN name.column IS 'text' | NULL. Two names are a table of the current database and a column."""
     words.need("ON")
     kind = words.take_one("TABLE", "COLUMN")
     if words.follows("VIEW"):
@@ -91,6 +91,8 @@ def comment_on(lake: Lake, words: Words) -> Action:
     if not kind:
         words.refuse("this COMMENT is not supported", expected="COMMENT ON TABLE or COMMENT ON COLUMN")
     path = words.path() if kind == "COLUMN" else []
+    if len(path) == 2 and lake.session.database:
+        path = [lake.session.database, *path]
     name = full_name(lake, words) if kind == "TABLE" else ".".join(path[:2])
     if kind == "COLUMN" and len(path) < 3:
         words.refuse("the column lacks its table", expected="COMMENT ON COLUMN database.table.column")

@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -532,6 +533,29 @@ def test_tags_are_created_read_and_deleted(copy: Path):
 )
 def test_options_of_tag_that_have_no_effect_are_refused(warehouse: Path, args: list[str], said: str):
     assert said in complaint("tag", "sales.orders", *args, "-w", warehouse)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("maintain --plan --every 5s", "a plan does no work, found --every;"),
+        ("maintain --plan --memory 1gb --bytes-per-second 1mb", "found --memory, --bytes-per-second;"),
+        ("maintain --once --every 5s", "--once and --every exclude each other;"),
+        ("maintain --every soon", "--every has an invalid value"),
+        ("maintain --bytes-per-second x", "--bytes-per-second has an invalid value"),
+        ("health --unmerged-time x", "--unmerged-time has an invalid value"),
+        ("health --dead-share 7", "--dead-share has an invalid value"),
+        ("health --consumer-lag -1", "--consumer-lag is negative"),
+        ("head sales.orders --snapshot 1 --tag a", "--snapshot and --tag exclude each other"),
+        ("rollback sales.orders --tag a --timestamp 2026-01-01", "found --timestamp and --tag; give one of them"),
+        ("history sales.orders sales.old --track day --track-except id", "--track and --track-except exclude each other"),
+        ("sql --time-zone Mars 'SELECT 1'", "--time-zone: unknown time zone"),
+        ("repair sales.orders --drop 1", "`lsmlake rollback --cut` and `lsmlake expire` remove readable ones"),
+        ("sync nothing.json --format plain --database sales --checkpoint c --every soon", "--every has an invalid value"),
+    ],
+)
+def test_an_error_names_the_options_that_were_written(warehouse: Path, command: str, said: str):
+    assert said in complaint(*shlex.split(command), "-w", warehouse)
 
 
 def test_rows_of_a_time_are_shown(copy: Path):

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pytest
 from iceberg_reader import IcebergReader
 from java_iceberg import java_rows, java_table
+from strategies import new_lake
 
 import lsmlake
 from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, StorageFailed
 from lsmlake.iceberg import iceberg_manifests, mirror, published, table_metadata
+from lsmlake.storage.local import LocalStorage
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.live import Live
 
@@ -370,6 +372,30 @@ def test_readers_of_changes_skip_only_compactions_that_show_the_rows_before(lake
     found = own(table).metadata["snapshots"]
     assert table.snapshots()["commit_kind"].to_pylist() == ["APPEND", "APPEND", "COMPACT", "COMPACT"]
     assert [one["summary"]["operation"] for one in found] == operations
+
+
+@pytest.mark.parametrize("level0", ["true", "false"])
+@pytest.mark.parametrize(("ages", "operation"), [((0, 0), "replace"), ((9, 0), "overwrite"), ((9, 9), "delete")])
+def test_a_compaction_that_drops_expired_rows_is_no_replacement(tmp_path, level0, ages, operation):
+    """A reader of changes may skip a compaction only if it dropped no row that expired while it was in the table."""
+    lake = new_lake(LocalStorage(tmp_path))
+    expiry = {"record-level.expire-time": "1 h", "record-level.time-field": "at", "metadata.iceberg.level0": level0}
+    table = made(lake, [("id", pa.int64()), ("at", pa.int64())], FILES | expiry | {"bucket": "1"})
+    now_s = table.meta.env.clock() // 1000
+    for id, age in enumerate(ages):
+        table.upsert(pa.table({"id": [id], "at": [now_s - 3_600 + 100 - age * 11]}))
+    table.compact(full=True)
+    before = len(own(table).rows())
+    table.meta.env.clock.now_ms += 50_000
+    number = table.version.number
+    if operation == "replace":
+        table.rescale(2)
+    else:
+        table.compact(full=True)
+    assert table.version.number > number
+    found = own(table)
+    assert found.metadata["snapshots"][-1]["summary"]["operation"] == operation
+    assert (before, len(found.rows())) == (2, ages.count(0))
 
 
 def test_the_first_snapshot_that_is_published_is_no_compaction_of_one_that_readers_know(lake):

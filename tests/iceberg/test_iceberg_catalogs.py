@@ -3,6 +3,7 @@ And what is refused. In catalogs of all kinds: SQLite, moto's server for Glue, I
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -501,6 +502,30 @@ def test_a_comment_that_was_removed_leaves_the_catalog(lake, table, tmp_path, na
         follow(table, catalog, name)
         with loaded(catalog, name) as found:
             assert found.properties.get("comment") == expected
+
+
+@pytest.mark.parametrize("published_before", [False, True], ids=["at once", "after a commit"])
+def test_a_comment_that_others_set_in_the_catalog_stays(lake, table, tmp_path, name, published_before):
+    catalog, others = sql(tmp_path), {"comment": "of the catalog", "schema.name-mapping.default": "[]", "owner": "ann"}
+    follow(table, catalog, name)
+    if published_before:
+        written(table, 2)
+        follow(table, catalog, name)
+    with loaded(catalog, name) as found:
+        content = json.loads(found.io.new_input(found.metadata_location).open().read())
+        found.catalog._write_metadata = kinds.writer(content, [])  # PyIceberg does not write version 3
+        with found.transaction() as changes:
+            changes.set_properties(**others)
+    written(table, 3)
+    follow(table, catalog, name)
+    with loaded(catalog, name) as found:
+        assert {key: found.properties[key] for key in others} == others
+    for comment, expected in (("'of the shop'", "of the shop"), ("NULL", None)):
+        lake.sql(f"COMMENT ON TABLE d.t IS {comment}")
+        follow(table, catalog, name)
+        with loaded(catalog, name) as found:
+            assert found.properties.get("comment") == expected
+            assert found.properties["owner"] == "ann"
 
 
 def test_a_namespace_of_several_levels(table, catalog):

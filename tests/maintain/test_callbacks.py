@@ -205,7 +205,7 @@ def test_options_that_would_do_nothing_are_refused(options: dict):
         parted(World(), **options)
 
 
-def test_a_batch_sets_the_tag_of_its_day():
+def test_a_batch_sets_the_tag_of_its_day(caplog):
     world = World()
     named = {"tag.automatic-creation": "batch", "tag.num-retained-max": 2}
     table = world.lake.create_table("d.t", "k INT NOT NULL", primary_key=["k"], options=named)
@@ -218,6 +218,10 @@ def test_a_batch_sets_the_tag_of_its_day():
     tags = {row["tag_name"]: row["record_count"] for row in table.tags().to_pylist()}
     assert list(tags) == ["batch-write-2023-11-15", "batch-write-2023-11-16"]
     assert [table.scan(tag=name).count() for name in tags] == [5, 7]
+    mine = table.create_tag("batch-write-2023-11-17"), table.create_tag("batch-write-mine")
+    table.upsert([{"k": 400}])
+    assert all(table.meta.tags.get(tag.name) == tag for tag in mine), "tags of users are neither replaced nor deleted"
+    assert "a tag that no commit created has the name of an automatic tag" in caplog.text
     table.alter(set_option("tag.batch.customized-name", "newest"))
     table.upsert([{"k": 500}])
     assert table.scan(tag="newest").count() == table.count()

@@ -106,6 +106,35 @@ def test_only_automatic_tags_count_and_go():
     assert commit(table, "2023-07-18T13:13:00") == ["2023-07-18", "2023-07-18 12", "mine"]
 
 
+def test_a_tag_of_a_user_is_never_an_automatic_one_whatever_its_name():
+    table = made(**HOURLY, tag__num_retained_max="2")
+    commit(table, "2023-07-18T12:12:00")
+    mine = ["2020-01-01 00", "2023-07-18 13", "2030-01-01 00"]
+    for name in mine[:2]:
+        table.create_tag(name)
+    table.create_tag("coming")
+    table.rename_tag("coming", mine[2])
+    expected = {name: rows(table, tag=name) for name in mine}
+    for hour in range(13, 20):
+        commit(table, f"2023-07-18T{hour}:13:00")
+    assert names(table) == ["2020-01-01 00", "2023-07-18 13", "2023-07-18 17", "2023-07-18 18", "2030-01-01 00"]
+    assert {name: rows(table, tag=name) for name in mine} == expected
+    table.rename_tag("2023-07-18 17", "kept")
+    table.create_tag("2023-07-18 18", replace=True)
+    for hour in range(20, 24):
+        commit(table, f"2023-07-18T{hour}:13:00")
+    assert {"kept", "2023-07-18 18", *mine} < {*names(table)} and len(names(table)) == 7
+
+
+def test_a_period_whose_name_a_user_has_taken_is_skipped_by_completion():
+    table = made(**HOURLY, tag__automatic_completion="true")
+    commit(table, "2024-06-26T16:12:00")
+    table.create_tag("2024-06-26 16")
+    for minute in range(10, 40, 10):
+        commit(table, f"2024-06-26T19:{minute}:00")
+    assert names(table) == ["2024-06-26 15", "2024-06-26 16", "2024-06-26 17", "2024-06-26 18"]
+
+
 def test_another_period_begins_with_the_next_commit():
     table = made(**HOURLY)
     commit(table, "2023-07-18T12:00:09")
@@ -282,13 +311,14 @@ def test_every_period_between_two_commits_of_its_neighbours_is_tagged(calendar, 
     tags: list[str] = []
     for time in sorted(times):
         time_ms = 1_767_225_600_000 + time * 1000
-        made_now = calendar.due(tags, time_ms)
-        assert (made_now is None) == (time_ms < calendar.next_due_ms(tags))
+        last = tags[-1] if tags else None
+        made_now = calendar.due(last, tags, time_ms)
+        assert (made_now is None) == (time_ms < calendar.next_due_ms(last))
         if made_now is not None:
             assert made_now not in tags
             start = calendar.start(made_now)
             assert start + calendar.period_ms <= time_ms < start + 2 * calendar.period_ms
             assert calendar.name(start) == made_now
             tags.append(made_now)
-    assert calendar.automatic(reversed(tags)) == tags
-    assert calendar.automatic(["eod", "2026-1-1", "2026-01-01 ", "20260101 1"]) == []
+    assert calendar.of_form(reversed(tags)) == tags
+    assert calendar.of_form(["eod", "2026-1-1", "2026-01-01 ", "20260101 1"]) == []

@@ -381,6 +381,22 @@ def test_the_number_of_results_is_limited(lake, monkeypatch):
 HEADER = DatabaseOptions.AUTHORIZATION_HEADER.value
 
 
+@pytest.mark.parametrize("name", ["schema", "timezone", "query_timeout"])
+def test_a_property_of_a_connection_that_has_no_effect_is_refused(server, name: str):
+    with (
+        connected(server, **{f"{DatabaseOptions.RPC_CALL_HEADER_PREFIX.value}{name}": "sales"}) as cursor,
+        pytest.raises(Error, match=rf"does not obey, found \['{name}'\]; leave it out"),
+    ):
+        rows(cursor, "SELECT 1")
+
+
+def test_headers_of_proxies_and_of_tracing_pass(server):
+    headers = {"x-forwarded-for": "10.0.0.1", "cf-ray": "1", "traceparent": "00-1-1-01", "via": "1.1 proxy", "cookie": "a=b"}
+    prefix = DatabaseOptions.RPC_CALL_HEADER_PREFIX.value
+    with connected(server, **{f"{prefix}{name}": value for name, value in headers.items()}) as cursor:
+        assert rows(cursor, "SELECT 1") == [(1,)]
+
+
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Bearer ", "secret-token", "Basic secret-token"])
 def test_every_call_needs_the_token(lake, header: str | None):
     with served(lake, tokens=("secret-token",)) as server:

@@ -444,7 +444,7 @@ def test_a_box_that_writes_changes_tables(tmp_path: Path):
     assert box.run("SELECT * FROM d.t")["rows"] == [["2", "b"]]
 
 
-SLOW = "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.id * b.id % 7 = 3"
+MINE, SLOW = "6b1d5c0e9f2a4873", "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.id * b.id % 7 = 3"
 
 
 def test_a_query_that_takes_too_long_ends(lake: Lake):
@@ -454,22 +454,38 @@ def test_a_query_that_takes_too_long_ends(lake: Lake):
 
 def test_a_query_is_cancelled_by_its_id(lake: Lake):
     box = QueryBox(lake)
-    running = begin(lambda: box.run(SLOW, "mine"))
-    while not box.cancel("mine"):
+    running = begin(lambda: box.run(SLOW, MINE))
+    while not box.cancel(MINE):
         assert not running.ended.given
     with pytest.raises(InvalidQuery, match="the statement was cancelled"):
         running.result()
-    assert box.cancel("mine") is False
+    assert box.cancel(MINE) is False
+
+
+def test_an_id_that_others_could_guess_or_have_chosen_is_refused(lake: Lake):
+    box = QueryBox(lake)
+    for guessed in ("1", "1764360000000-1"):
+        with pytest.raises(InvalidQuery, match=r"could guess the id .* at least 16 random ones"):
+            box.run("SELECT 1", guessed)
+    running = begin(lambda: box.run(SLOW, MINE))
+    while MINE not in box._running:
+        assert not running.ended.given
+    with pytest.raises(InvalidQuery, match="another statement that runs has this id"):
+        box.run("SELECT 1", MINE)
+    assert box.cancel(MINE), "the statement that has the id keeps it"
+    with pytest.raises(InvalidQuery, match="the statement was cancelled"):
+        running.result()
+    assert box.run("SELECT 1 AS a", MINE)["rows"] == [["1"]]
 
 
 def test_statements_leave_threads_to_other_requests(lake: Lake):
     box = QueryBox(lake, at_once=1)
-    running = begin(lambda: box.run(SLOW, "mine"))
-    while "mine" not in box._running:
+    running = begin(lambda: box.run(SLOW, MINE))
+    while MINE not in box._running:
         assert not running.ended.given
     with pytest.raises(EngineFailed, match="too many statements run on the page, expected at most 1; wait until one has ended"):
         box.run("SELECT 1")
-    box.cancel("mine")
+    box.cancel(MINE)
     with pytest.raises(InvalidQuery, match="the statement was cancelled"):
         running.result()
     assert box.run("SELECT 1 AS a")["rows"] == [["1"]]

@@ -21,6 +21,7 @@ from lsmlake.serve.page.page_files import in_one_file, json_in_html, page_files
 from lsmlake.serve.page.query_box import QueryBox
 from lsmlake.serve.page.saved_page import address, saved_page
 
+MINE = "6b1d5c0e9f2a4873"
 TABLE = {"table": "sales.orders"}
 VIEWS = [
     ("outline", {"table": "sales.orders"}),
@@ -172,13 +173,15 @@ def test_methods_that_do_nothing_are_refused(client: TestClient):
 
 
 def test_a_statement_and_its_errors(client: TestClient):
-    done = client.post("/api/sql", json={"text": "SELECT count(*) AS n FROM sales.events", "id": "1"}).json()
+    done = client.post("/api/sql", json={"text": "SELECT count(*) AS n FROM sales.events", "id": MINE}).json()
     assert (done["rows"], done["columns"][0]["name"]) == ([["50"]], "n")
     for text, where in (("SELECT nothing FROM sales.events", "character 8 of"), ("SELEC 1", "character 7 of")):
         refused = client.post("/api/sql", json={"text": text, "id": ""})
         assert refused.status_code == 400 and refused.json()["error"]["where"].startswith(where)
     refused = client.post("/api/sql", json={"text": "DELETE FROM sales.events", "id": ""}).json()["error"]
     assert "started without --write" in refused["what"] and refused["cure"]
+    refused = client.post("/api/sql", json={"text": "SELECT 1", "id": "1"}).json()["error"]
+    assert "others could guess the id" in refused["what"] and refused["cure"]
     assert client.post("/api/cancel", json={"id": "nothing"}).json() == {"cancelled": False}
 
 
@@ -299,5 +302,5 @@ def test_show_refuses_what_the_page_does_not_obey(lake: Lake, tmp_path: Path):
 def test_a_box_names_a_statement_only_while_it_runs(lake: Lake):
     box = QueryBox(lake)
     with pytest.raises(InvalidQuery):
-        box.run("SELECT", "mine")
-    assert box.cancel("mine") is False
+        box.run("SELECT", MINE)
+    assert box.cancel(MINE) is False

@@ -180,6 +180,14 @@ def test_errors_speak_sql(text: str, t):
     assert not CALLS.search(str(found.value))
 
 
+def test_a_comment_names_a_table_of_the_current_database(t):
+    t.sql("USE d")
+    t.sql("COMMENT ON COLUMN t.n IS 'how many'")
+    t.sql("COMMENT ON COLUMN `d`.`t`.`st`.`a` IS 'inner'")
+    described = {row[0]: row for row in t.sql("DESCRIBE t").fetchall()}
+    assert described["n"][2] == "how many" and "COMMENT 'inner'" in described["st"][1]
+
+
 def test_values_for_parameters_of_a_definition_are_refused(t):
     with pytest.raises(InvalidQuery, match="only queries and changes of rows have parameters"):
         t.sql("ALTER TABLE d.t ADD COLUMN m INT", {"m": 1})

@@ -201,6 +201,11 @@ def test_every_verb_that_looks_after_a_table_is_a_procedure(lake, orders):
 
 
 REFUSED = {
+    "INSERT INTO d.orders PARTITION (note = 'x') SELECT 6, DATE '2026-01-01', 6": r"no column .*, expected one of \['dt'\]",
+    "INSERT INTO d.orders PARTITION (dt = DATE '2026-01-01', DT = DATE '2026-01-02') SELECT 6, 6, 'x'": "dt has two values",
+    "INSERT OVERWRITE d.orders PARTITION (id = 6) SELECT DATE '2026-01-01', 6, 'x'": "id is no column of partitions",
+    "INSERT OVERWRITE d.orders PARTITION (dt) SELECT 6, 6, 'x', DATE '2026-01-01'": "PARTITION takes column = value",
+    "TRUNCATE TABLE d.orders PARTITION (note = 'x')": "note is no column of partitions",
     "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 1.555, 'x')": "without loss",
     "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 'abc', 'x')": "does not fit column amount",
     "INSERT INTO d.orders VALUES ('1', DATE '2026-01-01', 1, 'x')": "does not fit column id",

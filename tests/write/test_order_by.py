@@ -122,6 +122,15 @@ def test_an_order_that_is_none_is_refused(given, words):
     assert rows_of(table) == []
 
 
+@pytest.mark.parametrize("by_option", [False, True])
+def test_a_write_that_adds_columns_adds_that_of_the_order_too(by_option):
+    """As AUTO CDC stores the column of SEQUENCE BY."""
+    table = made("k INT, v STRING", **({"write__merge_schema": "true"} if by_option else {}))
+    rows = pa.table({"k": [1, 1], "v": ["a", "b"], "at": [2, 1], "w": [5, 6]})
+    table.upsert(rows, order_by="at", evolve=not by_option)
+    assert table.scan().to_arrow().to_pylist() == [{"k": 1, "v": "a", "at": 2, "w": 5}]
+
+
 def test_a_column_that_only_the_order_reads_is_not_stored_and_no_other_is_taken():
     table = made()
     table.upsert([{"k": 1, "v": "a", "n": 1, "lsn": 3}], order_by="lsn")

@@ -11,7 +11,7 @@ from lsmlake.api.lake_verbs.administration import CatalogVerbs
 from lsmlake.api.maintenance_run import MaintenanceOrder, plan_of, told
 from lsmlake.beside import Signal
 from lsmlake.border import verbs_of
-from lsmlake.errors import InvalidQuery, LakeError, Wording
+from lsmlake.errors import InvalidQuery, LakeError, Wording, with_arguments
 from lsmlake.maintain import health as table_health
 from lsmlake.maintain import work_history
 from lsmlake.maintain.due import due
@@ -141,10 +141,10 @@ class Maintaining(CatalogVerbs):
         numbers = {"level0_runs": level0_runs, "consumer_lag": consumer_lag, "publication_lag": publication_lag}
         for name, number in numbers.items():
             if number is not None and number < 0:
-                raise InvalidQuery(f"{name} is negative", expected="0 or more", found=number, cure=_CORRECT)
-        parsed = {name: duration.parse(name, given, "health", _CORRECT) if given is not None else None
+                raise InvalidQuery(with_arguments("{} is negative", name), expected="0 or more", found=number, cure=_CORRECT)
+        parsed = {name: duration.argument(name, given, "health", _CORRECT) if given is not None else None
                   for name, given in (("unmerged_time", unmerged_time), ("commit_time", commit_time))}  # fmt: skip
-        share = None if dead_share is None else fraction.parse("dead_share", dead_share, "health", _CORRECT)
+        share = None if dead_share is None else fraction.argument("dead_share", dead_share, "health", _CORRECT)
         thresholds = Thresholds(level0_runs, parsed["unmerged_time"], share, consumer_lag, publication_lag, parsed["commit_time"])
         looks, done = Looks(self.env), WorkHistory(self.env).summaries()
         rows = table_health.health(looks, looks.names(tables), thresholds, _kinds_due(done))

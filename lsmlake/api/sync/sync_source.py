@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lsmlake.api.sync.sync_checkpoint import SyncProgress
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET
 from lsmlake.cdc.given_events import event_tables, in_lists, paths_in, texts_in
-from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, Wording
+from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, Wording, with_arguments
 from lsmlake.inputs import input_files
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.options.option_types import duration
@@ -180,9 +180,10 @@ def source_of(data: object, given: EventInput) -> Source:
 
 def pause_ms(every: str | int, cure: str | Wording) -> int:
     """The time between two looks for new files. Raises InvalidOption for what is no time, and for none."""
-    wait_ms = duration.parse("every", every, "sync", cure)
+    wait_ms = duration.argument("every", every, "sync", cure)
     if wait_ms <= 0:
-        raise InvalidOption("every is no time to wait", where="sync", expected="more than 0 ms", found=every, cure=cure)
+        what = with_arguments("{} is no time to wait", "every")
+        raise InvalidOption(what, where="sync", expected="more than 0 ms", found=every, cure=cure)
     return wait_ms
 
 

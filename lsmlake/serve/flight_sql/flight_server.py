@@ -64,6 +64,12 @@ _BATCH_BYTES = 1 << 20
 """Larger batches are cut: drivers limit the size of a message."""
 _PARAMETERS_MAX = 10_000
 _SWEEP_SECONDS = 1.0
+# fmt: off
+_OF_HTTP = frozenset((
+    "accept", "authorization", "b3", "baggage", "connection", "cookie", "date", "expect", "forwarded", "from", "host", "origin",
+    "pragma", "priority", "referer", "te", "traceparent", "tracestate", "trailer", "upgrade", "via", "warning",
+))
+# fmt: on
 Asked = TypeVar("Asked")
 
 
@@ -84,7 +90,7 @@ class FlightSqlServer(flight.FlightServerBase):
                 where,
                 OpenHandshake(),
                 tls_certificates=_certificates(settings),
-                middleware={"token": TokenGuard(settings.tokens)},
+                middleware={"token": TokenGuard(settings.tokens), "headers": HeaderGuard()},
             )
         except (OSError, pa.ArrowException) as refused:
             cure = Wording("choose another port", command="choose another --host or --flight-port")
@@ -349,6 +355,18 @@ class TokenGuard(flight.ServerMiddlewareFactory):
         given = headers.get("authorization", [""])
         if self._tokens and not any(bears_token(one, self._tokens) for one in given if isinstance(one, str)):
             raise flight.FlightUnauthenticatedError("the call bears no token, or a wrong one; send authorization: Bearer TOKEN")
+
+
+class HeaderGuard(flight.ServerMiddlewareFactory):
+    """Refuses properties of a connection that have no effect, such as a schema. Drivers send the properties that they do not know
+    as headers. Proxies add headers, too: those have a hyphen in their names, or are in `_OF_HTTP`."""
+
+    def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> None:
+        unknown = sorted(name for name in headers if "-" not in name and name[:1] != ":" and name not in _OF_HTTP)
+        with _as_flight_errors():
+            if unknown:
+                what = "the connection has a property, or the call a header, that this server does not obey"
+                raise InvalidQuery(what, found=unknown, cure="leave it out, and name tables database.table")
 
 
 def _certificates(settings: ServeSettings) -> list[tuple[bytes, bytes]]:

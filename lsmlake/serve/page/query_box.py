@@ -1,5 +1,5 @@
 """Runs the statements of the page: queries only, unless the server lets clients change the lake; the first rows of the result; a
-limit of time; and cancelling by the id that the page gave the statement.
+limit of time; and cancelling by the id that the page gave the statement. The id is random, so only this page knows it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from lsmlake.sql.streamed_rows import Streamed, StreamLimits, streamed
 SECONDS = 30
 RUNNING_MAX = 8
 """Most statements that run at once: each takes a thread of the server, which needs others for all other requests."""
+ID_MIN = 16
+"""Fewest characters of an id: a shorter one could be guessed, or chosen by two pages."""
+_OTHER_ID = "choose another id, such as one of 32 random hexadecimal digits"
 _READS_ONLY = "this server, which was started without --write,"
 
 
@@ -71,26 +74,31 @@ class QueryBox:
         self._lake.session.served = True
         self._free = BoundedSemaphore(self.at_once)
 
-    def run(self, text: str, number: str = "") -> dict[str, Any]:
+    def run(self, text: str, id: str = "") -> dict[str, Any]:
         """The columns and the first rows of a statement, the funnels of its tables, and times.
 
         Args:
             text: one statement of SQL.
-            number: a name for it, for `cancel`.
+            id: what `cancel` needs to know, at least `ID_MIN` random characters; "": the statement cannot be cancelled.
 
         Raises:
-            LakeError: the statement is not valid, is refused, took too long or was cancelled; or too many others run.
+            LakeError: the statement or its id is not valid, is refused, took too long or was cancelled; or too many others run.
         """
+        if id and len(id) < ID_MIN:
+            expected = f"no characters, or at least {ID_MIN} random ones"
+            raise InvalidQuery("others could guess the id of the statement", expected=expected, found=repr(id), cure=_OTHER_ID)
         deadline = _Deadline(self._lake, self.seconds)
         if not self._free.acquire(blocking=False):
             cure = "wait until one has ended, or cancel one"
             raise EngineFailed("too many statements run on the page", expected=f"at most {self.at_once}", cure=cure)
         try:
-            if number:
-                self._running[number] = deadline
-            return self._run(text, StreamLimits(self.memory, deadline.check))
+            if id and self._running.setdefault(id, deadline) is not deadline:
+                raise InvalidQuery("another statement that runs has this id", cure=_OTHER_ID)
+            try:
+                return self._run(text, StreamLimits(self.memory, deadline.check))
+            finally:
+                self._running.pop(id, None)
         finally:
-            self._running.pop(number, None)
             self._free.release()
 
     def _run(self, text: str, limits: StreamLimits) -> dict[str, Any]:
@@ -118,9 +126,9 @@ class QueryBox:
             "executed_ms": executed,
         }
 
-    def cancel(self, number: str) -> bool:
+    def cancel(self, id: str) -> bool:
         """Cancels a query; False: it does not run, or has ended. A statement that changes a table runs to its end."""
-        deadline = self._running.get(number)
+        deadline = self._running.get(id)
         if deadline is not None:
             deadline.cancelled.give()
         return deadline is not None

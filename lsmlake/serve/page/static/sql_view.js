@@ -9,7 +9,12 @@ const HISTORY = "lsmlake.statements",
   HISTORY_MAX = 50;
 const COLUMNS_SHOWN = 12;
 const kept = { text: "", result: null, error: null, running: null };
-let number = 0;
+
+/** An id that nobody can guess: whoever knows it can cancel the statement. */
+function randomId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /** The view: {node, title, refresh}. The text, the result and a running statement stay while other views are open. */
 export function sqlView() {
@@ -47,7 +52,7 @@ export function sqlView() {
     const text = box.value.trim().replace(/;\s*$/, "");
     if (!text || kept.running) return;
     remember(text);
-    const id = `${Date.now()}-${(number += 1)}-${Math.floor(Math.random() * 1e9)}`;
+    const id = randomId();
     Object.assign(kept, { running: id, result: null, error: null });
     draw();
     try {
