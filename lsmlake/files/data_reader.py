@@ -26,7 +26,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.kernels.nested import leaf_positions
 from lsmlake.schema.adapt import adapted, constant, is_evolved
 from lsmlake.schema.rowkind import STORED
-from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
+from lsmlake.schema.schema import ROW_ADDRESS, ROW_ADDRESS_FIELD, ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.env import Env
 from lsmlake.storage.ranges import ByteRange, RangedFile
 from lsmlake.types import column_types
@@ -37,6 +37,7 @@ _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or
 _AHEAD_BYTES = 1 << 24  # of a file in an object store, fetched while as much is decoded
 _STREAM_STEPS = 8  # per row group
 _ALONE_BYTES = 1 << 16  # decoded by one thread: handing them to others takes half of the time
+_SYSTEM = {ROW_KIND: ROW_KIND_FIELD, ROW_ADDRESS: ROW_ADDRESS_FIELD}
 _KNOWN_MAX = 16  # kinds of files whose columns a schema keeps
 
 
@@ -69,8 +70,8 @@ def _broken(path: str, error: Exception) -> Corrupt:
 class DataReader:
     """An open data file; a context manager that closes it.
 
-    `columns` are names of columns of the schema, or `_row_kind`. Columns have their plain types, except text columns in `encoded`
-    that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time.
+    `columns` are names of columns of the schema, `_row_kind` or `_lsmlake_row_address`. Columns have their plain types, except
+    text columns in `encoded` that Parquet stores as a small dictionary: these are returned dictionary-encoded, in half the time.
 
     `identified` gives the columns of a file their field ids, which files of other writers may lack. `unfit` makes the error for a
     stored value that its column cannot hold; None: the file is damaged, as no writer of lsmlake writes such a value. `where` is
@@ -200,7 +201,7 @@ class DataReader:
             raise Corrupt("data file lacks rows", where=self.where, expected=expected, found=actual, cure=RESTORE)
 
     def field_of(self, column: str) -> pa.Field:
-        return ROW_KIND_FIELD if column == ROW_KIND else self.schema.columns.field(column)
+        return _SYSTEM[column] if column in _SYSTEM else self.schema.columns.field(column)
 
     def _id(self, column: str) -> int:
         return column_types.field_id(self.field_of(column))
@@ -209,7 +210,7 @@ class DataReader:
         """The place of a column in the file; None if the file was written before the column existed. Raises Corrupt if the file
         lacks a column that it must have."""
         stored_column = self.columns.get(self._id(column))
-        must_have = self.file.schema_id == self.schema.id or column in (ROW_KIND, *self.schema.key)
+        must_have = self.file.schema_id == self.schema.id or column in (*_SYSTEM, *self.schema.key)
         if stored_column is None and must_have:
             raise Corrupt(
                 "data file lacks a column",
@@ -294,8 +295,8 @@ class DataReader:
         return [n for n, text in stored.items() if all(_by_dictionary(group.column(text.leaves[0])) for group in groups)]
 
     def plain_field(self, column: str) -> pa.Field:
-        if column == ROW_KIND:
-            return ROW_KIND_FIELD.remove_metadata()
+        if column in _SYSTEM:
+            return _SYSTEM[column].remove_metadata()
         field = self.schema.row_columns.field(column)
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if column in self.encoded else field
 

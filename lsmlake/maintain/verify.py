@@ -44,7 +44,7 @@ from lsmlake.read.arrow_scan import read_plan
 from lsmlake.read.indexed import index_of_file
 from lsmlake.read.plan import Split, plan
 from lsmlake.schema.rowkind import INSERT
-from lsmlake.schema.schema import ROW_KIND, Schema
+from lsmlake.schema.schema import POSITION_BITS, ROW_ADDRESS, ROW_KIND, Schema
 from lsmlake.storage.storage import read_bytes
 from lsmlake.tables.finding import Finding, finding, merged
 from lsmlake.tables.version import Metadata, Version
@@ -302,6 +302,8 @@ class _Checker:
             names = [name for name in schema.columns.names if name not in schema.key]
             if (deletes := _not_inserted(reader)) != file.delete_rows:
                 yield Finding(path, f"{deletes} rows are no inserts, the manifest says {file.delete_rows}")
+            if file.number is not None and not all(_is_addressed(chunk, file.number) for chunk in reader.chunks([ROW_ADDRESS])):
+                yield Finding(path, f"row addresses are not those of file number {file.number}")
             for chunk in reader.chunks(schema.key) if schema.key else ():
                 yield from self._keys(schema, state, file, chunk.table, last, path, repeats)
                 ends_of_chunks += ends(chunk.table)
@@ -389,6 +391,11 @@ def _not_inserted(reader: DataReader) -> int:
     if not reader.has_row_kind:
         return 0
     return sum(pc.sum(pc.not_equal(chunk.table[ROW_KIND], INSERT)).as_py() or 0 for chunk in reader.chunks([ROW_KIND]))
+
+
+def _is_addressed(chunk: Chunk, number: int) -> bool:
+    first = (number << POSITION_BITS) + chunk.start
+    return bool((chunk.table[ROW_ADDRESS].to_numpy() == np.arange(first, first + chunk.table.num_rows)).all())
 
 
 def _differing(indexed: IndexCheck, chunk: Chunk, path: str) -> Iterator[Finding]:
