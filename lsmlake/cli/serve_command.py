@@ -72,7 +72,7 @@ def serve(
         tls=None if tls_certificate is None else TlsFiles(str(tls_certificate), str(tls_key)),
         passes_credentials=pass_credentials,
         statement_seconds=statement_seconds,
-        statement_memory=positive_size.parse("memory", memory, "serve", "correct --memory, or leave it out"),
+        statement_memory=positive_size.argument("memory", memory, "serve", "correct --memory, or leave it out"),
     )
     lake = open_lake(ctx)
     order = MaintenanceOrder(every="30 s") if maintain else None

@@ -89,7 +89,7 @@ def integer(low: int, high: int = _MOST) -> OptionType[int]:
 
 
 AUTO = "auto"
-_BUCKETS_MAX = 32_767
+_BUCKETS_MAX = 1 << 15
 
 
 def _buckets(value: object) -> int | str:

@@ -587,7 +587,7 @@ def test_options_are_listed_and_altered(copy: Path):
         "name": "bucket",
         "group": "layout",
         "type": "buckets",
-        "takes": "auto, or an integer from 1 to 32767",
+        "takes": "auto, or an integer from 1 to 32768",
         "default": "auto",
         "description": OPTIONS["bucket"].meaning,
         "only_with": None,

@@ -34,6 +34,7 @@ def test_nothing_given_is_the_defaults():
     [
         ("bucket", 4, 4),
         ("bucket", "4", 4),
+        ("bucket", "32768", 32_768),
         ("bucket-key", "a, b", ("a", "b")),
         ("bucket-key", ["a", "b"], ("a", "b")),
         ("write-only", True, True),
@@ -283,6 +284,7 @@ def test_a_default_follows_what_is_given_and_what_lsmlake_does_anyway_is_accepte
         {"snapshot.time-retained": "P"},
         {"snapshot.time-retained": "P1M"},
         {"bucket": "0"},
+        {"bucket": "32769"},
         {"bucket": "-3"},
         {"compaction.strategy": "tiered", "compaction.size-ratio": 1},
     ],

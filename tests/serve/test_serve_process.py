@@ -245,7 +245,7 @@ def test_a_head_that_does_not_come_is_given_up(warehouse, monkeypatch):
         (["--token-file", "none"], "the tokens cannot be read"),
         (["--token-file", "empty"], "the file has no token"),
         (["--token-file", "blank"], "one that no client could send"),
-        (["--memory", "much"], "memory"),
+        (["--memory", "much"], "--memory has an invalid value"),
         (["--pass-credentials"], "there are no credentials to pass on"),
         (["--port", "TAKEN"], "cannot listen at this address"),
         (["--flight-port", "TAKEN"], "cannot serve Flight SQL here"),
