@@ -85,8 +85,8 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 10) -> Report:
         sizes[f"masked, {ADDRESSES}"] = _size(table)
         addressed, found, _ = _measure(spark, folder / "addressed", table, QUERIES, rounds)
         assert {name: _checksum(values) for name, values in found.items()} == answers
-        table = _build(folder / "quick addressed", rows, 20, spark, addresses=True)
-        quick_addressed, found, _ = _measure(spark, folder / "quick addressed", table, QUICK, rounds)
+        table = _build(folder / "quick-addressed", rows, 20, spark, addresses=True)
+        quick_addressed, found, _ = _measure(spark, folder / "quick-addressed", table, QUICK, rounds)
         _check(found, table)
     measures = chain.from_iterable(
         [
