@@ -1,9 +1,9 @@
 """Masks deleted rows in a Catalyst scan with SQL over the addresses of the rows, without Python or a JVM extension.
 
-An address is the number of a file times 2^32, plus the position of the row in it. Files of lsmlake store it in a column: Spark
-reads it in a tenth of the time that `_metadata` takes, a struct that it makes for each row. Where a file does not have the column
-(older files, files of other writers), all addresses of a scan are made of `_metadata`; a file is then numbered by its size in
-bytes or, if two files of the plan have the same size, by a hash of its name.
+An address is the number of a file times 2^32, plus the position of the row in it. Files store it in a column if the option
+`file.row-addresses` says so: Spark reads the column in a tenth of the time that `_metadata` takes, a struct that it makes for
+each row. Where a file does not have the column, all addresses of a scan are made of `_metadata`; a file is then numbered by its
+size in bytes or, if two files of the plan have the same size, by a hash of its name.
 
 A mask has one of two forms:
 

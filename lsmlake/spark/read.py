@@ -25,6 +25,7 @@ from lsmlake.format.deletion_vector import DeletionVector
 from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split, by_file
+from lsmlake.schema.schema import POSITION_BITS
 from lsmlake.spark import connector, mask, settings, task_reads
 from lsmlake.spark.frame_types import to_spark
 from lsmlake.spark.scans import Group, Scans
@@ -60,6 +61,8 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
 
 def refuses_native(spark, plan: Plan) -> str | None:
     """Returns the reason why Catalyst cannot read the data files itself; None if it can."""
+    if any(file.rows > 1 << POSITION_BITS for file in plan.data_files):
+        return f"a data file has more than 2^{POSITION_BITS} rows"
     return settings.refuses_native(spark.conf.get, plan.schema.columns.names) or connector.refuses(spark, plan)
 
 

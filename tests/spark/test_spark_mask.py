@@ -201,3 +201,14 @@ def test_a_column_with_the_name_of_the_positions_is_read_by_tasks(lake, spark_la
     rows = spark_lake.table("d.t").scan()
     same(rows.to_spark(), table.scan().to_arrow())
     assert "row positions" in rows.explain()
+
+
+def test_a_file_with_more_positions_than_addresses_have_is_read_by_tasks(lake, spark_lake):
+    lake.create_table("d.t", "id BIGINT NOT NULL", primary_key=["id"]).upsert({"id": [1, 2]})
+    plan = spark_lake.table("d.t").scan().plan()
+    (split,) = plan.splits
+    for rows, reason in ((1 << 32, None), ((1 << 32) + 1, "a data file has more than 2^32 rows")):
+        files = tuple(file._replace(rows=rows) for file in split.files)
+        level0 = tuple(file._replace(rows=rows) for file in split.level0)
+        wanted = replace(plan, splits=(replace(split, files=files, level0=level0),))
+        assert read.refuses_native(spark_lake.runtime.spark, wanted) == reason
