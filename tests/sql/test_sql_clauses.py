@@ -159,7 +159,7 @@ CASES = (
     ("SELECT a FROM t WHERE NOT EXISTS ((SELECT 1) UNION ALL (SELECT 2) LIMIT 0) AND a = 1", [(1,)]),
     ("SELECT EXISTS (VALUES (1)), EXISTS (TABLE t), EXISTS (FROM t), EXISTS ((VALUES (1)) LIMIT 0)", [(True, True, True, False)]),
     ("SELECT exists(array(1), x -> x = 1), EXISTS ((SELECT 1) ORDER BY 1)", [(True, True)]),
-    ("SELECT a FROM t WHERE a IN (VALUES 1, 5) AND a NOT IN ((VALUES (2)))", [(1,)]),
+    ("SELECT a FROM t WHERE a IN (VALUES (1), (5)) AND a NOT IN (VALUES (2))", [(1,)]),
     ("SELECT a FROM t WHERE EXISTS ((SELECT 1), 2)", None),
     ("SELECT a FROM t WHERE EXISTS (1)", None),
     ("SELECT (SELECT max(w) FROM u WHERE u.a IN (SELECT x.a FROM u x WHERE x.a = t.a)) FROM t", None),
