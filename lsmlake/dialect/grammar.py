@@ -45,7 +45,6 @@ _BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
 _AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
 _CLAUSES = ("WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT", "OFFSET")
 _PLACES = {TokenType[word]: place for place, word in enumerate(_CLAUSES)}
-_BEGINS_A_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES, TokenType.TABLE)
 _BINDS = (TokenType.DCOLON, TokenType.DOT, TokenType.L_BRACKET)
 _AGAIN_MAX, _AGAIN_PER_TOKEN = 200_000, 50
 """How many words of a text may be read again, after a reading that failed: a second or two of work."""
@@ -145,40 +144,6 @@ class PlainSpark(SparkTypes):
             call = exp.Paren(this=this)
             element = super()._parse_bracket(call)
             return this if element is call else element
-
-        def _parse_function_call(self, *given: Any, **named: Any) -> exp.Expression | None:
-            """As sqlglot's, but EXISTS takes any query, such as `((SELECT 1) LIMIT 0)` and `(VALUES (1))`."""
-            if self._begins_with_query(TokenType.EXISTS):
-                query = self._try_parse(self._query_behind_exists)
-                if query is not None:
-                    return self.expression(exp.Exists(this=query))
-            return super()._parse_function_call(*given, **named)
-
-        def _begins_with_query(self, word: TokenType) -> bool:
-            """Whether this word follows, and a query in one parenthesis or more."""
-            if self._curr is None or self._curr.token_type is not word or self._prev.token_type is TokenType.DOT:
-                return False
-            rest = self._tokens[self._index + 1 :]
-            behind = next((one.token_type for one in rest if one.token_type is not TokenType.L_PAREN), None)
-            return rest[:1] != [] and rest[0].token_type is TokenType.L_PAREN and behind in _BEGINS_A_QUERY
-
-        def _query_behind_exists(self) -> exp.Expression:
-            self._advance()
-            query = self._parse_paren()
-            if not isinstance(query, exp.Subquery):
-                self.raise_error("a call has more than a query", self._curr)
-            while isinstance(query, exp.Subquery) and query.is_wrapper:
-                query = query.this
-            return query
-
-        def _parse_in(self, *given: Any, **named: Any) -> exp.Expression:
-            """As sqlglot's, but VALUES is a query, too."""
-            node = super()._parse_in(*given, **named)
-            listed = node.expressions if isinstance(node, exp.In) else []
-            if len(listed) == 1 and isinstance(listed[0], exp.Values):
-                node.set("expressions", None)
-                node.set("query", exp.Subquery(this=listed[0]))
-            return node
 
         def _is_table_query(self) -> bool:
             """`TABLE name`. As sqlglot's, but the name may be quoted, and no `*` is overlooked behind it."""

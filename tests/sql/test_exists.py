@@ -35,8 +35,6 @@ SHAPES = [
     "EXISTS (SELECT b.n FROM b WHERE {} UNION ALL SELECT c.n FROM c WHERE c.n > 2)",
     "EXISTS (WITH w AS (SELECT * FROM b WHERE b.n > 0) SELECT * FROM w AS b WHERE {})",
     "EXISTS (SELECT DISTINCT b.n FROM b WHERE {})",
-    "EXISTS ((SELECT b.n FROM b WHERE {}))",
-    "EXISTS ((SELECT b.n FROM b WHERE {}) LIMIT 0)",
 ]
 
 
