@@ -19,7 +19,7 @@ from lsmlake.cdc.event_lines import unreadable
 from lsmlake.cdc.event_rows import KEPT, ROW_KIND, keeps
 from lsmlake.errors import InvalidData, InvalidQuery
 
-_REFUSED_MAX = 500
+_REFUSED_MAX = 100
 """Of more different values of a batch the reasons are not looked for: each takes two evaluations, of about 10 ms."""
 
 
