@@ -71,17 +71,17 @@ class HistoryTerms(NamedTuple):
 
     def check_new(self, schema: Schema, where: str) -> None:
         """Raises InvalidQuery for names that say nothing, in the arguments of a first call. Later calls repeat what it took."""
-        words = ("track", "--track", self.track), ("track_except", "--track-except", self.track_except)
-        for argument, flag, columns in words:
+        for argument, columns in (("track", self.track), ("track_except", self.track_except)):
             if twice := sorted({one for one in columns or () if columns.count(one) > 1}):
-                raise InvalidQuery(f"{argument} names a column twice", where=where, found=twice, cure="name it once")
+                what = with_arguments("{} names a column twice", argument)
+                raise InvalidQuery(what, where=where, found=twice, cure="name it once")
             if key := [one for one in columns or () if one in schema.primary_key]:
                 raise InvalidQuery(
-                    f"{argument} names columns of the primary key, in which rows do not change",
+                    with_arguments("{} names columns of the primary key, in which rows do not change", argument),
                     where=where,
                     expected="columns outside of the primary key",
                     found=key,
-                    cure=Wording(f"leave them out of {argument}", command=f"leave them out of {flag}"),
+                    cure=with_arguments("leave them out of {}", argument),
                 )
 
     def tracked(self, schema: Schema, where: str) -> tuple[str, ...] | None:

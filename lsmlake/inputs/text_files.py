@@ -132,31 +132,14 @@ def opened(path: str, encoding: str | None) -> TextFile:
     mark = next(((mark, name) for mark, name in _MARKS if begin.startswith(mark)), None)
     if mark is None:
         if begin and encoding in _NEED_A_MARK:
-            raise InvalidData(
-                f"the file has no byte order mark, which {encoding} needs",
-                where=path,
-                expected="a byte order mark, or the order of the bytes in the encoding",
-                found=repr(begin[:16])[1:],
-                cure=Wording(
-                    f"pass encoding='{encoding}-le' or '{encoding}-be'",
-                    command=f"give --encoding {encoding}-le or {encoding}-be",
-                    sql=f"give FORMAT_OPTIONS ('encoding' = '{encoding}-le') or '{encoding}-be'",
-                ),
-            )
+            what = f"the file has no byte order mark, which {encoding} needs"
+            expected = "a byte order mark, or the order of the bytes in the encoding"
+            raise _unknown_order(path, begin, what, expected, f"{encoding}-le", f"or {encoding}-be")
         if encoding is None and begin.count(b"\0") * 4 > len(begin):
             order = "le" if begin[1::2].count(b"\0") >= begin[::2].count(b"\0") else "be"
-            name = f"utf-16-{order}"
-            raise InvalidData(
-                "the file has no byte order mark, and many of its bytes are zero",
-                where=path,
-                expected="UTF-8, or a byte order mark",
-                found=repr(begin[:16])[1:],
-                cure=Wording(
-                    f"pass encoding={name!r} if it is text in UTF-16",
-                    command=f"give --encoding {name} if it is text in UTF-16",
-                    sql=f"give FORMAT_OPTIONS ('encoding' = '{name}') if it is text in UTF-16",
-                ),
-            )
+            what = "the file has no byte order mark, and many of its bytes are zero"
+            expected = "UTF-8, or a byte order mark"
+            raise _unknown_order(path, begin, what, expected, f"utf-16-{order}", "if it is text in UTF-16")
         return TextFile(path, encoding or UTF_8, False)
     if encoding is not None and not encoding.startswith(mark[1]):
         raise InvalidData(
@@ -167,6 +150,16 @@ def opened(path: str, encoding: str | None) -> TextFile:
             cure=Wording("leave the encoding out: the mark tells it", command="leave --encoding out: the mark tells it"),
         )
     return TextFile(path, mark[1], True)
+
+
+def _unknown_order(path: str, begin: bytes, what: str, expected: str, encoding: str, rest: str) -> InvalidData:
+    """The error for a file without a byte order mark. `encoding` and `rest`: what to give."""
+    cure = Wording(
+        f"pass encoding={encoding!r} {rest}",
+        command=f"give --encoding {encoding} {rest}",
+        sql=f"give FORMAT_OPTIONS ('encoding' = '{encoding}') {rest}",
+    )
+    return InvalidData(what, where=path, expected=expected, found=repr(begin[:16])[1:], cure=cure)
 
 
 def _decompressed(path: str) -> pa.NativeFile:

@@ -118,7 +118,7 @@ class InsertStatements:
             if not isinstance(part, exp.Identifier):
                 self.text.refuse(part, "this is not the name of a column", cure="write names without quotes, or in `backquotes`")
         table, version = self.catalog.table(target), self.catalog.newest(target)
-        static = _static(target, version.schema, self.text)
+        static = _static(target, version.schema, self.text, dynamic=True)
         if node.args.get("by_name") and names:
             self.text.refuse(node, "BY NAME and a list of columns exclude each other", cure="use one of them")
         given = names
@@ -142,7 +142,7 @@ class InsertStatements:
         if others:
             self.text.refuse(others[0], "TRUNCATE takes one table", cure="write a statement for each")
         table, version = self.catalog.table(target), self.catalog.newest(target)
-        condition = _condition(_static(node if node.args.get("partition") else target, version.schema, self.text))
+        condition = _condition(_static(node if node.args.get("partition") else target, version.schema, self.text, dynamic=False))
         if condition is None:
             request = WriteRequest(Identity(version.meta.env.ids()), replaces=Replacement(everything=True))
             return lambda: publish(version, [], request)
@@ -240,22 +240,24 @@ def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expres
     return query
 
 
-def _static(target: exp.Expression, schema: Schema, text: Text) -> dict[str, exp.Expression]:
-    """The columns that PARTITION (column = value) fixes: columns of partitions, each once."""
+def _static(target: exp.Expression, schema: Schema, text: Text, *, dynamic: bool) -> dict[str, exp.Expression]:
+    """The columns that PARTITION (column = value) fixes. Only columns of partitions are named, each once. `dynamic`: a column may
+    have no value, as all that are not named; the query gives it, in the order of the table."""
     partition = target.args.get("partition")
     columns = list(dict.fromkeys(field.column for field in schema.all_partition_columns))
-    values: dict[str, exp.Expression] = {}
+    values: dict[str, exp.Expression | None] = {}
     for item in partition.expressions if partition is not None else ():
-        if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
+        named, value = (item.this, item.expression) if isinstance(item, exp.EQ) else (item, None)
+        if not isinstance(named, exp.Column) or (value is None and not dynamic):
             text.refuse(item, "PARTITION takes column = value", cure="write PARTITION (column = value), or leave PARTITION out")
-        name = next((one for one in columns if one.lower() == item.this.name.lower()), None)
+        name = next((one for one in columns if one.lower() == named.name.lower()), None)
         if name is None:
             expected = f"one of {columns}" if columns else "no PARTITION: the table has no partitions"
-            text.refuse(item, f"{item.this.name} is no column of partitions", expected=expected, cure="name such a column")
+            text.refuse(item, f"{named.name} is no column of partitions", expected=expected, cure="name such a column")
         if name in values:
-            text.refuse(item, f"column {name} has two values in PARTITION", cure="give it one")
-        values[name] = item.expression
-    return values
+            text.refuse(item, f"column {name} is named twice in PARTITION", cure="name it once")
+        values[name] = value
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _condition(static: Mapping[str, exp.Expression]) -> exp.Expression | None:

@@ -126,8 +126,10 @@ def test_defaults_stand_for_values_that_are_not_given(lake, orders):
 def test_partitions_are_replaced(lake, orders):
     lake.sql("INSERT OVERWRITE d.orders SELECT 5, DATE '2026-01-02', 5, 'dynamic'")
     assert rows(lake, "id, note") == [(1, "a"), (5, "dynamic")]
+    lake.sql("INSERT OVERWRITE d.orders PARTITION (dt) SELECT 5, DATE '2026-01-02', 5, 'named'")
+    assert rows(lake, "id, note") == [(1, "a"), (5, "named")]
     lake.sql("INSERT OVERWRITE d.orders PARTITION (dt = DATE '2026-01-01') SELECT 6, 6, 'static'")
-    assert rows(lake, "id, note") == [(5, "dynamic"), (6, "static")]
+    assert rows(lake, "id, note") == [(5, "named"), (6, "static")]
     lake.sql("INSERT INTO d.orders REPLACE WHERE dt = DATE '2026-01-02' SELECT 8, DATE '2026-01-02', 8, 'where'")
     assert rows(lake, "id, note") == [(6, "static"), (8, "where")]
     with pytest.raises(InvalidData):
@@ -202,10 +204,13 @@ def test_every_verb_that_looks_after_a_table_is_a_procedure(lake, orders):
 
 REFUSED = {
     "INSERT INTO d.orders PARTITION (note = 'x') SELECT 6, DATE '2026-01-01', 6": r"no column .*, expected one of \['dt'\]",
-    "INSERT INTO d.orders PARTITION (dt = DATE '2026-01-01', DT = DATE '2026-01-02') SELECT 6, 6, 'x'": "dt has two values",
+    "INSERT INTO d.orders PARTITION (dt = DATE '2026-01-01', DT = DATE '2026-01-02') SELECT 6, 6, 'x'": "dt is named twice",
     "INSERT OVERWRITE d.orders PARTITION (id = 6) SELECT DATE '2026-01-01', 6, 'x'": "id is no column of partitions",
-    "INSERT OVERWRITE d.orders PARTITION (dt) SELECT 6, 6, 'x', DATE '2026-01-01'": "PARTITION takes column = value",
+    "INSERT OVERWRITE d.orders PARTITION (note) SELECT 6, DATE '2026-01-01', 6, 'x'": "note is no column of partitions",
+    "INSERT OVERWRITE d.orders PARTITION (dt, dt) SELECT 6, DATE '2026-01-01', 6, 'x'": "dt is named twice",
+    "INSERT OVERWRITE d.orders PARTITION (dt > 1) SELECT 6, DATE '2026-01-01', 6, 'x'": "PARTITION takes column = value",
     "TRUNCATE TABLE d.orders PARTITION (note = 'x')": "note is no column of partitions",
+    "TRUNCATE TABLE d.orders PARTITION (dt)": "PARTITION takes column = value",
     "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 1.555, 'x')": "without loss",
     "INSERT INTO d.orders VALUES (1, DATE '2026-01-01', 'abc', 'x')": "does not fit column amount",
     "INSERT INTO d.orders VALUES ('1', DATE '2026-01-01', 1, 'x')": "does not fit column id",
