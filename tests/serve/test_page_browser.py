@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from lsmlake.serve.page.saved_page import saved_page
 VIEWS = ("history", "tree", "files", "compactions", "definition")
 SIZES = [(1280, "light"), (390, "dark")]
 ORDERS = "#/table/sales.orders"
+ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.id * b.id % 7 = 3"
 
 
 @pytest.fixture(scope="module")
@@ -275,11 +277,27 @@ def test_statements_their_funnels_errors_and_history(tab: Visit, lake: Lake):
     assert page.input_value("textarea") == query
     tab.until("!document.querySelector('dialog')")
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA", "one can go on typing"
-    page.fill("textarea", "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.id * b.id % 7 = 3")
+    page.fill("textarea", ENDLESS)
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("button:enabled >> text='Cancel'")
     page.focus("textarea")
     page.keyboard.press("Escape")
+    page.wait_for_selector("[role=alert] >> text='The statement was cancelled'")
+    tab.check()
+
+
+def test_a_statement_is_cancelled_although_the_server_hears_of_that_first(tab: Visit):
+    """A reader presses Escape at once: the request to cancel can overtake the one that starts the statement."""
+    page = tab.open("#/sql")
+    held: list[Any] = []
+    page.route("**/api/sql", lambda route: held.append(route))
+    page.fill("textarea", ENDLESS)
+    page.keyboard.press("Control+Enter")
+    with page.expect_response("**/api/cancel") as early:
+        page.keyboard.press("Escape")
+    assert early.value.json() == {"cancelled": False}
+    [started] = held
+    started.continue_()
     page.wait_for_selector("[role=alert] >> text='The statement was cancelled'")
     tab.check()
 

@@ -8,6 +8,7 @@ import { bytes, count, counted, duration, joined, share } from "./words.js";
 const HISTORY = "lsmlake.statements",
   HISTORY_MAX = 50;
 const COLUMNS_SHOWN = 12;
+const CANCEL_AGAIN_MS = 100;
 const kept = { text: "", result: null, error: null, running: null };
 
 /** An id that nobody can guess: whoever knows it can cancel the statement. */
@@ -65,9 +66,14 @@ export function sqlView() {
     draw();
   }
 
+  /** Asks until the statement has ended: the server may hear of the cancelling before it hears of the statement. */
   async function cancel() {
-    if (!kept.running) return;
-    await post("cancel", { id: kept.running }).catch(() => null); // the statement itself then says how it ended
+    const id = kept.running;
+    while (id && kept.running === id) {
+      const answer = await post("cancel", { id }).catch(() => null); // the statement itself says how it ended
+      if (answer?.cancelled) return;
+      await new Promise((resolve) => setTimeout(resolve, CANCEL_AGAIN_MS));
+    }
   }
 
   /** Chooses the place in the text that an error names. */
