@@ -3,7 +3,7 @@
 The plain scan is the lower bound: no planning, no deletion vectors, and it returns dead rows, too. Two queries run on a table
 with a tenth of its rows dead, and again after a full compaction; then both sides must give the answer of the table before. Three
 queries that do little besides reading run on a table with a twentieth of its rows dead; their answers are checked in process.
-Masked reads run again on tables whose files hold row addresses (`file.row-addresses`).
+Masked reads run again on tables whose files hold no row addresses (`file.row-addresses` = false).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def summed(rows: DataFrame) -> DataFrame:
 
 QUICK = {"count(*)": counted, "limit 10": first_ten, "two-column sum": summed}
 _TARGETS_QUICK = {"count(*)": 1.6, "limit 10": 1.3, "two-column sum": 1.4}
-ADDRESSES = "row addresses"
+UNADDRESSED = "no row addresses"
 
 
 def run(folder: Path, rows: int = 10_000_000, rounds: int = 10) -> Report:
@@ -81,12 +81,12 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 10) -> Report:
         sizes["a twentieth dead"] = _size(table)
         quick, found, _ = _measure(spark, folder / "quick", table, QUICK, rounds)
         _check(found, table)
-        table = _build(folder / "addressed", rows, 10, spark, addresses=True)
-        sizes[f"masked, {ADDRESSES}"] = _size(table)
-        addressed, found, _ = _measure(spark, folder / "addressed", table, QUERIES, rounds)
+        table = _build(folder / "unaddressed", rows, 10, spark, addresses="false")
+        sizes[f"masked, {UNADDRESSED}"] = _size(table)
+        unaddressed, found, _ = _measure(spark, folder / "unaddressed", table, QUERIES, rounds)
         assert {name: _checksum(values) for name, values in found.items()} == answers
-        table = _build(folder / "quick-addressed", rows, 20, spark, addresses=True)
-        quick_addressed, found, _ = _measure(spark, folder / "quick-addressed", table, QUICK, rounds)
+        table = _build(folder / "quick-unaddressed", rows, 20, spark, addresses="false")
+        quick_unaddressed, found, _ = _measure(spark, folder / "quick-unaddressed", table, QUICK, rounds)
         _check(found, table)
     measures = chain.from_iterable(
         [
@@ -94,8 +94,11 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 10) -> Report:
             *(compared(f"{name}, nothing dead / plain", *clean[name], _TARGET_CLEAN) for name in QUERIES),
             *(compared(f"{name}, a twentieth dead / plain", *quick[name], target) for name, target in _TARGETS_QUICK.items()),
             *(
-                compared(f"{name}, {dead} dead, {ADDRESSES} / plain", *spent[name], target)
-                for dead, spent, targets in (("a tenth", addressed, _TARGETS), ("a twentieth", quick_addressed, _TARGETS_QUICK))
+                compared(f"{name}, {dead} dead, {UNADDRESSED} / plain", *spent[name], target)
+                for dead, spent, targets in (
+                    ("a tenth", unaddressed, _TARGETS),
+                    ("a twentieth", quick_unaddressed, _TARGETS_QUICK),
+                )
                 for name, target in targets.items()
             ),
         ]
@@ -109,7 +112,7 @@ def run(folder: Path, rows: int = 10_000_000, rounds: int = 10) -> Report:
     )
 
 
-def _build(folder: Path, rows: int, part: int, spark: SparkSession, *, addresses: bool = False) -> Table:
+def _build(folder: Path, rows: int, part: int, spark: SparkSession, *, addresses: str = "auto") -> Table:
     """All rows but one in `part` compacted in full, these the updates of as many others."""
     table, live = tables.create(folder, {"bucket": BUCKETS, "file.row-addresses": addresses}), rows - rows // part
     for start in range(0, live, _PART_ROWS):

@@ -29,10 +29,11 @@ from lsmlake.format.paths import TablePaths
 from lsmlake.kernels.bounds import bounds
 from lsmlake.kernels.casting import cast
 from lsmlake.kernels.value_hash import family, value_hash
-from lsmlake.options.data_file_options import ZSTD
+from lsmlake.options.data_file_options import TRUE, ZSTD
+from lsmlake.options.option_types import AUTO
 from lsmlake.schema.rowkind import INSERT
 from lsmlake.schema.schema import POSITION_BITS, ROW_ADDRESS_FIELD, ROW_KIND, Schema
-from lsmlake.storage.env import Env
+from lsmlake.storage.env import Env, Limits
 from lsmlake.storage.storage import delete_quietly, write_unnamed
 
 Opened = Callable[[str], AbstractContextManager[pa.NativeFile]]
@@ -146,7 +147,7 @@ class RunWriter:
             self.schema,
             sums,
             self.nan_columns,
-            self.env.limits.row_group_rows,
+            self.env.limits,
             kinds=ROW_KIND in table.column_names,
             data=self.prefix == DATA,
         )
@@ -180,19 +181,19 @@ class _FileWriter:
         schema: Schema,
         sums: SummingSink,
         nan_columns: Collection[str],
-        group_rows_min: int,
+        limits: Limits,
         *,
         kinds: bool,
         data: bool,
     ) -> None:
         """`data`: whether it is a data file, whose rows may have addresses and whose columns may be indexed."""
         self.directory, self.name, self.schema, self.sums = directory, name, schema, sums
-        self.number = number_of(name) if data and schema.parsed_options.files.row_addresses else None
-        self.stored = StoredColumns.of(schema, addresses=self.number is not None, kinds=kinds)
-        self.nan_columns, self.group_rows_min, self.kinds = nan_columns, group_rows_min, kinds
+        self.number: int | None = None
+        self.nan_columns, self.limits, self.kinds, self.is_data = nan_columns, limits, kinds, data
         self.footer: list[pq.FileMetaData] = []
         self.buffered = pa.BufferedOutputStream(pa.PythonFile(sums, mode="w"), _SINK_BYTES)
         self.writer: pq.ParquetWriter | None = None
+        self.stored: StoredColumns
         self.pending: list[pa.Table] = []
         self.group_rows = self.rows = self.delete_rows = self.waiting = 0
         self.nulls: dict[str, int] = {}  # counted here, because these columns have no Parquet statistics
@@ -206,7 +207,7 @@ class _FileWriter:
 
     def add(self, table: pa.Table) -> pa.Table:
         """Buffers rows and writes a row group when full; returns the rows not taken."""
-        if not self.group_rows and self.waiting + table.num_rows > self.group_rows_min:
+        if not self.group_rows and self.waiting + table.num_rows > self.limits.row_group_rows:
             self.group_rows = self._rows_per_group(table)
         taken = table.slice(0, self.group_rows - self.waiting) if self.group_rows else table
         self.pending.append(taken)
@@ -218,7 +219,7 @@ class _FileWriter:
     def _rows_per_group(self, sample: pa.Table) -> int:
         row_bytes = max(1, sample.nbytes // max(1, sample.num_rows))
         wanted = self.schema.parsed_options.files.row_group_bytes // row_bytes
-        return int(min(_ROW_GROUP_ROWS_MAX, max(self.group_rows_min, wanted)))
+        return int(min(_ROW_GROUP_ROWS_MAX, max(self.limits.row_group_rows, wanted)))
 
     def _flush(self) -> None:
         if not self.pending:
@@ -248,6 +249,10 @@ class _FileWriter:
     def _begin(self, first: pa.Table) -> None:
         """Begins the file, whose first row group is `first`."""
         options = self.schema.parsed_options.files
+        rows_min = {TRUE: 0, AUTO: self.limits.addressed_rows}.get(options.row_addresses)
+        if self.is_data and rows_min is not None and first.num_rows >= rows_min:
+            self.number = number_of(self.name)
+        self.stored = StoredColumns.of(self.schema, addresses=self.number is not None, kinds=self.kinds)
         compression = codec(first.num_rows, options.compression)
         chosen = self.stored.layout(first, self.nan_columns, options.compression)
         self.nulls = dict.fromkeys(chosen.unbounded, 0)

@@ -84,6 +84,7 @@ class LayoutOptions:
 
 
 SNAPPY, ZSTD = "snappy", "zstd"
+TRUE, FALSE = "true", "false"
 
 
 @dataclass(frozen=True)
@@ -106,13 +107,15 @@ class DataFileOptions:
         "level of the zstd codec",
         only=((When("file.compression", (AUTO, ZSTD)),),),
     )
-    row_addresses: bool = option(
+    row_addresses: str = option(
         "file.row-addresses",
-        boolean,
-        False,
-        "new data files also hold the address of each row, in a column _lsmlake_row_address, by which Spark masks deleted rows"
-        " in half the time. Programs that read the files themselves see the column",
+        one_of(AUTO, TRUE, FALSE),
+        AUTO,
+        "whether new data files also hold the address of each row, in a column _lsmlake_row_address, by which Spark masks deleted"
+        " rows in half the time. auto: files of many rows do. Programs that read the files themselves see the column. Default"
+        " without deletion vectors: false",
         own=True,
+        derived=lambda values: AUTO if values["deletion-vectors.enabled"] else FALSE,
     )
     stats_mode: str = option(
         "metadata.stats-mode",

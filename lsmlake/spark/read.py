@@ -12,7 +12,7 @@ the object store of the table (`spark.connector`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -34,6 +34,7 @@ from lsmlake.types.type_text import backticked
 
 NATIVE, ARROW, AUTO = "native", "arrow", "auto"
 _FEW_CLEAN_ROWS = 1 << 20  # rows in files without a vector that join the masked scan: a second scan costs more
+_ADDRESSED_ROWS = 1 << 20  # rows in files with addresses for which these get a scan of their own
 _FEW_CLEAN = 0.25  # or this share of the rows in files with a vector
 _BROADCAST_ROWS = 4_000_000  # level-0 keys that fit a broadcast
 _VECTOR_BYTES, _DEAD_ROW_BYTES = 512, 2  # of a decoded vector in memory, and of each of its rows
@@ -177,7 +178,8 @@ class _FrameBuilder:
         refs = _refs(splits)
         vectors = _vectors(self.meta, splits, refs)
         parts = []
-        for group in self._scans.groups(files):
+        groups = (part for group in self._scans.groups(files) for part in _alike(group, vectors))
+        for group in groups:
             masked = [place for place in group.places if place[1].name in vectors]
             clean = [place for place in group.places if place[1].name not in vectors]
             few = max(_FEW_CLEAN_ROWS, _FEW_CLEAN * sum(file.rows for _, file in masked))
@@ -237,6 +239,17 @@ class _FrameBuilder:
         return parts + self.arrow(
             [replace(s, files=(), lookup_files=() if replaces else (*s.files, *s.lookup_files)) for s in rest]
         )
+
+
+def _alike(group: Group, vectors: Mapping[str, DeletionVector]) -> list[Group]:
+    """The group in parts that are each masked in one way: by addresses that files hold, or by those made of `_metadata`, which
+    takes more time for a row. One part, if no row is deleted or if a second scan would cost more than it saves."""
+    addressed = [place for place in group.places if place[1].number is not None]
+    others = [place for place in group.places if place[1].number is None]
+    has_dead = any(file.name in vectors for _, file in group.places)
+    if has_dead and others and sum(file.rows for _, file in addressed) >= _ADDRESSED_ROWS:
+        return [group.only(addressed), group.only(others)]
+    return [group]
 
 
 def _appends_partitions(group: Group) -> bool:

@@ -127,15 +127,17 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
     same(read.frame(spark_lake.runtime.spark, with_limit("1 b"), None, "auto"), table.scan().to_arrow())
 
 
-@pytest.fixture(params=["no addresses", "addresses", "one number for all files"])
+@pytest.fixture(params=["no addresses", "addresses", "one number for all files", "addresses in large files"])
 def masked(request, lake, monkeypatch):
-    """A table with three dead rows in its first file. Spark cannot use the addresses in files that have the same number."""
+    """A table with three dead rows in its first file. Spark cannot use the addresses in files that have the same number. Files
+    with and without addresses are scanned apart."""
     if request.param == "one number for all files":
         monkeypatch.setattr(data_writer, "number_of", lambda name: 7)
+    monkeypatch.setattr(read, "_ADDRESSED_ROWS", 1)
     options = {
         "compaction.tier-runs": 50,
         "compaction.reclaim-dead-percent": 100,
-        "file.row-addresses": request.param != "no addresses",
+        "file.row-addresses": {"no addresses": "false", "addresses in large files": "auto"}.get(request.param, "true"),
     }
     table = lake.create_table("d.t", "id BIGINT NOT NULL, v BIGINT", primary_key=["id"], options=options)
     table.upsert({"id": range(20_000), "v": range(20_000)})

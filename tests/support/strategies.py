@@ -120,6 +120,7 @@ def tiny_units(rows: int = 5, window_bytes: int = 600, lookup_rows: int = 7, *, 
     Without `ahead` nothing is read ahead in another thread, so that calls of the storage come in one order."""
     tiny = Limits(
         row_group_rows=rows,
+        addressed_rows=rows,
         stream_buffer_bytes=0,
         small_file_rows=rows,
         window_bytes=window_bytes,

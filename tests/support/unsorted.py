@@ -73,6 +73,7 @@ def _file(version: Version, state: BucketState, rows: pa.Table, chance: random.R
         footer_checksum=None,
         index=None,
         index_bytes=None,
+        number=None,
     )
     with version.meta.env.storage.write(version.meta.paths.data(file)) as target:
         target.write(sink.getvalue())

@@ -27,8 +27,8 @@ def lake(tmp_path):
         yield made
 
 
-def created(lake, *, on: bool = True, **more):
-    options = {"file.row-addresses": on, "bucket": 2, "compaction.reclaim-dead-percent": 100}
+def created(lake, *, addresses: str = "true", **more):
+    options = {"file.row-addresses": addresses, "bucket": 2, "compaction.reclaim-dead-percent": 100}
     return lake.create_table("d.t", "k BIGINT NOT NULL, v STRING, n INT", primary_key=["k"], options=options, **more)
 
 
@@ -75,16 +75,28 @@ def test_no_reader_shows_the_addresses(lake):
 
 
 def test_the_option_counts_for_new_files_only(lake, tmp_path):
-    table = created(lake, on=False)
+    table = created(lake, addresses="false")
     table.upsert(rows(range(20), "a"))
     assert all(COLUMN not in found.column_names for found in stored(table, tmp_path).values())
-    table.alter(set_option("file.row-addresses", True))
+    table.alter(set_option("file.row-addresses", "true"))
     table.upsert(rows(range(10, 30), "b"), compact=False)
     assert {COLUMN in found.column_names for found in stored(table, tmp_path).values()} == {False, True}
     table.compact(full=True)
     assert all(COLUMN in found.column_names for found in stored(table, tmp_path).values())
     assert by_key(table.scan().to_arrow()) == by_key(pa.concat_tables([rows(range(10), "a"), rows(range(10, 30), "b")]))
     assert table.verify() == []
+
+
+@pytest.mark.parametrize("rows_of_file", [4_095, 4_096])
+def test_by_default_files_of_many_rows_have_addresses(tmp_path, rows_of_file):
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("d")
+    for name, options in {"d.t": {}, "d.merged": {"deletion-vectors.enabled": False}}.items():
+        table = lake.create_table(name, "k BIGINT NOT NULL, v STRING, n INT", primary_key=["k"], options=options)
+        table.upsert(rows(range(rows_of_file), "a"))
+        (found,) = stored(table, tmp_path).values()
+        has = name == "d.t" and rows_of_file == 4_096
+        assert found.column_names == ["k", "v", "n", *([COLUMN] if has else [])], "a table that has no masks needs no addresses"
 
 
 def test_verify_finds_addresses_of_another_file(lake, monkeypatch):
