@@ -37,6 +37,7 @@ from lsmlake.storage.storage import TEMPORARY, Ending, Entry, Storage, checked, 
 Found = TypeVar("Found")
 _TRIES = 100
 _SMALL_BYTES = 1 << 16  # of a file that is read whole
+_SEEN_MAX = 1 << 14
 _NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS
 
 
@@ -72,6 +73,11 @@ class LocalStorage(Storage):
 
     def __init__(self, root: str | os.PathLike) -> None:
         self.root = os.path.abspath(root)
+        self._seen: dict[str, tuple[int, int]] = {}
+        """Directory -> its device and inode when no part of its path was a link."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"root": self.root, "_seen": {}}
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.root!r})"
@@ -290,11 +296,20 @@ class LocalStorage(Storage):
         return f"{self.root}/{checked(path)}"
 
     def _guarded(self, path: str) -> str:
-        """The absolute path, after a check that none of its directories is a symbolic link. Raises StorageFailed."""
-        located, at = f"{self.root}/{checked(path)}", len(self.root) + 1
+        """The absolute path, after a check that none of its directories is a symbolic link. Raises StorageFailed. A directory
+        that was checked before is known by its inode: one call of the system finds it, whatever the depth."""
+        located = f"{self.root}/{checked(path)}"
+        directory = located.rpartition("/")[0]
+        if (known := self._seen.get(directory)) is not None and known == _identity(directory):
+            return located
+        at, status = len(self.root) + 1, None
         while (at := located.find("/", at)) >= 0:
-            _refuse_link(located[:at])
+            status = _refuse_link(located[:at])
             at += 1
+        if status is not None:
+            if len(self._seen) >= _SEEN_MAX:
+                self._seen.clear()
+            self._seen[directory] = status.st_dev, status.st_ino
         return located
 
     def _directory(self, prefix: str) -> str:
@@ -361,12 +376,22 @@ def _handle(located: str) -> int | None:
         raise
 
 
-def _refuse_link(path: str) -> None:
+def _identity(path: str) -> tuple[int, int] | None:
+    """The device and inode that a path leads to, through links, too; None if there is nothing."""
     try:
-        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+        status = os.stat(path)
     except OSError:
-        return
-    if is_link:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _refuse_link(path: str) -> os.stat_result | None:
+    """What lies at the path itself; None if there is nothing. Raises StorageFailed if it is a link."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    if stat.S_ISLNK(status.st_mode):
         raise StorageFailed(
             "a symbolic link inside a warehouse is not followed",
             where=path,
@@ -374,6 +399,7 @@ def _refuse_link(path: str) -> None:
             found=f"a link to {os.readlink(path)!r}",
             cure="move or mount the directory itself there, or remove the link",
         )
+    return status
 
 
 @contextmanager

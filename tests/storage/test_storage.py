@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import resource
+import shutil
 import signal
 import time
 from functools import partial
@@ -199,6 +200,25 @@ class TestLocal(MovingContract):
         assert not (root / "t").exists()
         assert sorted(path.name for path in outside.rglob("*")) == ["deep", "f", "f"]
         assert (outside / "f").read_bytes() == (outside / "deep/f").read_bytes() == b"precious"
+
+    @pytest.mark.parametrize("part", ["a", "a/b", "a/b/c"])
+    def test_a_directory_that_was_used_before_may_have_become_a_link(self, storage, tmp_path, part):
+        put(storage, "a/b/c/f", b"x")
+        assert read_bytes(storage, "a/b/c/f") == b"x"
+        outside = tmp_path / "outside"
+        shutil.copytree(tmp_path / "root" / part, outside)
+        shutil.rmtree(tmp_path / "root" / part)
+        (tmp_path / "root" / part).symlink_to(outside)
+        for verb in (
+            lambda: read_bytes(storage, "a/b/c/f"),
+            lambda: put(storage, "a/b/c/f", b"spoilt"),
+            lambda: storage.delete("a/b/c/f"),
+        ):
+            with pytest.raises(StorageFailed, match="a symbolic link inside a warehouse is not followed"):
+                verb()
+        (tmp_path / "root" / part).unlink()
+        shutil.copytree(outside, tmp_path / "root" / part)
+        assert read_bytes(storage, "a/b/c/f") == b"x"
 
     def test_the_root_may_be_a_link(self, tmp_path):
         (tmp_path / "real").mkdir()
