@@ -151,11 +151,20 @@ class Changes(Readable):
         return None if self.format is None else EventWriter.of(self.meta, like, self.format)
 
     def to_spark(self) -> SparkDataFrame:
-        """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Rows are ordered only within a partition of
-        the DataFrame."""
-        like, pieces = self._planned()
-        return self.runtime.on_spark("to_spark()").changes_frame(self.meta, like, pieces, self._events(like))
+        """Spark: the changes as a DataFrame, evaluated lazily.
+
+        In mode 'changelog', Spark itself reads the files, only the columns that a query needs, and rows come in any order. With
+        `where`, `commit_columns` or `format`, and in the other modes, one task per bucket reads the changes, and rows are in
+        order within a partition of the DataFrame."""
+        return frame_of(self, in_order=False)
 
     def count(self) -> int:
         """The number of changes. An update counts as two: -U and +U; with `format` as one. A tombstone counts, too."""
         return sum(batch.num_rows for batch in self.to_batches())
+
+
+def frame_of(changes: Changes, *, in_order: bool) -> SparkDataFrame:
+    """`Changes.to_spark`. `in_order`: a partition of the DataFrame has all changes of its buckets in order."""
+    like, pieces = changes._planned()
+    spark = changes.runtime.on_spark("to_spark()")
+    return spark.changes_frame(changes.meta, like, pieces, changes._events(like), in_order=in_order)

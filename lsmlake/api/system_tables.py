@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lsmlake.api.changes import Changes
+from lsmlake.api.changes import Changes, frame_of
 from lsmlake.api.public_types import SparkDataFrame
 from lsmlake.api.readable import Readable
 from lsmlake.api.runtime import Runtime
@@ -84,7 +84,7 @@ class Binlog(Readable):
 
     def to_spark(self) -> SparkDataFrame:
         """Spark: the changes as a DataFrame, evaluated lazily, one task per bucket. Raises as `to_batches`."""
-        changes, runtime = self.changes.to_spark(), self.changes.runtime
+        changes, runtime = frame_of(self.changes, in_order=True), self.changes.runtime
         _check_columns(changes.columns[1:], self.changes.meta.paths.root)
         return runtime.on_spark("to_spark()").as_lists(changes, Version.latest(self.changes.meta).schema.primary_key)
 

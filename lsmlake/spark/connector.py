@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from lsmlake.errors import InvalidQuery
-from lsmlake.read.plan import Plan
+from lsmlake.format.data_files import DataFile
 from lsmlake.spark.frame_types import is_connect
 from lsmlake.spark.settings import READER
 from lsmlake.storage.storage import Storage
+from lsmlake.tables.version import Metadata
 from lsmlake.undo import pass_interruption
 
 FILE = "file"
@@ -51,18 +53,18 @@ _refused: WeakKeyDictionary[Storage, dict[str, str]] = WeakKeyDictionary()
 """Storage -> session -> why Catalyst does not reach the storage. A new connection tries again."""
 
 
-def refuses(spark, plan: Plan) -> str | None:
-    """Returns the reason why Catalyst cannot reach the data files; None if it can, or if the plan has no file to try."""
+def refuses(spark, meta: Metadata, files: Sequence[DataFile]) -> str | None:
+    """Returns the reason why Catalyst cannot reach files of a table; None if it can, or if there is no file to try."""
     try:
-        scheme = scheme_of(plan)
+        scheme = scheme_of(meta)
     except InvalidQuery as unreachable:
         return unreachable.what
-    if scheme == FILE or not plan.files:
+    if scheme == FILE or not files:
         return None
-    storage, session = plan.version.meta.env.storage, session_name(spark)
+    storage, session = meta.env.storage, session_name(spark)
     known = _refused.get(storage, {}).get(session)
     if known is None and (mark := (session, pickle.dumps(storage))) not in _reached:
-        known = _tries(spark, plan, scheme)
+        known = _tries(spark, meta, files, scheme)
         if known is None:
             _reached.add(mark)
         else:
@@ -70,9 +72,8 @@ def refuses(spark, plan: Plan) -> str | None:
     return known
 
 
-def scheme_of(plan: Plan) -> str:
-    """The scheme by which Catalyst names the files. Raises InvalidQuery if it has no name for them."""
-    meta = plan.version.meta
+def scheme_of(meta: Metadata) -> str:
+    """The scheme by which Catalyst names the files of a table. Raises InvalidQuery if it has no name for them."""
     return meta.env.storage.uri(meta.paths.root).partition("://")[0]
 
 
@@ -80,10 +81,8 @@ def session_name(spark) -> str:
     return spark.session_id if is_connect(spark) else spark.sparkContext.applicationId
 
 
-def _tries(spark, plan: Plan, scheme: str) -> str | None:
+def _tries(spark, meta: Metadata, files: Sequence[DataFile], scheme: str) -> str | None:
     """Reads the footer of a file in a task: both the driver and an executor need the connector. Returns why it failed."""
-    meta = plan.version.meta
-    files = (file for split in plan.splits for file in (*split.files, *split.level0, *split.merged))
     own = {f"fs.{scheme}.impl.disable.cache": "true"}  # Hadoop keeps a file system with the settings that it was made with
     reader = spark.read.schema("_lsmlake_none INT").options(recursiveFileLookup="true", **READER, **own, **_IMPATIENT[scheme])
     uri = meta.env.storage.uri(meta.paths.data(min(files, key=lambda file: file.bytes)))

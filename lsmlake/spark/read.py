@@ -62,9 +62,11 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
 
 def refuses_native(spark, plan: Plan) -> str | None:
     """Returns the reason why Catalyst cannot read the data files itself; None if it can."""
-    if any(file.rows > 1 << POSITION_BITS for file in plan.data_files):
+    files = plan.data_files
+    if any(file.rows > 1 << POSITION_BITS for file in files):
         return f"a data file has more than 2^{POSITION_BITS} rows"
-    return settings.refuses_native(spark.conf.get, plan.schema.columns.names) or connector.refuses(spark, plan)
+    names = plan.schema.columns.names
+    return settings.refuses_native(spark.conf.get, names) or connector.refuses(spark, plan.version.meta, files)
 
 
 def first_by_key(spark, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
@@ -83,7 +85,11 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
     native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (native, rest))
     lines = []
     if native_files or not rest_files:
-        by = "" if (scheme := connector.scheme_of(plan)) == connector.FILE else f" by the session's connector for {scheme}://"
+        by = (
+            ""
+            if (scheme := connector.scheme_of(plan.version.meta)) == connector.FILE
+            else f" by the session's connector for {scheme}://"
+        )
         lines.append(f"spark native: Catalyst scan{by}, deleted rows masked by bitmaps")
     if rest_files:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")

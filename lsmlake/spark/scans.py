@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from lsmlake.format.data_files import Bucket, DataFile
 from lsmlake.schema.defaults import INITIAL, default_of
 from lsmlake.schema.partitioning import PartitionColumn
-from lsmlake.schema.schema import ROW_ADDRESS, ROW_ADDRESS_FIELD, Schema
+from lsmlake.schema.schema import ROW_ADDRESS, ROW_ADDRESS_FIELD, ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.spark.frame_types import lengths, to_spark
 from lsmlake.spark.kept_relations import parquet
 from lsmlake.spark.mask import PLACE
@@ -34,6 +34,8 @@ from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import backticked, format_type
 
 Place = tuple[Bucket, DataFile]
+
+_STORED = {ROW_ADDRESS: ROW_ADDRESS_FIELD, ROW_KIND: ROW_KIND_FIELD}
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # Spark's name of the null partition
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -87,8 +89,9 @@ class Scans:
 
     def scan(self, group: Group, added: str | None = None):
         """Scans all columns of the table. With `partitioned`, Spark reads the partition columns from directory names and, in
-        files of the current schema, appends them. `added`: a further column, `mask.ROW_ADDRESS` or `mask.PLACE`."""
-        columns = to_spark(self._declared(group.reading, addresses=added == ROW_ADDRESS))
+        files of the current schema, appends them. `added`: a further column, one that files store, as `ROW_ADDRESS` and
+        `ROW_KIND`, or `mask.PLACE`."""
+        columns = to_spark(self._declared(group.reading, _STORED.get(added)))
         reader = self.spark.read.schema(columns).options(**READER)
         if group.partitioned:
             reader = reader.option("basePath", _GLOB_ESCAPE.sub(r"\1", self.meta.env.storage.uri(self.meta.paths.root)))
@@ -113,12 +116,12 @@ class Scans:
         """The partition columns with a VARCHAR(n) or CHAR(n)."""
         return [name for name in self.schema.identity_columns if has_sized_text(self.schema.typed_columns.field(name))]
 
-    def _declared(self, reading: EvolvedRead, *, addresses: bool) -> pa.Schema:
-        """The columns that Spark reads. Columns of the table have the lengths of their texts."""
+    def _declared(self, reading: EvolvedRead, added: pa.Field | None) -> pa.Schema:
+        """The columns that Spark reads, and `added`. Columns of the table have the lengths of their texts."""
         columns = list(reading.columns)
         if reading.select is None:
             columns = [self.schema.typed_columns.field(one.name).with_nullable(True) for one in columns]
-        return pa.schema([*columns, *([ROW_ADDRESS_FIELD.with_nullable(True)] if addresses else [])])
+        return pa.schema([*columns, *([added.with_nullable(True)] if added is not None else [])])
 
     def ordered(self, made: Iterable[str]) -> tuple[str, ...]:
         """Returns a select list for a `partitioned` scan: the columns in table order, without the added columns `made`. It is

@@ -29,6 +29,7 @@ from lsmlake.read.plan import LiveFiles, Plan, plan
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import (
     change_frames,
+    change_scans,
     divide_tasks,
     frame_writer,
     planning,
@@ -167,7 +168,12 @@ class SparkRuntime(Runtime):
     def first_by_key(self, plan: Plan, where: str | None, strategy: str, limit: int, order: str):
         return read.first_by_key(self.spark, plan, where, strategy, limit, order)
 
-    def changes_frame(self, meta: Metadata, like: Feed, pieces: Sequence[Piece], events: EventWriter | None = None):
+    def changes_frame(
+        self, meta: Metadata, like: Feed, pieces: Sequence[Piece], events: EventWriter | None = None, *, in_order: bool = False
+    ):
+        """`in_order`: a partition of the DataFrame has all changes of its buckets in order."""
+        if pieces and not in_order and events is None and change_scans.are_scanned(self.spark, meta, like, pieces):
+            return change_scans.changes(self.spark, meta, like, pieces)
         return task_reads.changes(self.spark, meta, like, pieces, events)
 
     def as_lists(self, changes: object, key: Sequence[str]):
