@@ -12,6 +12,7 @@ from pathlib import Path
 from bench import (
     auto_cdc,
     bloom_merge,
+    change_feeds,
     changelog,
     commit_growth,
     compact,
@@ -56,6 +57,7 @@ from bench.result import Report, markdown, text
 WORKLOADS: dict[str, Callable[..., Report]] = {
     "auto_cdc": auto_cdc.run,
     "bloom_merge": bloom_merge.run,
+    "change_feeds": change_feeds.run,
     "changelog": changelog.run,
     "commit_growth": commit_growth.run,
     "compact": compact.run,
