@@ -8,19 +8,17 @@ none, such as `CAST(a AS INT)` of 'x': `tried` finds these while events are deco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.cdc.event_lines import unreadable
 from lsmlake.cdc.event_rows import KEPT, ROW_KIND, keeps
+from lsmlake.cdc.refused_rows import refused_rows
 from lsmlake.errors import InvalidData, InvalidQuery
-
-_REFUSED_MAX = 100
-"""Of more different values of a batch the reasons are not looked for: each takes two evaluations, of about 10 ms."""
 
 
 class ComputedColumn(NamedTuple):
@@ -99,7 +97,7 @@ def added(rows: pa.Table, computed: Sequence[ComputedColumn], zone: str) -> pa.T
 
 def tried(computed: Sequence[ComputedColumn], zone: str, rows: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     """Decoded rows with their computed columns, without those of which nothing can be computed; these, with the reasons. Raises
-    InvalidQuery if an expression refuses more than `_REFUSED_MAX` different values."""
+    InvalidQuery if an expression refuses too many different values."""
     wrong: dict[int, str] = {}
     columns = pa.schema([field for field in rows.schema][: rows.column_names.index(ROW_KIND)])
     for one in computed:
@@ -108,39 +106,15 @@ def tried(computed: Sequence[ComputedColumn], zone: str, rows: pa.Table) -> tupl
         if lacks and rows[KEPT].null_count < rows.num_rows:
             some = np.flatnonzero(np.logical_or.reduce(lacks) & ~np.logical_and.reduce(lacks))
             wrong = dict.fromkeys(some.tolist(), " ".join(str(lacks_some(one.name)).split())) | wrong
-        wrong = dict(_uncomputed(one, checked, rows)) | wrong
+        wrong = _uncomputed(one, checked, rows) | wrong
     left = np.setdiff1d(np.arange(rows.num_rows), list(wrong))
     good = rows if not wrong else rows.take(pa.array(left))
     return added(good, computed, zone), wrong
 
 
-def _uncomputed(one: ComputedColumn, checked, rows: pa.Table) -> Iterator[tuple[int, str]]:
+def _uncomputed(one: ComputedColumn, checked, rows: pa.Table) -> dict[int, str]:
     """The rows whose values an expression refuses, each with the reason."""
-    try:
-        checked.over(rows)
-    except InvalidQuery as refused:
-        if not checked.needs:
-            raise _refused(one, refused) from refused
-    else:
-        return
-    given, numbers = rows.select(list(checked.needs)), np.arange(rows.num_rows)
-    if given.num_columns == 1 and not pa.types.is_nested(given.schema[0].type):
-        values = given.column(0).combine_chunks().dictionary_encode("encode")
-        given, numbers = pa.table([values.dictionary], names=given.column_names), np.asarray(values.indices)
-    tries = 0
-
-    def make(some: pa.Table) -> None:
-        nonlocal tries
-        try:
-            checked.over(some)
-        except InvalidQuery as refused:
-            tries += some.num_rows == 1
-            if tries > _REFUSED_MAX:
-                raise _uncomputable("", one.name, refused) from refused
-            raise _refused(one, refused) from refused
-
-    for value, reason in unreadable(given, make).items():
-        yield from dict.fromkeys(np.flatnonzero(numbers == value).tolist(), " ".join(reason.split())).items()
+    return refused_rows(checked, rows, partial(_refused, one), partial(_uncomputable, "", one.name))
 
 
 def _refused(one: ComputedColumn, refused: InvalidQuery) -> InvalidData:
