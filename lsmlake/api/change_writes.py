@@ -43,7 +43,7 @@ def upsert_changes(
     if texts is None and not _has_events(data, changes):
         return _of_rows(version, runtime, data, request, changes)
     request.files.check(("encoding",), name, "events")
-    reader, words = changes.reader(version.schema, runtime.zone), changes.words(runtime.zone)
+    reader, words = changes.reader(version.schema, runtime.zone, request.order_by), changes.words(runtime.zone)
 
     def read() -> Iterator[pa.Table]:
         rejected = []

@@ -23,6 +23,7 @@ from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import split_name
 from lsmlake.options.merge_options import AGGREGATION, DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
+from lsmlake.write.order import OrderBy
 
 RAISE, REJECT = "raise", "reject"
 _WORDS, _NOT_ALL = "the words of AUTO CDC", "some columns of the data are not to be written"
@@ -157,12 +158,12 @@ class ChangeInput:
             chosen_by_user=True,
         )
 
-    def reader(self, schema: Schema, zone: str) -> EventReader:
+    def reader(self, schema: Schema, zone: str, order_by: OrderBy | None = None) -> EventReader:
         """Reads the events as rows of a table, which has a column for each field that is not in `left_out`, unless `chosen` says
-        which fields to read. Raises InvalidQuery for an unknown column."""
+        which fields to read. `order_by`: of the write. Raises InvalidQuery for an unknown column."""
         if self.chosen is not None:
             self._check_known(schema.columns.names)
-        words = self.words(zone)
+        words = self.words(zone, order_by)
         names = set(schema.columns.names) - set(self.left_out) if self.chosen is None else set(self.chosen)
         names -= {one.name for one in self.computed}
         missing = [name for name in schema.primary_key if name not in names]
@@ -187,13 +188,14 @@ class ChangeInput:
             self.truncates_apply,
             self.may_lack,
             key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),
-            computes=words.tried if words.computed or words.conditions else None,
+            computes=words.tried if words.refuses else None,
             fits=partial(check_rows, schema, tuple(one.name for one in self.computed)),
         )
 
-    def words(self, zone: str) -> ChangeWords:
-        """The computed columns and the conditions, for rows in this process."""
-        return ChangeWords(self.computed, self.deletes, self.truncates, zone)
+    def words(self, zone: str, order_by: OrderBy | None = None) -> ChangeWords:
+        """The expressions, for rows in this process. `order_by`: of the write, to try it on each event."""
+        order = () if order_by is None or order_by.names else order_by.expressions
+        return ChangeWords(self.computed, self.deletes, self.truncates, zone, order)
 
     def named_fields(self, schema: Schema) -> list[str]:
         """The names of fields to leave out that the user has said and that are no columns: only events tell if they are right."""

@@ -1,6 +1,7 @@
-"""The words of AUTO CDC over rows in this process: computed columns, and the conditions that say the kinds of the rows.
+"""The expressions of a write over rows in this process: computed columns, the conditions that say the kinds of the rows, and
+`order_by`.
 
-An event of which a condition cannot be evaluated, such as `CAST(a AS INT) = 1` where `a` is 'x', is refused alone:
+An event of which one of them cannot be evaluated, such as `CAST(a AS INT) = 1` where `a` is 'x', is refused alone:
 `ChangeWords.tried` finds these events while they are decoded, before `ChangeWords.applied` gives the others their kinds.
 `spark.change_frames` does the latter in Spark.
 """
@@ -23,23 +24,25 @@ from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, RowPlace
 from lsmlake.types import column_types
 
 DELETES, TRUNCATES = "apply_as_deletes", "apply_as_truncates"
-"""The arguments that are conditions."""
+ORDER = "order_by"
 
 
 @dataclass(frozen=True)
 class ChangeWords:
-    """The words, for rows in this process.
+    """The expressions, for rows in this process.
 
     Attributes:
         computed: the columns that are computed.
         deletes, truncates: the conditions on the rows that are deletes, and that remove all rows before them; or None.
         zone: the session's time zone.
+        order: the expressions of `order_by`; () if they are names, which need no evaluation. They are only tried here.
     """
 
     computed: tuple[ComputedColumn, ...]
     deletes: str | None
     truncates: str | None
     zone: str
+    order: tuple[str, ...] = ()
 
     @property
     def conditions(self) -> dict[str, tuple[str, str]]:
@@ -47,27 +50,35 @@ class ChangeWords:
         both = {DELETES: (self.deletes, "-D"), TRUNCATES: (self.truncates, TRUNCATED)}
         return {argument: (text, kind) for argument, (text, kind) in both.items() if text is not None}
 
+    @property
+    def refuses(self) -> bool:
+        """Whether there is an expression, which may refuse a row."""
+        return bool(self.computed or self.conditions or self.order)
+
     def understood(self, fields: pa.Schema) -> ChangeWords:
-        """The words without the conditions that are unknown here, such as one with a function that only Spark has. `fields`: of
-        decoded rows."""
+        """Without the conditions and the order that are unknown here, such as one with a function that only Spark has. `fields`:
+        of decoded rows."""
         columns = pa.schema([*fields.remove(fields.get_field_index(REASON)), *((one.name, one.type) for one in self.computed)])
 
-        def known(text: str | None) -> str | None:
+        def is_known(argument: str, text: str) -> bool:
             try:
-                return text if text is None or self._checked(text, columns) else None
+                return self._checked(argument, text, columns) is not None
             except InvalidQuery:
-                return None
+                return False
 
-        return replace(self, deletes=known(self.deletes), truncates=known(self.truncates))
+        known = {argument: text for argument, (text, _) in self.conditions.items() if is_known(argument, text)}
+        order = tuple(text for text in self.order if is_known(ORDER, text))
+        return replace(self, deletes=known.get(DELETES), truncates=known.get(TRUNCATES), order=order)
 
     def tried(self, rows: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-        """Decoded rows with their computed columns, without those of which an expression or a condition makes nothing; these,
-        with the reasons. Raises InvalidQuery if one refuses too many different values."""
+        """Decoded rows with their computed columns, without those of which an expression cannot be evaluated; these, with the
+        reasons. Raises InvalidQuery if one refuses too many different values."""
         good, wrong = computed_columns.tried(self.computed, self.zone, rows)
-        left = np.setdiff1d(np.arange(rows.num_rows), list(wrong))
+        left, seen = np.setdiff1d(np.arange(rows.num_rows), list(wrong)), good.drop_columns([REASON])
+        texts = [*((argument, text) for argument, (text, _) in self.conditions.items()), *((ORDER, text) for text in self.order)]
         refused: dict[int, str] = {}
-        for argument, (text, _) in self.conditions.items():
-            refused = self._untested(argument, text, good.drop_columns([REASON])) | refused
+        for argument, text in texts:
+            refused = self._unevaluated(argument, text, seen) | refused
         if refused:
             good = good.take(pa.array(np.setdiff1d(np.arange(good.num_rows), list(refused))))
         return good, wrong | {int(left[row]): reason for row, reason in refused.items()}
@@ -88,7 +99,7 @@ class ChangeWords:
     def _flags(self, argument: str, text: str, rows: pa.Table, first_row: int | None) -> pa.Array:
         """Flags the rows that satisfy a condition. Raises InvalidData for a row of which it cannot be evaluated."""
         rows = _with_types(rows)
-        checked = self._checked(text, rows.schema)
+        checked = self._checked(argument, text, rows.schema)
         numbers = _numbers_with_values(rows)
         some = rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers))
         try:
@@ -96,36 +107,42 @@ class ChangeWords:
         except InvalidQuery as refused:
             row, reason = first_refused(checked, some, refused)
             where = "" if first_row is None else RowPlace("", first_row + row)
-            raise _unevaluated(argument, text, reason).changed(where=where) from reason
+            raise _refused(argument, text, reason).changed(where=where) from reason
         made = np.zeros(rows.num_rows, bool)
         made[numbers] = found
         return pa.array(made)
 
-    def _untested(self, argument: str, text: str, rows: pa.Table) -> dict[int, str]:
-        """The decoded rows of which a condition cannot be evaluated, each with the reason."""
-        checked, numbers = self._checked(text, rows.schema), _numbers_with_values(rows)
+    def _unevaluated(self, argument: str, text: str, rows: pa.Table) -> dict[int, str]:
+        """The decoded rows of which an expression cannot be evaluated, each with the reason."""
+        checked = self._checked(argument, text, rows.schema)
+        numbers = np.arange(rows.num_rows) if argument == ORDER else _numbers_with_values(rows)
         some = rows.take(pa.array(numbers))
-        wrong = refused_rows(checked, some, partial(_unevaluated, argument, text), partial(_hopeless, argument, text))
-        lacking = {name: keeps(rows, rows.column_names.index(name))[numbers] for name in checked.needs}
+        wrong = refused_rows(checked, some, partial(_refused, argument, text), partial(_hopeless, argument, text))
+        read = () if argument == ORDER else checked.needs  # null is older than any value
+        lacking = {name: keeps(rows, rows.column_names.index(name))[numbers] for name in read}
         for row in np.flatnonzero(np.logical_or.reduce(list(lacking.values()))).tolist() if lacking else ():
             names = [name for name, flags in lacking.items() if flags[row]]
             wrong[row] = " ".join(str(lacks_unchanged(text, names)).split())
         return {int(numbers[row]): reason for row, reason in wrong.items()}
 
-    def _checked(self, text: str, columns: pa.Schema):
+    def _checked(self, argument: str, text: str, columns: pa.Schema):
         from lsmlake.dialect.row_evaluation import condition_of  # loads sqlglot
         from lsmlake.dialect.scope import Scope  # loads sqlglot
+        from lsmlake.dialect.sort_keys import sort_keys  # loads sqlglot
 
-        return condition_of(text, Scope.of(_known(columns)), zone=self.zone)
+        columns = _known(columns)
+        return (
+            sort_keys([text], columns, self.zone) if argument == ORDER else condition_of(text, Scope.of(columns), zone=self.zone)
+        )
 
 
-def _unevaluated(argument: str, text: str, refused: InvalidQuery) -> InvalidData:
-    what, cure = f"the condition {argument}, {text!r}, cannot be evaluated", "correct the row, or the condition"
+def _refused(argument: str, text: str, refused: InvalidQuery) -> InvalidData:
+    what, cure = f"{argument} {text!r} cannot be evaluated", "correct the row, or the expression"
     return InvalidData(what, found=refused, cure=cure)
 
 
 def _hopeless(argument: str, text: str, refused: InvalidQuery) -> InvalidQuery:
-    what, cure = f"the condition {argument}, {text!r}, refuses too many values of a batch", "correct the condition"
+    what, cure = f"{argument} {text!r} cannot be evaluated for many values of a batch", "correct the expression"
     return InvalidQuery(what, found=refused, cure=cure)
 
 

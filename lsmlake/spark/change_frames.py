@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -29,7 +29,7 @@ from lsmlake.api.change_writes import check_rejects, row_request, warn_unmet, wi
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.change_rows import Lacking, missing_value, needs_all, unordered
-from lsmlake.cdc.change_words import columns_read, lacks_unchanged
+from lsmlake.cdc.change_words import ChangeWords, columns_read, lacks_unchanged
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
@@ -103,7 +103,8 @@ def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeI
     if not _has_events(df, changes):
         return ChangeFrame(version, df, request, changes, learned).write()
     get = df.sparkSession.conf.get
-    reader = _of_session(changes.reader(version.schema, get("spark.sql.session.timeZone")), changes, get)
+    reader = changes.reader(version.schema, get("spark.sql.session.timeZone"))
+    reader = replace(reader, computes=_tries(changes.words(reader.zone, request.order_by), reader, get))
     write = partial(_write_events, version, df, with_positions(request), changes, learned, reader)
     if df.sparkSession in _WITHOUT_DUCKDB:
         return write(by_spark=True)
@@ -116,15 +117,14 @@ def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeI
         return write(by_spark=True)
 
 
-def _of_session(reader: EventReader, changes: ChangeInput, get: Get) -> EventReader:
-    """The reader, whose tasks try the conditions on each event: those that they evaluate as Spark does. An event of which Spark
-    cannot evaluate another condition fails the batch."""
-    words = changes.words(reader.zone)
-    if not words.conditions:
-        return reader
-    if computes_otherwise(get, [text for text, _ in words.conditions.values()]):
-        return replace(reader, computes=replace(words, deletes=None, truncates=None).tried)
-    return replace(reader, computes=words.understood(reader.fields).tried)
+def _tries(words: ChangeWords, reader: EventReader, get: Get) -> Callable[[pa.Table], tuple[pa.Table, dict[int, str]]] | None:
+    """Tries the expressions on each event, in tasks: those that they evaluate as Spark does. An event of which Spark cannot
+    evaluate another one fails the batch."""
+    texts = [*(text for text, _ in words.conditions.values()), *words.order]
+    if texts and computes_otherwise(get, texts):
+        words = replace(words, deletes=None, truncates=None, order=())
+    words = words.understood(reader.fields)
+    return words.tried if words.refuses else None
 
 
 _WITHOUT_DUCKDB: WeakSet = WeakSet()
