@@ -20,6 +20,8 @@ from lsmlake.cdc.event_rows import KEPT, ROW_KIND, keeps
 from lsmlake.cdc.refused_rows import refused_rows
 from lsmlake.errors import InvalidData, InvalidQuery
 
+_SAME = "an expression must give the same each time"
+
 
 class ComputedColumn(NamedTuple):
     """A column, the SQL expression that gives its values, and its type."""
@@ -34,18 +36,28 @@ def check_readable(expressions: Mapping[str, str], where: str) -> None:
     from sqlglot import exp
 
     from lsmlake.dialect.aggregates import AGGREGATES  # loads sqlglot
-    from lsmlake.dialect.context import drawing_calls  # loads sqlglot
+    from lsmlake.dialect.context import current_times, drawing_calls  # loads sqlglot
+    from lsmlake.dialect.registry import is_known, near  # loads sqlglot
     from lsmlake.dialect.sql_text import Text  # loads sqlglot
 
     for name, given in expressions.items():
         try:
             text = Text(given)
             tree = text.parsed()
-            aggregates = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in AGGREGATES)
-            if other := next(aggregates, None) or tree.find(exp.Window, exp.Query):
+            calls = [(call, call.name.lower()) for call in tree.find_all(exp.Anonymous)]
+            if other := next((call for call, known in calls if known in AGGREGATES), None) or tree.find(exp.Window, exp.Query):
                 text.refuse(other, "a value is computed from one row", cure="leave out aggregates, windows and queries")
             if drawn := next(drawing_calls(tree), None):
-                text.refuse(drawn[0], "an expression must give the same each time", cure="compute it at the source")
+                text.refuse(drawn[0], _SAME, cure="compute it at the source")
+            if now := next(current_times(tree), None):
+                cure = "compute it from a time that the events have"
+                cure += "; write a column of this name in backquotes" if isinstance(now, exp.Column) else ""
+                text.refuse(now, f"{_SAME}, also when the batch is applied again", cure=cure)
+            if parameter := tree.find(exp.Placeholder, exp.Parameter):
+                text.refuse(parameter, "a parameter has no value", cure="write the value")
+            if unknown := next((one for one in calls if not is_known(one[1])), None):
+                cure = f"{near(unknown[1])}call another function"
+                text.refuse(unknown[0], f"the function {unknown[1]} is not supported for computed columns", cure=cure)
         except InvalidQuery as refused:
             raise _uncomputable(where, name, refused) from refused
 

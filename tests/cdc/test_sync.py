@@ -297,6 +297,13 @@ def test_texts_alone_are_put_together_to_batches():
         ({"computed_columns": {"a": {"m": "(SELECT 1)"}}}, "computed from one row"),
         ({"computed_columns": {"a": {"m": "n + rand()"}}}, "the same each time"),
         ({"computed_columns": {"a": {"m": "uuid()"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "date_diff(now(), to_date(n))"}}}, "a, computed column 'm'.*the same each time.*now()"),
+        ({"computed_columns": {"a": {"m": "current_timestamp"}}}, "the same each time.*a column of this name in backquotes"),
+        ({"computed_columns": {"a": {"m": "unix_timestamp() + n"}}}, "the same each time, also when the batch is applied again"),
+        ({"computed_columns": {"a": {"m": "DATE'Today '"}}}, "the same each time.*from a time that the events have"),
+        ({"computed_columns": {"a": {"m": "try_cast('now' AS TIMESTAMP)"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "n + :shift"}}}, "a parameter has no value"),
+        ({"computed_columns": {"a": {"m": "concatt(n, 'x')"}}}, r"the function concatt is not supported.*did you mean concat\?"),
         ({"computed_columns": {"a": {"m": "n", "M": "n"}}}, "case does not tell names apart"),
         ({"primary_keys": []}, "primary_keys names no column"),
         ({"primary_keys": {"a": []}}, "primary_keys names no column"),
@@ -504,6 +511,14 @@ def test_columns_are_computed_and_partition_the_table():
     for computed, words in (({"n": "1"}, "name of a field"), ({"x": "nope + 1"}, "nope"), ({"x": "NULL"}, "no type")):
         report = lake.sync([event("c", "t", {"id": 2, "n": 1}, 5)], **{**given, "computed_columns": {"t": computed}})
         assert words in report["t"].reasons[0]
+
+
+def test_columns_with_the_names_of_functions_and_words_for_times_are_read():
+    """A name in backquotes is a column, and 'now' is a text where it is no time."""
+    lake, row = new_lake(), {"id": 1, "current_date": "a", "s": "now"}
+    computed = {"t": {"m": "concat(`current_date`, '-', s)", "same": "s = 'now'", "pos": "transform(array(id), x -> x + 1)"}}
+    lake.sync([event("c", "t", row, 1)], format="debezium-json", database="d", primary_keys=["id"], computed_columns=computed)
+    assert rows_of(lake, "d.t") == [row | {"m": "a-now", "same": True, "pos": [2]}]
 
 
 def test_an_event_of_which_nothing_can_be_computed_is_rejected_alone():
