@@ -15,7 +15,7 @@ from lsmlake.cdc.change_rows import write_changes
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import OWN_COLUMNS, PLACE, POSITION, REASON, ROW_KIND, refusal
-from lsmlake.cdc.given_events import event_tables, has_event_column, texts_in
+from lsmlake.cdc.given_events import EventTables, has_event_column, texts_in
 from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
@@ -46,14 +46,15 @@ def upsert_changes(
     reader, words = changes.reader(version.schema, runtime.zone, request.order_by), changes.words(runtime.zone)
 
     def read() -> Iterator[pa.Table]:
-        rejected = []
-        events = event_tables(data, changes.column, request.files, of_bytes=changes.format.events.avro, rejects=changes.rejects)
-        for rows in decoded_tables(events, reader):
-            good, bad = rejected_events.apart(rows)
-            if bad.num_rows and not changes.rejects:
-                raise refusal(bad, name)
-            rejected.append(bad)
-            yield words.applied(good.drop_columns([REASON]))
+        rejected, of_bytes = [], changes.format.events.avro
+        events = EventTables(data, changes.column, request.files, of_bytes=of_bytes, rejects=changes.rejects)
+        with events.placed():
+            for rows in decoded_tables(events, reader):
+                good, bad = rejected_events.apart(rows)
+                if bad.num_rows and not changes.rejects:
+                    raise refusal(bad, name)
+                rejected.append(bad)
+                yield words.applied(good.drop_columns([REASON]))
         if reader.met:  # otherwise no event has a row
             warn_unmet(name, [one for one in changes.named_fields(version.schema) if one not in reader.met])
         if rejected:  # before the commit of the others, which marks the batch as done
