@@ -647,6 +647,23 @@ def test_a_pattern_that_matches_nothing_is_reported(caplog: pytest.LogCaptureFix
     assert report.idle == ("excluding_tables 'shop.log'",)  # each name is mapped in one of the batches
 
 
+def test_arguments_that_decide_nothing_are_reported():
+    lake, given = new_lake(), {"format": "debezium-json", "database": "d", "primary_keys": ["id"]}
+    one, other = event("c", "a", {"id": 1}, 1), event("c", "b", {"id": 1}, 2)
+    names = {"table_prefix": "x_", "table_suffix": "_y", "table_mapping": {r"shop\.a": "a"}}
+    assert lake.sync([one], **given, **names).idle == ("table_prefix 'x_'", "table_suffix '_y'")
+    assert lake.sync(iter([[one], [other]]), **given, **names).idle == ()
+    assert lake.tables("d") == ["a", "x_b_y"]
+    options = {"options": {"bucket": 2, "changelog-producer": "none"}}
+    report = lake.sync([one, event("c", "c", {"id": 1}, 3)], **given, **options)
+    assert report.idle == ("options bucket for a, which has other values",)
+    assert lake.sync([event("c", "c", {"id": 2}, 4)], **given, options={"bucket": "2"}, infer_types=False).idle == ()
+    declared = {"table": "e", "pkNames": ["id"], "mysqlType": {"id": "int"}, "data": [{"id": "1"}], "type": "INSERT"}
+    text = json.dumps({"database": "shop", "isDdl": False, "es": 1, "ts": 1, "id": 1, "old": None, **declared})
+    report = lake.sync([text], format="canal-json", database="d", infer_types=False)
+    assert report.idle == ("infer_types=False, as the events declare their types",)
+
+
 def test_partitions_that_a_table_does_not_get_are_refused_or_reported():
     lake, given = new_lake(), {"format": "debezium-json", "database": "shop", "primary_keys": ["id"]}
     assert lake.sync([event("c", "t", {"id": 1, "n": 1}, 1)], **given).idle == ()
