@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from lsmlake.api.runtime import Runtime
 from lsmlake.cdc import rejected_events
-from lsmlake.cdc.change_input import ChangeInput, ChangeWords, check_order
+from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.change_rows import write_changes
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import OWN_COLUMNS, PLACE, POSITION, REASON, ROW_KIND, refusal
-from lsmlake.cdc.given_events import event_tables, has_event_column, texts_in
+from lsmlake.cdc.given_events import EventTables, has_event_column, texts_in
 from lsmlake.commit.request import replayed
 from lsmlake.errors import InvalidData, InvalidQuery
 from lsmlake.format.snapshot import Snapshot
@@ -43,17 +43,18 @@ def upsert_changes(
     if texts is None and not _has_events(data, changes):
         return _of_rows(version, runtime, data, request, changes)
     request.files.check(("encoding",), name, "events")
-    reader, words = changes.reader(version.schema, runtime.zone), ChangeWords(changes, runtime.zone)
+    reader, words = changes.reader(version.schema, runtime.zone, request.order_by), changes.words(runtime.zone)
 
     def read() -> Iterator[pa.Table]:
-        rejected = []
-        events = event_tables(data, changes.column, request.files, of_bytes=changes.format.events.avro, rejects=changes.rejects)
-        for rows in decoded_tables(events, reader):
-            good, bad = rejected_events.apart(rows)
-            if bad.num_rows and not changes.rejects:
-                raise refusal(bad, name)
-            rejected.append(bad)
-            yield words.applied(good.drop_columns([REASON]))
+        rejected, of_bytes = [], changes.format.events.avro
+        events = EventTables(data, changes.column, request.files, of_bytes=of_bytes, rejects=changes.rejects)
+        with events.placed():
+            for rows in decoded_tables(events, reader):
+                good, bad = rejected_events.apart(rows)
+                if bad.num_rows and not changes.rejects:
+                    raise refusal(bad, name)
+                rejected.append(bad)
+                yield words.applied(good.drop_columns([REASON]))
         if reader.met:  # otherwise no event has a row
             warn_unmet(name, [one for one in changes.named_fields(version.schema) if one not in reader.met])
         if rejected:  # before the commit of the others, which marks the batch as done
@@ -102,21 +103,21 @@ def _has_events(data: object, changes: ChangeInput) -> bool:
 
 def _of_rows(version: Version, runtime: Runtime, data: object, request: WriteRequest, changes: ChangeInput) -> Snapshot | None:
     """Writes rows."""
-    schema, words = version.schema, ChangeWords(changes, runtime.zone)
+    schema, words = version.schema, changes.words(runtime.zone)
     given = as_input(data, schema.plain_columns, options=request.files)
     operation = "" if changes.format is None else changes.format.events.columns
     request = replace(request, cast=Cast(runtime.zone)) if given.text else request
     request = row_request(request, changes)
     order = set() if request.order_by is None else request.order_by.reads
 
-    def chosen(rows: pa.Table) -> pa.Table:
+    def chosen(rows: pa.Table, first_row: int) -> pa.Table:
         if operation == (request.row_kind and request.row_kind.column) and operation not in rows.column_names:
             rows = rows.append_column(operation, pa.nulls(rows.num_rows, pa.string()))  # rows of a first load
         given_kinds = request.row_kind and request.row_kind.column
         if taken := [name for name in rows.column_names if name in OWN_COLUMNS and name != given_kinds]:
             cure = f"leave it out of the data or, if it says the kinds of the rows, pass row_kind={ROW_KIND!r}"
             raise InvalidData("the data has a column with a name of lsmlake's own", found=taken, cure=cure)
-        rows = words.applied(rows)
+        rows = words.applied(rows, first_row)
         own = [name for name in rows.column_names if request.row_kind is not None and name == request.row_kind.column]
         others = [one for one in rows.column_names if one.lower() in order and one not in schema.columns.names]
         left = changes.kept_columns([one for one in rows.column_names if one != ROW_KIND], [*own, *others])
@@ -127,7 +128,11 @@ def _of_rows(version: Version, runtime: Runtime, data: object, request: WriteReq
         nonlocal given
         given = given if once else as_input(data, schema.plain_columns, options=request.files)
         fields = {field.name.lower(): field for field in schema.typed_columns}
-        yield from (chosen(rows) for rows in typed(given, fields, Cast(runtime.zone)) if rows.num_rows)
+        first_row = 0
+        for rows in typed(given, fields, Cast(runtime.zone)):
+            if rows.num_rows:
+                yield chosen(rows, first_row)
+                first_row += rows.num_rows
 
     once = _is_read_once(data)
     try:

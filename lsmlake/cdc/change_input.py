@@ -1,7 +1,7 @@
 """What the rows of a write mean: the format of their events, and the words of Spark's AUTO CDC, as one value.
 
-`ChangeInput.of` checks the arguments of a verb against each other and against the table. `ChangeWords` evaluates the conditions
-over rows in this process; `spark.change_frames` does so in Spark.
+`ChangeInput.of` checks the arguments of a verb against each other and against the table. `cdc.change_words` evaluates the
+conditions over rows in this process; `spark.change_frames` does so in Spark.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lsmlake.cdc import computed_columns
 from lsmlake.cdc.change_rows import check_rows
+from lsmlake.cdc.change_words import DELETES, TRUNCATES, ChangeWords
 from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_formats import ID, ChangeFormat
-from lsmlake.cdc.event_rows import KEPT, ROW_KIND, TRUNCATED, EventReader, keeps
+from lsmlake.cdc.event_rows import EventReader
 from lsmlake.cdc.inner_names import split_paths
-from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, Wording
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.format.paths import split_name
 from lsmlake.options.merge_options import AGGREGATION, DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
-from lsmlake.types import column_types
+from lsmlake.write.order import OrderBy
 
 RAISE, REJECT = "raise", "reject"
 _WORDS, _NOT_ALL = "the words of AUTO CDC", "some columns of the data are not to be written"
@@ -104,7 +103,7 @@ class ChangeInput:
         for name, listed in (("columns", columns), ("except_columns", left_out)):
             if twice := sorted({one for one in listed or () if listed.count(one) > 1}):
                 raise InvalidQuery(f"{name} names a column twice", found=twice, cure="name it once")
-        for name, text in (("apply_as_deletes", apply_as_deletes), ("apply_as_truncates", apply_as_truncates)):
+        for name, text in ((DELETES, apply_as_deletes), (TRUNCATES, apply_as_truncates)):
             if text is not None and not text.strip():
                 raise InvalidQuery(f"{name} is empty", expected="a condition", found=repr(text), cure=f"leave {name} out")
         if on_error not in (RAISE, REJECT):
@@ -159,11 +158,12 @@ class ChangeInput:
             chosen_by_user=True,
         )
 
-    def reader(self, schema: Schema, zone: str) -> EventReader:
+    def reader(self, schema: Schema, zone: str, order_by: OrderBy | None = None) -> EventReader:
         """Reads the events as rows of a table, which has a column for each field that is not in `left_out`, unless `chosen` says
-        which fields to read. Raises InvalidQuery for an unknown column."""
+        which fields to read. `order_by`: of the write. Raises InvalidQuery for an unknown column."""
         if self.chosen is not None:
             self._check_known(schema.columns.names)
+        words = self.words(zone, order_by)
         names = set(schema.columns.names) - set(self.left_out) if self.chosen is None else set(self.chosen)
         names -= {one.name for one in self.computed}
         missing = [name for name in schema.primary_key if name not in names]
@@ -188,9 +188,14 @@ class ChangeInput:
             self.truncates_apply,
             self.may_lack,
             key_may_be_id=self.chosen is None and ID not in (*schema.columns.names, *self.left_out),
-            computes=partial(computed_columns.tried, self.computed, zone) if self.computed else None,
+            computes=words.tried if words.refuses else None,
             fits=partial(check_rows, schema, tuple(one.name for one in self.computed)),
         )
+
+    def words(self, zone: str, order_by: OrderBy | None = None) -> ChangeWords:
+        """The expressions, for rows in this process. `order_by`: of the write, to try it on each event."""
+        order = () if order_by is None or order_by.names else order_by.expressions
+        return ChangeWords(self.computed, self.deletes, self.truncates, zone, order)
 
     def named_fields(self, schema: Schema) -> list[str]:
         """The names of fields to leave out that the user has said and that are no columns: only events tell if they are right."""
@@ -209,64 +214,6 @@ class ChangeInput:
         argument = "except_columns" if self.chosen is None else "columns"
         if unknown := [name for name in (self.chosen or self.left_out) if name not in names]:
             raise InvalidQuery(f"{argument} names unknown columns", expected=list(names), found=unknown, cure="correct the names")
-
-
-@dataclass(frozen=True)
-class ChangeWords:
-    """The conditions of a `ChangeInput` over rows in this process."""
-
-    given: ChangeInput
-    zone: str
-
-    def applied(self, rows: pa.Table) -> pa.Table:
-        """The rows with their computed columns, and with the column `ROW_KIND` if the conditions say anything."""
-        if self.given.computed:
-            rows = computed_columns.added(rows, self.given.computed, self.zone)
-        truncates, deletes = self._flags(self.given.truncates, rows), self._flags(self.given.deletes, rows)
-        if truncates is None and deletes is None:
-            return rows
-        kinds = rows[ROW_KIND].combine_chunks() if ROW_KIND in rows.column_names else pa.repeat("+I", rows.num_rows)
-        for flags, kind in ((deletes, "-D"), (truncates, TRUNCATED)):
-            kinds = kinds if flags is None else pc.if_else(flags, kind, kinds)
-        others = rows.drop_columns([ROW_KIND]) if ROW_KIND in rows.column_names else rows
-        return others.append_column(ROW_KIND, kinds)
-
-    def _flags(self, condition: str | None, rows: pa.Table) -> pa.Array | None:
-        if condition is None:
-            return None
-        from lsmlake.dialect.row_evaluation import condition_of  # loads sqlglot
-        from lsmlake.dialect.scope import Scope  # loads sqlglot
-
-        rows = _with_types(rows)
-        checked = condition_of(condition, Scope.of(_known(rows.schema)), zone=self.zone)
-        names = rows.column_names
-        if KEPT in names and (lacking := [one for one in checked.needs if keeps(rows, names.index(one)).any()]):
-            raise InvalidData(
-                "an update lacks unchanged values that a condition reads",
-                where=condition,
-                found=lacking,
-                cure="let the source send whole rows, such as by REPLICA IDENTITY FULL, or read other columns",
-            )
-        return pc.fill_null(checked.over(rows), False).combine_chunks()
-
-
-def _with_types(rows: pa.Table) -> pa.Table:
-    """The rows, with columns of text for those that are null in all of them."""
-    typeless = [field for field in rows.schema if pa.types.is_null(field.type)]
-    for field in typeless:
-        rows = rows.set_column(rows.column_names.index(field.name), field.name, rows[field.name].cast(pa.string()))
-    return rows
-
-
-def _known(columns: pa.Schema) -> pa.Schema:
-    """The columns that a condition can read: those whose types are known."""
-    fields = []
-    for field in columns:
-        try:
-            fields.append(pa.field(field.name, column_types.plain(column_types.canonical(field.type, field.name))))
-        except InvalidSchema:  # unknown to expressions; the write refuses the column itself
-            continue
-    return pa.schema(fields)
 
 
 def check_order(order: Sequence[str], left: Sequence[str], schema: Schema) -> None:

@@ -8,19 +8,19 @@ none, such as `CAST(a AS INT)` of 'x': `tried` finds these while events are deco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.cdc.event_lines import unreadable
 from lsmlake.cdc.event_rows import KEPT, ROW_KIND, keeps
+from lsmlake.cdc.refused_rows import refused_rows
 from lsmlake.errors import InvalidData, InvalidQuery
 
-_REFUSED_MAX = 100
-"""Of more different values of a batch the reasons are not looked for: each takes two evaluations, of about 10 ms."""
+_SAME = "an expression must give the same each time"
 
 
 class ComputedColumn(NamedTuple):
@@ -36,18 +36,28 @@ def check_readable(expressions: Mapping[str, str], where: str) -> None:
     from sqlglot import exp
 
     from lsmlake.dialect.aggregates import AGGREGATES  # loads sqlglot
-    from lsmlake.dialect.context import drawing_calls  # loads sqlglot
+    from lsmlake.dialect.context import current_times, drawing_calls  # loads sqlglot
+    from lsmlake.dialect.registry import is_known, near  # loads sqlglot
     from lsmlake.dialect.sql_text import Text  # loads sqlglot
 
     for name, given in expressions.items():
         try:
             text = Text(given)
             tree = text.parsed()
-            aggregates = (call for call in tree.find_all(exp.Anonymous) if call.name.lower() in AGGREGATES)
-            if other := next(aggregates, None) or tree.find(exp.Window, exp.Query):
+            calls = [(call, call.name.lower()) for call in tree.find_all(exp.Anonymous)]
+            if other := next((call for call, known in calls if known in AGGREGATES), None) or tree.find(exp.Window, exp.Query):
                 text.refuse(other, "a value is computed from one row", cure="leave out aggregates, windows and queries")
             if drawn := next(drawing_calls(tree), None):
-                text.refuse(drawn[0], "an expression must give the same each time", cure="compute it at the source")
+                text.refuse(drawn[0], _SAME, cure="compute it at the source")
+            if now := next(current_times(tree), None):
+                cure = "compute it from a time that the events have"
+                cure += "; write a column of this name in backquotes" if isinstance(now, exp.Column) else ""
+                text.refuse(now, f"{_SAME}, also when the batch is applied again", cure=cure)
+            if parameter := tree.find(exp.Placeholder, exp.Parameter):
+                text.refuse(parameter, "a parameter has no value", cure="write the value")
+            if unknown := next((one for one in calls if not is_known(one[1])), None):
+                cure = f"{near(unknown[1])}call another function"
+                text.refuse(unknown[0], f"the function {unknown[1]} is not supported for computed columns", cure=cure)
         except InvalidQuery as refused:
             raise _uncomputable(where, name, refused) from refused
 
@@ -99,7 +109,7 @@ def added(rows: pa.Table, computed: Sequence[ComputedColumn], zone: str) -> pa.T
 
 def tried(computed: Sequence[ComputedColumn], zone: str, rows: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     """Decoded rows with their computed columns, without those of which nothing can be computed; these, with the reasons. Raises
-    InvalidQuery if an expression refuses more than `_REFUSED_MAX` different values."""
+    InvalidQuery if an expression refuses too many different values."""
     wrong: dict[int, str] = {}
     columns = pa.schema([field for field in rows.schema][: rows.column_names.index(ROW_KIND)])
     for one in computed:
@@ -108,39 +118,15 @@ def tried(computed: Sequence[ComputedColumn], zone: str, rows: pa.Table) -> tupl
         if lacks and rows[KEPT].null_count < rows.num_rows:
             some = np.flatnonzero(np.logical_or.reduce(lacks) & ~np.logical_and.reduce(lacks))
             wrong = dict.fromkeys(some.tolist(), " ".join(str(lacks_some(one.name)).split())) | wrong
-        wrong = dict(_uncomputed(one, checked, rows)) | wrong
+        wrong = _uncomputed(one, checked, rows) | wrong
     left = np.setdiff1d(np.arange(rows.num_rows), list(wrong))
     good = rows if not wrong else rows.take(pa.array(left))
     return added(good, computed, zone), wrong
 
 
-def _uncomputed(one: ComputedColumn, checked, rows: pa.Table) -> Iterator[tuple[int, str]]:
+def _uncomputed(one: ComputedColumn, checked, rows: pa.Table) -> dict[int, str]:
     """The rows whose values an expression refuses, each with the reason."""
-    try:
-        checked.over(rows)
-    except InvalidQuery as refused:
-        if not checked.needs:
-            raise _refused(one, refused) from refused
-    else:
-        return
-    given, numbers = rows.select(list(checked.needs)), np.arange(rows.num_rows)
-    if given.num_columns == 1 and not pa.types.is_nested(given.schema[0].type):
-        values = given.column(0).combine_chunks().dictionary_encode("encode")
-        given, numbers = pa.table([values.dictionary], names=given.column_names), np.asarray(values.indices)
-    tries = 0
-
-    def make(some: pa.Table) -> None:
-        nonlocal tries
-        try:
-            checked.over(some)
-        except InvalidQuery as refused:
-            tries += some.num_rows == 1
-            if tries > _REFUSED_MAX:
-                raise _uncomputable("", one.name, refused) from refused
-            raise _refused(one, refused) from refused
-
-    for value, reason in unreadable(given, make).items():
-        yield from dict.fromkeys(np.flatnonzero(numbers == value).tolist(), " ".join(reason.split())).items()
+    return refused_rows(checked, rows, partial(_refused, one), partial(_uncomputable, "", one.name))
 
 
 def _refused(one: ComputedColumn, refused: InvalidQuery) -> InvalidData:

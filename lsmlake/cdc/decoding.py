@@ -19,7 +19,7 @@ from lsmlake.cdc.event_lines import readable
 from lsmlake.cdc.event_queries import EVENT, NAMES, OFFSET, ROW, WRONG, EventQuery
 from lsmlake.cdc.event_rows import REASON, REJECTED, ROW_KIND, TEXT, EventReader, refusal
 from lsmlake.cdc.event_values import schema_in
-from lsmlake.cdc.given_events import event_tables
+from lsmlake.cdc.given_events import EventTables
 from lsmlake.dialect.connection import PatientConnection, connected, translated_errors
 from lsmlake.kernels.keys import joined
 from lsmlake.types.type_table import is_bytes
@@ -107,7 +107,7 @@ def _run(query: EventQuery, relation: pa.Table, connection: PatientConnection) -
         connection.register(_RELATION, batches)
         try:
             return connection.sql(query.in_duckdb(_RELATION)).to_arrow_table()
-        except InvalidInputException:  # a text is no JSON
+        except (InvalidInputException, UnicodeDecodeError):  # a text is no JSON; DuckDB's error may cut a character of it
             return connection.sql(query.in_duckdb(_RELATION, tries=True)).to_arrow_table()
 
     with translated_errors("events"):
@@ -158,11 +158,12 @@ def _without_schema(events: pa.Array) -> pa.Array:
 def decoded(data: object, reader: EventReader, column: str | None) -> pa.Table:
     """The rows of all events in data of this process, for `lsmlake.cdc.decode`. Raises InvalidData for a rejected event."""
     made = [reader.fields.empty_table()]
-    events = event_tables(data, column, of_bytes=reader.format.events.avro)
-    for rows in decoded_tables(events, reader):
-        if pc.any(pc.equal(rows[ROW_KIND], REJECTED)).as_py():
-            raise refusal(rows)
-        made.append(rows)
+    events = EventTables(data, column, of_bytes=reader.format.events.avro)
+    with events.placed():
+        for rows in decoded_tables(events, reader):
+            if pc.any(pc.equal(rows[ROW_KIND], REJECTED)).as_py():
+                raise refusal(rows)
+            made.append(rows)
     return pa.concat_tables(made).drop_columns([TEXT, REASON])
 
 

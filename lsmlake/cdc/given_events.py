@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
 from pathlib import PurePath
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from lsmlake.cdc.event_lines import BYTE_ORDER_MARK, in_utf_8, lines, unchecked
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET, VALUE
-from lsmlake.errors import InvalidData, Wording
+from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.inputs import input_files, text_files
 from lsmlake.inputs.data import Input, as_input
 from lsmlake.inputs.text_files import FileOptions
@@ -26,10 +27,9 @@ _CHUNK = 16 << 20
 _SHOWN = 60
 
 
-def event_tables(
-    data: object, column: str | None, options: FileOptions = FileOptions(), *, of_bytes: bool = False, rejects: bool = False
-) -> Iterator[pa.Table]:
-    """The events in data of this process, as tables with `EVENT`, and `KEY` and `OFFSET` if the data has them.
+class EventTables:
+    """The events in data of this process, as tables with `EVENT`, and `KEY` and `OFFSET` if the data has them. It knows which
+    file is being read.
 
     Args:
         data: texts or bytes with one event each, one by one or in a list; one text with an event per line; the paths of files
@@ -38,25 +38,53 @@ def event_tables(
         options: how text files are read.
         of_bytes: the events are bytes, not text: each from an iterator or a list, or of a column.
         rejects: texts that are not UTF-8 are kept, for `event_lines.readable`; otherwise they are an error.
-
-    Raises:
-        InvalidData: the data has no such column, or cannot be read.
     """
-    as_events = _as_bytes if of_bytes else partial(_as_text, rejects=rejects)
-    texts, data = (iter([data]), data) if of_bytes and isinstance(data, bytes) else texts_in(data)
-    if texts is not None:
-        options.check((), "", "events that are texts")
-        _check_columnless(column, "texts")
-        yield from (_events(as_events(values, _numbered("event", first + 1))) for first, values in _arrays(texts))
-        return
-    if paths := paths_in(data):
+
+    def __init__(
+        self,
+        data: object,
+        column: str | None,
+        options: FileOptions = FileOptions(),
+        *,
+        of_bytes: bool = False,
+        rejects: bool = False,
+    ) -> None:
+        self._data, self._column, self._options = data, column, options
+        self._of_bytes, self._rejects = of_bytes, rejects
+        self._path = ""  # of the file of the last table
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Raises InvalidData if the data has no such column, or cannot be read."""
+        column, options, data, of_bytes = self._column, self._options, self._data, self._of_bytes
+        as_events = _as_bytes if of_bytes else partial(_as_text, rejects=self._rejects)
+        texts, data = (iter([data]), data) if of_bytes and isinstance(data, bytes) else texts_in(data)
+        if texts is not None:
+            options.check((), "", "events that are texts")
+            _check_columnless(column, "texts")
+            yield from (_events(as_events(values, _numbered("event", first + 1))) for first, values in _arrays(texts))
+            return
+        if not (paths := paths_in(data)):
+            yield from _of_columns(as_input(data, options=options), column, as_events)
+            return
         for path in (path for name in paths for path in input_files.find_any(name)):
+            self._path = path
             if of_bytes and not input_files.has_columns(path):
                 raise InvalidData("a file of lines has no events in bytes", where=path, expected="Parquet", cure="pass a column")
             given = as_input(path, options=options) if of_bytes else None
-            yield from _of_file(path, column, options, rejects) if given is None else _of_columns(given, column, as_events)
-        return
-    yield from _of_columns(as_input(data, options=options), column, as_events)
+            if given is None:
+                yield from _of_file(path, column, options, self._rejects)
+            else:
+                yield from _of_columns(given, column, as_events)
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Names the file, if there is one, in an error of the events that are read meanwhile."""
+        try:
+            yield
+        except (InvalidData, InvalidQuery) as error:
+            if not self._path or self._path in error.where:
+                raise
+            raise error.changed(where=", ".join(filter(None, (self._path, str(error.where))))) from error.__cause__
 
 
 def _check_columnless(column: str | None, where: str) -> None:
@@ -146,17 +174,18 @@ def _of_file(path: str, column: str | None, options: FileOptions, rejects: bool)
         yield from _of_columns(as_input(path, options=options), column, partial(_as_text, rejects=rejects))
         return
     _check_columnless(column, path)
-    text = text_files.opened(path, options.encoding)
-    with text.open() as stream:
-        rest = b""
-        try:
-            while chunk := stream.read(_CHUNK):
-                whole, end, rest = (rest + chunk).rpartition(b"\n")
-                if end:
-                    yield _events(_as_text(lines(whole), lambda row: path, rejects=rejects))
-            yield _events(_as_text(lines(rest), lambda row: path, rejects=rejects))
-        except (UnicodeDecodeError, InvalidData) as broken:
-            raise text.unreadable() or broken from broken
+    with input_files.readable(path):
+        text = text_files.opened(path, options.encoding)
+        with text.open() as stream:
+            rest = b""
+            try:
+                while chunk := stream.read(_CHUNK):
+                    whole, end, rest = (rest + chunk).rpartition(b"\n")
+                    if end:
+                        yield _events(_as_text(lines(whole), lambda row: path, rejects=rejects))
+                yield _events(_as_text(lines(rest), lambda row: path, rejects=rejects))
+            except (UnicodeDecodeError, InvalidData) as broken:
+                raise text.unreadable() or broken from broken
 
 
 def _of_columns(given: Input, column: str | None, as_events: _AsEvents) -> Iterator[pa.Table]:

@@ -270,6 +270,26 @@ def drawing_calls(node: exp.Expression) -> Iterator[tuple[exp.Expression, str]]:
             yield call, name
 
 
+CURRENT = frozenset(("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"))
+"""Functions that give the time of the statement, and are called without parentheses, too."""
+_CURRENT_CALLS = CURRENT | {"curdate", "now"}
+
+
+def current_times(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The parts of a tree that mean the time of the statement: calls, names of functions without parentheses, which may also be
+    columns, and literals such as DATE'today'."""
+    for part in node.find_all(exp.Anonymous, exp.Column, exp.Cast):
+        if isinstance(part, exp.Anonymous):
+            is_one = part.name.lower() in _CURRENT_CALLS or (part.name.lower() == "unix_timestamp" and not part.expressions)
+        elif isinstance(part, exp.Column):
+            is_one = len(part.parts) == 1 and not part.this.quoted and part.name.lower() in CURRENT
+        else:
+            dated = part.to.is_type(*exp.DataType.TEMPORAL_TYPES)
+            is_one = dated and part.this.is_string and part.this.name.strip().lower() in _DAYS
+        if is_one:
+            yield part
+
+
 def drawn_twice(node: exp.Expression) -> tuple[exp.Expression, str] | None:
     """The first part of a tree whose first operand Spark draws twice inside of CASE, such as once for a test and once for the
     value, and its name; None if there is none."""

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from lsmlake.dialect import arithmetic, calls, comparisons, existence, interval_functions, patterns, pipes, times
 from lsmlake.dialect.aggregates import AGGREGATES
-from lsmlake.dialect.context import Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
+from lsmlake.dialect.context import CURRENT, Context, Subquery, drawing_calls, is_drawn, once, refuse_query, variable
 from lsmlake.dialect.literals import decimal_text, has_suffix, literal_number
 from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import INT64_DIGITS, Narrow, Scope, Typed
@@ -271,9 +271,6 @@ def _subquery(context: Context, node: exp.Subquery | exp.Exists) -> Typed:
 
 # -- names ------------------------------------------------------------------------------------------------------------
 
-_CURRENT = ("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp")
-"""Functions that the text may call without parentheses, where no column has the name."""
-
 
 def named(context: Context, node: exp.Expression) -> Typed:
     """The meaning of a dotted name in this place. Refuses a name that is unknown or ambiguous."""
@@ -286,7 +283,7 @@ def named(context: Context, node: exp.Expression) -> Typed:
     if path[0].lower() in context.first and isinstance(node, (exp.Column, exp.Dot, exp.Identifier)):
         return _fields(context, node, context.first[path[0].lower()], path[1:])
     matches = context.scope.found(path)
-    if len(path) == 1 and path[0].lower() in _CURRENT and not parts[0].quoted and not context.scope.own(path):
+    if len(path) == 1 and path[0].lower() in CURRENT and not parts[0].quoted and not context.scope.own(path):
         matches = []  # the function comes before a column of the query around
     if len(matches) > 1:
         cure = "write the name of the table before the column"
@@ -314,7 +311,7 @@ def _alias(context: Context, node: exp.Expression, path: list[str]) -> Typed:
         context.text.refuse(node, what, cure=cure)
     if known and context.aliases[path[0].lower()] is None:
         context.text.refuse(node, f"the name {path[0]} can mean several columns", cure="give each expression another name")
-    if not known and path[0].lower() in _CURRENT and len(path) == 1:
+    if not known and path[0].lower() in CURRENT and len(path) == 1:
         return context.typed(exp.Anonymous(this=path[0]))
     if known and is_drawn(context.aliases[path[0].lower()].sql):
         context.text.refuse(node, f"{path[0]} is drawn each time it is used", cure="compute it in a subquery")

@@ -52,19 +52,26 @@ _BY_TYPES = {
 """Functions whose result depends on the types of the arguments."""
 
 
+def is_known(name: str) -> bool:
+    """Whether there is a function of one row of a name, in lower case."""
+    return name in _BY_TYPES or name in FUNCTIONS
+
+
+def near(name: str) -> str:
+    """The beginning of a cure that names the function which an unknown one may mean; "" if there is none."""
+    found = difflib.get_close_matches(name, [*FUNCTIONS, *_BY_TYPES, *AGGREGATES], 1)
+    return f"did you mean {found[0]}? " if found else ""
+
+
 def function(context: Context, node: exp.Expression, name: str, arguments: Sequence[exp.Expression]) -> Typed:
     """A function of one row. `name`: in lower case."""
     if any(isinstance(one, exp.Lambda) for one in arguments) and any(one.find(exp.Query) for one in arguments):
         context.text.refuse(node, f"{name} with a lambda takes no queries", cure="join the query in FROM")
     if name in _BY_TYPES:
         return _BY_TYPES[name](context, node, list(arguments))
-    if name not in FUNCTIONS:
-        known = [*FUNCTIONS, *_BY_TYPES, *AGGREGATES]
-        near = difflib.get_close_matches(name, known, 1)
-        cure = f"did you mean {near[0]}? " if near else ""
-        context.text.refuse(
-            node, f"the function {name} is not supported in process", cure=f"{cure}attach Spark to use all its functions"
-        )
+    if not is_known(name):
+        cure = f"{near(name)}attach Spark to use all its functions"
+        context.text.refuse(node, f"the function {name} is not supported in process", cure=cure)
     typed = [context.typed(argument) for argument in arguments]
     costs = [(cost, place) for place, one in enumerate(FUNCTIONS[name]) if (cost := _cost(typed, one)) is not None]
     if costs:

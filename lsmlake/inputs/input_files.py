@@ -195,7 +195,7 @@ def check_options(paths: list[str], options: FileOptions) -> None:
 
 def opened(path: str, options: FileOptions) -> InputFile:
     """A file, and how it is read. Raises InvalidData."""
-    with _readable(path):
+    with readable(path):
         kind = _kind(Path(path))
         if kind == _PARQUET:
             return ParquetFile(path)
@@ -208,7 +208,7 @@ def opened(path: str, options: FileOptions) -> InputFile:
 
 def read(file: InputFile, schema: pa.Schema | None) -> Iterator[pa.Table]:
     """Yields the rows of one file. `schema`: the columns of the target table, if it exists. Raises InvalidData."""
-    with _readable(file.path):
+    with readable(file.path):
         if isinstance(file, CsvFile):
             yield from file.tables(schema)
         elif isinstance(file, JsonFile):
@@ -226,7 +226,7 @@ def inferred(file: InputFile) -> pa.Schema:
     leading zero and of times of day are STRING. Integers beyond 64 bits are DECIMAL(38,0), or STRING if they have more than 38
     digits. Raises InvalidData.
     """
-    with _readable(file.path):
+    with readable(file.path):
         if isinstance(file, (CsvFile, ExcelFile)):
             return file.columns()
         if isinstance(file, JsonFile):
@@ -235,7 +235,7 @@ def inferred(file: InputFile) -> pa.Schema:
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def readable(path: str) -> Iterator[None]:
     """Raises InvalidData for a file that cannot be read."""
     try:
         yield

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -29,6 +29,7 @@ from lsmlake.api.change_writes import check_rejects, row_request, warn_unmet, wi
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.change_rows import Lacking, missing_value, needs_all, unordered
+from lsmlake.cdc.change_words import ChangeWords, columns_read, lacks_unchanged
 from lsmlake.cdc.computed_columns import ComputedColumn, lacks_some, needs_of
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
@@ -36,6 +37,7 @@ from lsmlake.cdc.event_lines import NOT_UTF_8, RESERVED, check_whole, has_reserv
 from lsmlake.cdc.event_queries import EVENT, KEY, KIND, OFFSET, VALUE, WRONG
 from lsmlake.cdc.event_rows import (
     KEPT,
+    OWN_COLUMNS,
     PLACE,
     POSITION,
     REASON,
@@ -60,6 +62,7 @@ from lsmlake.spark import frame_writer, read
 from lsmlake.spark.conversion import ERROR
 from lsmlake.spark.frame_types import of_tasks, to_arrow, to_spark
 from lsmlake.spark.learned import Learned
+from lsmlake.spark.settings import Get, computes_otherwise
 from lsmlake.statements.attempts import OVERTAKEN
 from lsmlake.tables.version import Version
 from lsmlake.types.type_text import backticked, format_type
@@ -99,7 +102,9 @@ def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeI
     check_rejects(version, changes)
     if not _has_events(df, changes):
         return ChangeFrame(version, df, request, changes, learned).write()
-    reader = changes.reader(version.schema, df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    get = df.sparkSession.conf.get
+    reader = changes.reader(version.schema, get("spark.sql.session.timeZone"))
+    reader = replace(reader, computes=_tries(changes.words(reader.zone, request.order_by), reader, get))
     write = partial(_write_events, version, df, with_positions(request), changes, learned, reader)
     if df.sparkSession in _WITHOUT_DUCKDB:
         return write(by_spark=True)
@@ -110,6 +115,16 @@ def upsert_changes(version: Version, df, request: WriteRequest, changes: ChangeI
             raise
         _WITHOUT_DUCKDB.add(df.sparkSession)
         return write(by_spark=True)
+
+
+def _tries(words: ChangeWords, reader: EventReader, get: Get) -> Callable[[pa.Table], tuple[pa.Table, dict[int, str]]] | None:
+    """Tries the expressions on each event, in tasks: those that they evaluate as Spark does. An event of which Spark cannot
+    evaluate another one fails the batch."""
+    texts = [*(text for text, _ in words.conditions.values()), *words.order]
+    if texts and computes_otherwise(get, texts):
+        words = replace(words, deletes=None, truncates=None, order=())
+    words = words.understood(reader.fields)
+    return words.tried if words.refuses else None
 
 
 _WITHOUT_DUCKDB: WeakSet = WeakSet()
@@ -301,11 +316,17 @@ def _with_words(rows, changes: ChangeInput):
     """The rows with their computed columns, and with the column `ROW_KIND` if the conditions say anything."""
     if changes.computed:
         rows = _with_computed(rows, changes.computed)
+    conditions = changes.words("UTC").conditions
     kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
-    for condition, its in ((changes.deletes, "-D"), (changes.truncates, TRUNCATED)):
-        if condition is not None:
-            kind = F.when(_condition(rows, condition), F.lit(its)).otherwise(kind)
-    return rows if changes.deletes is None and changes.truncates is None else rows.withColumn(ROW_KIND, kind)
+    for text, its in conditions.values():
+        has_no_values = F.coalesce(kind.isin(REJECTED, TRUNCATED), F.lit(False))
+        condition = _condition(rows, text)
+        if KEPT in rows.columns:
+            read = [name for name in columns_read(text, to_arrow(rows.drop(ERROR).schema)) if name not in OWN_COLUMNS]
+            lacks = reduce(or_, (_keeps_strictly(rows, name) for name in read), F.lit(False))
+            condition = F.when(lacks, F.raise_error(F.lit(str(lacks_unchanged(text, read))))).otherwise(condition)
+        kind = F.when(has_no_values, kind).when(condition, F.lit(its)).otherwise(kind)
+    return rows.withColumn(ROW_KIND, kind) if conditions else rows
 
 
 def _with_computed(rows, computed: Sequence[ComputedColumn]):
@@ -340,6 +361,13 @@ def _condition(rows, text: str):
     if not is_condition:
         raise InvalidQuery("this is not a condition", where=text, expected="BOOLEAN", cure="write a comparison")
     return condition
+
+
+def _keeps_strictly(rows, name: str):
+    """Whether a row has no value of a column because it has not changed."""
+    if KEPT not in rows.columns:
+        return F.lit(False)
+    return F.coalesce(F.col(KEPT).contains(f",{rows.columns.index(name)},"), F.lit(False))
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -472,7 +500,7 @@ class ChangeFrame:
 
     def _keeps(self, rows, name: str):
         """Whether a row keeps the value of a column."""
-        strict = self._keeps_strictly(rows, name)
+        strict = _keeps_strictly(rows, name)
         if not self.changes.ignore_nulls:
             return strict
         return strict | (F.col(backticked(name)).isNull() & self._writes(rows))
@@ -481,12 +509,6 @@ class ChangeFrame:
         """Whether a row is an insert or update."""
         kind = F.col(ROW_KIND) if ROW_KIND in rows.columns else F.lit("+I")
         return ~kind.isin("-D", TRUNCATED, REJECTED)
-
-    def _keeps_strictly(self, rows, name: str):
-        """Whether a row has no value of a column because it has not changed."""
-        if KEPT not in rows.columns:
-            return F.lit(False)
-        return F.coalesce(F.col(KEPT).contains(f",{rows.columns.index(name)},"), F.lit(False))
 
     def _with_old_values(self, kept: Sequence[str], recorded: list[object]) -> Snapshot | None:
         """Writes the rows with the values that they keep, on a version. `recorded`: see
@@ -503,7 +525,7 @@ class ChangeFrame:
         for i, name in enumerate(kept):
             own = F.struct(F.col(backticked(name)).alias("v"), (kind == "-D").alias("deleted"))
             last = F.last(F.when(~self._keeps(rows, name), own), ignorenulls=True).over(window)
-            keeps, strict = self._keeps(rows, name), self._keeps_strictly(rows, name)
+            keeps, strict = self._keeps(rows, name), _keeps_strictly(rows, name)
             value = F.when(last.isNull(), F.col(f"{_OLD}.c{i}")).when(~last["deleted"], last["v"])
             nothing = F.when(last.isNull(), F.col(f"{_OLD}.k0").isNull()).otherwise(last["deleted"])
             missing = missing | (keeps & strict & nothing)

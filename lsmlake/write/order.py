@@ -97,7 +97,11 @@ class Order:
             column = data[field.name] if kept is None else data[field.name].take(pa.array(kept))
             rows = rows.append_column(field, column.cast(field.type))
         if self.keys is not None:
-            return self.keys.over(rows)
+            try:
+                return self.keys.over(rows)
+            except InvalidQuery as refused:
+                cure = "correct the value, or the expression"
+                raise InvalidData("order_by cannot be evaluated", found=refused, cure=cure) from refused
         return pa.table([rows[name] for name in self.names], names=[str(i) for i in range(len(self.names))])
 
 

@@ -516,6 +516,65 @@ def test_conditions_read_the_rows_of_events():
     assert rows_of(table) == [row(2, n=5)]
 
 
+@pytest.mark.parametrize(("word", "left"), [("apply_as_deletes", [1, 5]), ("apply_as_truncates", [5])])
+def test_an_event_of_which_a_condition_cannot_be_evaluated_is_rejected_alone(word: str, left: list[int]):
+    """By a cast, by a division, and because the event lacks an unchanged value that the condition reads."""
+    lake = new_lake()
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    condition = "CAST(name AS INT) = 5 OR 10 / (n - 7) > 100"
+    given = [row(1, "1"), row(2, "x"), row(3, "1", 7), row(4, "5"), row(5, None), row(6, UNAVAILABLE)]
+    events = [event("u", one, one["id"]) for one in given]
+    with pytest.raises(InvalidData, match=rf"position 0*2: .*{word} 'CAST.*'x' is not an integer.*\"id\": 2"):
+        table.upsert(events, format="debezium-json", **{word: condition})
+    assert table.snapshots().num_rows == 0
+    table.upsert(events, format="debezium-json", on_error="reject", **{word: condition})
+    assert [one["id"] for one in rows_of(table)] == left
+    rejected = lake.table("d.t_rejected").to_arrow().sort_by("position").to_pylist()
+    reasons = {json.loads(one["event"])["after"]["id"]: one["reason"] for one in rejected}
+    assert list(reasons) == [2, 3, 6] and all(one in reasons[2] for one in (word, condition, "'x'"))
+    assert "division by zero" in reasons[3] and "lacks unchanged values that a condition reads" in reasons[6]
+
+
+def test_an_event_of_which_the_order_cannot_be_evaluated_is_rejected_alone():
+    lake = new_lake()
+    table = lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    events = [event("u", row(1, "10"), 1), event("u", row(1, "9"), 2), event("u", row(1, "x"), 3), event("d", None, 4, {"id": 2})]
+    words = {"format": "debezium-json", "order_by": "CAST(name AS INT)"}
+    with pytest.raises(InvalidData, match=r"position 0*3: .*order_by 'CAST.*' cannot be evaluated.*'x' is not an integer"):
+        table.upsert(events, **words)
+    table.upsert(events, on_error="reject", **words)
+    assert rows_of(table) == [row(1, "10")] and lake.table("d.t_rejected").count() == 1
+    with pytest.raises(InvalidData, match=r"order_by cannot be evaluated.*'x' is not an integer"):
+        table.upsert([row(1, "1"), row(1, "x")], cast=True, order_by="CAST(name AS INT)")
+
+
+def test_a_condition_that_refuses_hundreds_of_values_is_refused_by_its_name():
+    table = made()
+    events = [event("c", row(number, f"x{number}"), number) for number in range(200)]
+    with pytest.raises(InvalidQuery, match=r"apply_as_deletes 'CAST.*for many values of a batch.*not an integer"):
+        table.upsert(events, format="debezium-json", on_error="reject", apply_as_deletes="CAST(name AS INT) = 5")
+    assert table.snapshots().num_rows == 0
+
+
+def test_the_error_of_a_condition_names_the_row(tmp_path: Path):
+    table, file = made(), tmp_path / "rows.csv"
+    rows = [row(number, str(number)) for number in range(1000)]
+    rows[700]["name"] = "x"
+    file.write_text("id,name,n\n" + "".join(f"{one['id']},{one['name']},{one['n']}\n" for one in rows))
+    words = r"row 700: apply_as_deletes 'CAST\(name AS INT\) = 5' cannot be evaluated.*'x' is not an integer"
+    for data, place in ((rows, ""), (iter([rows[:600], rows[600:]]), ""), (file, r"rows\.csv, line 702, ")):
+        with pytest.raises(InvalidData, match=place + words):
+            table.upsert(data, cast=True, apply_as_deletes="CAST(name AS INT) = 5")
+
+
+def test_conditions_say_nothing_of_an_event_that_removes_all_rows():
+    table = made()
+    table.upsert([row(1), row(2)])
+    words = {"apply_as_deletes": "name IS NULL", "apply_as_truncates": "CAST(coalesce(name, 'x') AS INT) = 5"}
+    table.upsert([event("t", None, 10), event("c", row(3, "1"), 11)], format="debezium-json", **words)
+    assert rows_of(table) == [row(3, "1")]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

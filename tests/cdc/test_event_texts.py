@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,6 +126,45 @@ def test_a_file_in_another_encoding_is_refused_by_its_line(tmp_path: Path):
     path = in_file((event("c", {"id": 1}) + "\n").encode("utf-16-le") + b"\x00\xd8", tmp_path)
     with pytest.raises(InvalidData, match=r"events\.jsonl, line 2"):
         made()[1].upsert(path, format="debezium-json", encoding="utf-16-le", on_error="reject")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "encoding"),
+    [
+        ("events.jsonl", event("c", {"id": 1, "name": "abc"}).encode("utf-16-be"), "utf-16-le"),
+        ("events.jsonl", event("c", {"id": 1, "name": "abc"}).encode("utf-16-le"), "utf-16-be"),
+        ("events.jsonl", event("c", {"id": 1, "name": "ö" * 90}).encode(), "cp500"),
+        ("events.jsonl", event("c", {"id": "x"}).encode(), None),
+        ("events.jsonl.gz", event("c", {"id": 1}).encode(), None),
+        ("events.jsonl.gz", gzip.compress(event("c", {"id": 1}).encode() * 9, mtime=0)[:-9], None),
+    ],
+    ids=["swapped", "swapped back", "another alphabet", "a value that does not fit", "not compressed", "cut"],
+)
+def test_an_error_of_a_file_of_events_names_the_file(tmp_path: Path, name: str, content: bytes, encoding: str | None):
+    good, bad = tmp_path / "good.jsonl", tmp_path / name
+    good.write_bytes(
+        event("c", {"id": 2, "name": "b"}, source={"db": "s", "table": "a"}).encode("utf-8" if encoding is None else encoding)
+    )
+    bad.write_bytes(content)
+    (lake, table), given = made(), {"format": "debezium-json", "database": "e", "primary_keys": ["id"]}
+    for paths in (bad, [good, bad]):
+        with pytest.raises(InvalidData, match=re.escape(str(bad))):
+            table.upsert(paths, format="debezium-json", encoding=encoding)
+        with pytest.raises(InvalidData, match=re.escape(str(bad))):
+            lake.sync(paths, **given, encoding=encoding, on_error="raise")
+    if encoding is None:
+        with pytest.raises(InvalidData, match=re.escape(str(bad))):
+            lsmlake.cdc.decode(bad, "debezium-json", NAMED)
+    assert table.snapshots().num_rows == 0
+
+
+def test_a_text_that_is_no_json_is_rejected_whatever_its_letters():
+    """DuckDB cuts the text in its error, at any byte of a letter."""
+    lake, table = made()
+    texts = ["{" + "a" * begin + "öж€" * 100 for begin in range(8)]
+    for text in texts:
+        table.upsert([text, event("c", {"id": 1, "name": "a"})], format="debezium-json", on_error="reject")
+    assert [one["event"] for one in rejected(lake)] == texts and rows_of(table) == [{"id": 1, "name": "a"}]
 
 
 # -- nested values ----------------------------------------------------------------------------------------------------

@@ -297,6 +297,13 @@ def test_texts_alone_are_put_together_to_batches():
         ({"computed_columns": {"a": {"m": "(SELECT 1)"}}}, "computed from one row"),
         ({"computed_columns": {"a": {"m": "n + rand()"}}}, "the same each time"),
         ({"computed_columns": {"a": {"m": "uuid()"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "date_diff(now(), to_date(n))"}}}, "a, computed column 'm'.*the same each time.*now()"),
+        ({"computed_columns": {"a": {"m": "current_timestamp"}}}, "the same each time.*a column of this name in backquotes"),
+        ({"computed_columns": {"a": {"m": "unix_timestamp() + n"}}}, "the same each time, also when the batch is applied again"),
+        ({"computed_columns": {"a": {"m": "DATE'Today '"}}}, "the same each time.*from a time that the events have"),
+        ({"computed_columns": {"a": {"m": "try_cast('now' AS TIMESTAMP)"}}}, "the same each time"),
+        ({"computed_columns": {"a": {"m": "n + :shift"}}}, "a parameter has no value"),
+        ({"computed_columns": {"a": {"m": "concatt(n, 'x')"}}}, r"the function concatt is not supported.*did you mean concat\?"),
         ({"computed_columns": {"a": {"m": "n", "M": "n"}}}, "case does not tell names apart"),
         ({"primary_keys": []}, "primary_keys names no column"),
         ({"primary_keys": {"a": []}}, "primary_keys names no column"),
@@ -506,6 +513,14 @@ def test_columns_are_computed_and_partition_the_table():
         assert words in report["t"].reasons[0]
 
 
+def test_columns_with_the_names_of_functions_and_words_for_times_are_read():
+    """A name in backquotes is a column, and 'now' is a text where it is no time."""
+    lake, row = new_lake(), {"id": 1, "current_date": "a", "s": "now"}
+    computed = {"t": {"m": "concat(`current_date`, '-', s)", "same": "s = 'now'", "pos": "transform(array(id), x -> x + 1)"}}
+    lake.sync([event("c", "t", row, 1)], format="debezium-json", database="d", primary_keys=["id"], computed_columns=computed)
+    assert rows_of(lake, "d.t") == [row | {"m": "a-now", "same": True, "pos": [2]}]
+
+
 def test_an_event_of_which_nothing_can_be_computed_is_rejected_alone():
     """Also one whose computed value does not fit its column, and one that lacks some of the values to compute from."""
     lake = new_lake()
@@ -630,6 +645,23 @@ def test_a_pattern_that_matches_nothing_is_reported(caplog: pytest.LogCaptureFix
     patterns = {"excluding_tables": "shop.log", "table_mapping": {"shop.people": "people", "shop.orders": "orders"}}
     report = lake.sync(iter([[one] for one in events]), **given, **patterns)
     assert report.idle == ("excluding_tables 'shop.log'",)  # each name is mapped in one of the batches
+
+
+def test_arguments_that_decide_nothing_are_reported():
+    lake, given = new_lake(), {"format": "debezium-json", "database": "d", "primary_keys": ["id"]}
+    one, other = event("c", "a", {"id": 1}, 1), event("c", "b", {"id": 1}, 2)
+    names = {"table_prefix": "x_", "table_suffix": "_y", "table_mapping": {r"shop\.a": "a"}}
+    assert lake.sync([one], **given, **names).idle == ("table_prefix 'x_'", "table_suffix '_y'")
+    assert lake.sync(iter([[one], [other]]), **given, **names).idle == ()
+    assert lake.tables("d") == ["a", "x_b_y"]
+    options = {"options": {"bucket": 2, "changelog-producer": "none"}}
+    report = lake.sync([one, event("c", "c", {"id": 1}, 3)], **given, **options)
+    assert report.idle == ("options bucket for a, which has other values",)
+    assert lake.sync([event("c", "c", {"id": 2}, 4)], **given, options={"bucket": "2"}, infer_types=False).idle == ()
+    declared = {"table": "e", "pkNames": ["id"], "mysqlType": {"id": "int"}, "data": [{"id": "1"}], "type": "INSERT"}
+    text = json.dumps({"database": "shop", "isDdl": False, "es": 1, "ts": 1, "id": 1, "old": None, **declared})
+    report = lake.sync([text], format="canal-json", database="d", infer_types=False)
+    assert report.idle == ("infer_types=False, as the events declare their types",)
 
 
 def test_partitions_that_a_table_does_not_get_are_refused_or_reported():

@@ -14,7 +14,7 @@ import lsmlake
 from lsmlake.cdc import ChangeFormat
 from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
 from lsmlake.cdc.event_rows import EventReader
-from lsmlake.errors import InvalidData, InvalidQuery
+from lsmlake.errors import InvalidData, InvalidQuery, LakeError
 from lsmlake.spark import change_frames
 from lsmlake.spark.change_frames import ChangeFrame, decoded_frame, events_of
 from lsmlake.spark.learned import Learned
@@ -240,6 +240,45 @@ def test_the_words_of_auto_cdc(spark, spark_lake):
         table.upsert(rows, apply_as_deletes="nope = 1", columns=["id", "name", "n"])
     with pytest.raises(InvalidData, match="nothing tells which rows come before"):
         table.upsert(rows, apply_as_truncates="k = 't'", columns=["id", "name", "n"])
+
+
+@pytest.mark.parametrize(("word", "left"), [("apply_as_deletes", [1, 5]), ("apply_as_truncates", [5])])
+def test_an_event_of_which_a_condition_cannot_be_evaluated_is_rejected_alone(spark, spark_lake, word: str, left: list[int]):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    condition = "CAST(name AS INT) = 5 OR 10 / (n - 7) > 100"
+    given = [row(1, "1"), row(2, "x"), row(3, "1", 7), row(4, "5"), row(5, None), row(6, UNAVAILABLE)]
+    events = frame(spark, [event("u", one, one["id"]) for one in given])
+    with pytest.raises(InvalidData, match=rf"{word} 'CAST.* cannot be evaluated|that a condition reads"):
+        table.upsert(events, format="debezium-json", **{word: condition})
+    assert table.snapshots().num_rows == 0
+    table.upsert(events, format="debezium-json", on_error="reject", **{word: condition})
+    assert [one["id"] for one in rows_of(table)] == left
+    rejected = spark_lake.table("d.t_rejected").to_arrow().sort_by("position").to_pylist()
+    words = [f"{word} {condition!r} cannot be evaluated", "division by zero", "unchanged values that a condition reads"]
+    assert [word in one["reason"] for one, word in zip(rejected, words, strict=True)] == [True] * 3
+    unordered = frame(spark, [event("u", one, 10 + one["id"]) for one in (row(5, "7"), row(5, "x"), row(5, "6"))])
+    table.upsert(unordered, format="debezium-json", on_error="reject", order_by="CAST(name AS INT)")
+    assert table.get({"id": 5}) == row(5, "7") and spark_lake.table("d.t_rejected").count() == 4
+
+
+@pytest.mark.parametrize("with_duckdb", [True, False])
+def test_conditions_say_nothing_of_rejected_events_and_of_truncates(
+    spark, spark_lake, with_duckdb: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Their values are null. A condition that only Spark knows sees no null for a value that has not changed, either."""
+    if not with_duckdb:
+        seen: set[object] = {spark}
+        monkeypatch.setattr("lsmlake.spark.change_frames._WITHOUT_DUCKDB", seen)
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    events = [event("c", row(1), 1), "{", event("c", row(2, n="x"), 2), event("t", None, 3), event("c", row(3), 4)]
+    words = {"format": "debezium-json", "apply_as_deletes": "name IS NULL"}
+    table.upsert(frame(spark, events, 1), on_error="reject", **words)
+    assert rows_of(table) == [row(3)] and spark_lake.table("d.t_rejected").count() == 2
+    kept = frame(spark, [event("u", row(3, UNAVAILABLE, 5), 5)])
+    for condition in ("name IS NULL", "try_variant_get(try_parse_json(name), '$', 'string') IS NULL"):
+        with pytest.raises(LakeError, match="an update lacks unchanged values that a condition reads"):
+            table.upsert(kept, format="debezium-json", apply_as_deletes=condition)
+    assert rows_of(table) == [row(3)]
 
 
 def assert_avro_is_read_in_tasks(spark) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lsmlake.api.lake_verbs.administration import CatalogVerbs
-from lsmlake.api.sync.sync_report import PARTITIONS, SyncedTable, SyncReport, together
+from lsmlake.api.sync.sync_report import OPTIONS, PARTITIONS, SyncedTable, SyncReport, together
 from lsmlake.api.sync.sync_rules import SyncRules
 from lsmlake.api.sync.table_sync import Routed, TableSync, count_of
 from lsmlake.cdc import rejected_events
@@ -122,13 +122,19 @@ class DatabaseSync:
                 )
 
     def _idle(self, tables: Sequence[SourceTable]) -> tuple[str, ...]:
-        """The arguments that have decided nothing for these tables: patterns, and partitions of tables that have others."""
-        found = self.rules.idle_patterns(sources := list(dict.fromkeys(one.name for one in tables)))
+        """The arguments that have decided nothing for these tables: patterns, parts of names, types that are not inferred; and
+        partitions and options of tables that have others."""
+        found = self.rules.idle_names(sources := list(dict.fromkeys(one.name for one in tables)))
+        if not self.rules.infers and all(one.declared for one in tables if self.rules.target(one.name) is not None):
+            found.append("infer_types=False, as the events declare their types")
         there = {*self.lake.tables(self.rules.database)}
         for target in dict.fromkeys(map(self.rules.target, sources)):
             given = self.rules.partitions_of(target) if target in there else ()
-            if given and not _has_partitions(self.lake.table(f"{self.rules.database}.{target}").version.schema, given):
+            schema = self.lake.table(f"{self.rules.database}.{target}").version.schema if target in there else None
+            if given and not _has_partitions(schema, given):
                 found.append(f"{PARTITIONS} {', '.join(given)} for {target}, which has other partitions")
+            if schema is not None and (options := self.rules.idle_options(schema)):
+                found.append(f"{OPTIONS} {', '.join(options)} for {target}, which has other values")
         if found:
             _log.info("these arguments have decided nothing: %s", "; ".join(found))
         return tuple(found)

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from lsmlake.notebook import Shown
 
-PARTITIONS = "partition_by"
-"""Begins the words for partitions that a table does not get."""
+PARTITIONS, OPTIONS = OF_TABLES = "partition_by", "options"
+"""Begin the words for partitions and options that a table does not get."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ class SyncReport(Shown):
         unmatched: tables that `primary_keys`, `partition_by`, `computed_columns` or `table_mapping` name, and that the database
             does not have: their events may come later, or the names or patterns are wrong.
         left_out: the tables at the source whose events were left out, as `tables` and `excluding_tables` say.
-        idle: arguments that have decided nothing: patterns that match no table at the source, and partitions that a table does
-            not have because it was there before.
+        idle: arguments that have decided nothing: patterns that match no table at the source; `table_prefix` and `table_suffix`
+            if `table_mapping` names all tables; `infer_types=False` if all events declare their types; and partitions and
+            options that a table does not have because it was there before.
     """
 
     batches: int = 0
@@ -117,7 +118,7 @@ def together(report: SyncReport, later: SyncReport) -> SyncReport:
     unmatched = later.unmatched if later.batches else report.unmatched
     left_out = tuple(sorted({*report.left_out, *later.left_out}))
     idle = report.idle or later.idle
-    if report.batches and later.batches:  # a pattern may match in one batch, partitions are those of a table
+    if report.batches and later.batches:  # a pattern may match in one batch; partitions and options are those of a table
         given = dict.fromkeys((*report.idle, *later.idle))
-        idle = tuple(one for one in given if one.startswith(PARTITIONS) or (one in report.idle and one in later.idle))
+        idle = tuple(one for one in given if one.startswith(OF_TABLES) or (one in report.idle and one in later.idle))
     return SyncReport(report.batches + later.batches, tables, report.rejected + later.rejected, unmatched, left_out, idle)

@@ -11,9 +11,10 @@ from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import RAISE, REJECT
 from lsmlake.cdc.computed_columns import check_readable, in_key
 from lsmlake.cdc.event_formats import ChangeFormat
-from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.errors import InvalidOption, InvalidQuery, Wording
 from lsmlake.format.paths import check_database, is_name
 from lsmlake.options.table_options import Options
+from lsmlake.schema.schema import Schema
 from lsmlake.schema.source_columns import EvolveRule
 
 PerTable = Mapping[str, Sequence[str]] | Sequence[str]
@@ -156,15 +157,22 @@ class SyncRules:
         given = (self.primary_keys, self.partitions, self.computed)
         return {name for one in given if isinstance(one, Mapping) for name in one} | {name for _, name in self.mapping}
 
-    def idle_patterns(self, sources: Collection[str]) -> list[str]:
-        """The patterns that decide nothing for these tables at the source, each with its argument."""
+    def idle_names(self, sources: Collection[str]) -> list[str]:
+        """The patterns, and the prefix and suffix of names, that decide nothing for these tables at the source, each with its
+        argument."""
         kept = [name for name in sources if self.target(name) is not None]
         mapped = [next((pattern for pattern, _ in self.mapping if pattern.fullmatch(name)), None) for name in kept]
-        idle = [("table_mapping", pattern) for pattern, _ in self.mapping if pattern not in mapped]
+        idle = [("table_mapping", pattern.pattern) for pattern, _ in self.mapping if pattern not in mapped]
         for argument, pattern in (("tables", self.included), ("excluding_tables", self.excluded)):
             if pattern is not None and not any(map(pattern.fullmatch, sources)):
-                idle.append((argument, pattern))
-        return [f"{argument} {pattern.pattern!r}" for argument, pattern in idle]
+                idle.append((argument, pattern.pattern))
+        if None not in mapped:
+            idle += [(name, text) for name, text in (("table_prefix", self.prefix), ("table_suffix", self.suffix)) if text]
+        return [f"{argument} {text!r}" for argument, text in idle]
+
+    def idle_options(self, schema: Schema) -> list[str]:
+        """The options that a table which is there does not have."""
+        return [name for name, value in self.options.items() if not _has_option(schema, name, value)]
 
     @property
     def common_rejects(self) -> str:
@@ -186,6 +194,13 @@ class SyncRules:
     def computed_of(self, table: str) -> Mapping[str, str]:
         """The computed columns of a table, with their expressions."""
         return self.computed.get(table, {})
+
+
+def _has_option(schema: Schema, name: str, value: object) -> bool:
+    try:
+        return Options.parse({**schema.options, name: value}) == schema.parsed_options
+    except InvalidOption:  # it contradicts those of the table
+        return False
 
 
 def _of(given: PerTable, table: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from lsmlake.api.sync.database_sync import DatabaseSync
 from lsmlake.api.sync.sync_checkpoint import SyncCheckpoint, SyncProgress
 from lsmlake.api.sync.sync_report import SyncReport, together
 from lsmlake.api.sync.sync_source import Source
+from lsmlake.api.sync.table_sync import REFUSALS
 from lsmlake.cdc.routed_events import routed
 from lsmlake.errors import CommitConflict
 
@@ -54,7 +55,15 @@ class SyncRun:
 
     def _applied(self, done: SyncReport, events: pa.Table, writer: str, progress: SyncProgress) -> SyncReport:
         """Applies the open batch."""
-        report = self.database.apply(routed(events, self.database.rules.format), writer, progress.last)
+        try:
+            report = self.database.apply(routed(events, self.database.rules.format), writer, progress.last)
+        except REFUSALS as error:
+            if not (place := self.source.place(progress.open or {})):
+                raise
+            placed = error.changed(where=", ".join(filter(None, (place, str(error.where)))))
+            for note in getattr(error, "__notes__", ()):
+                placed.add_note(note)
+            raise placed from error.__cause__
         if self.checkpoint is not None:
             self.checkpoint.finish(progress.last, progress.known)
         progress.open = None

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lsmlake.api.sync.sync_checkpoint import SyncProgress
 from lsmlake.cdc.event_queries import EVENT, KEY, OFFSET
-from lsmlake.cdc.given_events import event_tables, in_lists, paths_in, texts_in
-from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, Wording, with_arguments
+from lsmlake.cdc.given_events import EventTables, in_lists, paths_in, texts_in
+from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, Wording, few, with_arguments
 from lsmlake.inputs import input_files
 from lsmlake.inputs.text_files import FileOptions
 from lsmlake.options.option_types import duration
@@ -44,7 +44,9 @@ class EventInput:
     def table(self, data: object) -> pa.Table:
         """The events of data, as one table. Raises InvalidData."""
         empty = pa.table({EVENT: pa.nulls(0, pa.binary() if self.of_bytes else pa.string())})
-        tables = list(event_tables(data, self.column, self.files, of_bytes=self.of_bytes, rejects=self.rejects))
+        events = EventTables(data, self.column, self.files, of_bytes=self.of_bytes, rejects=self.rejects)
+        with events.placed():
+            tables = list(events)
         return pa.concat_tables(map(_plain, tables or [empty]), promote_options="default")
 
 
@@ -65,6 +67,10 @@ class FileSource:
     def again(self, reads: Mapping[str, object]) -> pa.Table:
         """The events of a batch that was begun before."""
         return self._events(list(reads))
+
+    def place(self, reads: Mapping[str, object]) -> str:
+        """Where the events of a batch are from, for errors."""
+        return next(iter(reads)) if len(reads) == 1 else f"one of {few(list(reads))}"
 
     def batches(self, progress: SyncProgress) -> Iterator[EventBatch]:
         """The batches of the files that no batch has read. Raises InvalidData if a file has changed that one has read."""
@@ -118,6 +124,10 @@ class GivenBatches:
     def again(self, reads: Mapping[str, object]) -> pa.Table | None:
         """The events of a batch that was begun before: None, because the caller gives them again."""
         return None
+
+    def place(self, reads: Mapping[str, object]) -> str:
+        """Where the events of a batch are from, for errors: "", because the caller knows it."""
+        return ""
 
     def batches(self, progress: SyncProgress) -> Iterator[EventBatch]:
         """The batches that are not done. Raises InvalidData for one that differs from what was read under its number."""

@@ -28,7 +28,7 @@ from lsmlake.cdc.computed_columns import ComputedColumn, in_key, typed
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_queries import VALUE
 from lsmlake.cdc.event_rows import ROW_KIND, EventReader, refusal
-from lsmlake.cdc.given_events import event_tables
+from lsmlake.cdc.given_events import EventTables
 from lsmlake.cdc.source_tables import SourceTable, check_described
 from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, TableNotFound, Wording
@@ -296,7 +296,7 @@ class TableSync:
             columns = pa.schema([(name, pa.string()) for name in key])
             reader = EventReader(self.rules.format, columns, tuple(key), may_lack=True)
             data = self.routed.in_process(self.routed.of([source]))
-            events = event_tables(data, VALUE, of_bytes=self.rules.format.events.avro, rejects=self.rules.rejects)
+            events = EventTables(data, VALUE, of_bytes=self.rules.format.events.avro, rejects=self.rules.rejects)
             good, bad = rejected_events.apart(pa.concat_tables([reader.fields.empty_table(), *decoded_tables(events, reader)]))
             if bad.num_rows and not self.rules.rejects:
                 raise refusal(bad, self.name)

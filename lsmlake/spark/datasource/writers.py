@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 
 from lsmlake.api.change_writes import row_request
 from lsmlake.api.table import Table
-from lsmlake.cdc.change_input import ChangeInput, ChangeWords, check_order
+from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.event_rows import ROW_KIND
 from lsmlake.commit.request import Identity
 from lsmlake.format.data_files import CommitMessage
@@ -81,7 +81,7 @@ class _Writer(WithPackage):
     ):
         """`schema`: the schema of the table. `changes`: what the rows mean, with conditions in time zone `zone`. Raises
         InvalidData or InvalidQuery if the columns do not fit."""
-        self.words = None if changes is None else ChangeWords(changes, zone)
+        self.words = None if changes is None else changes.words(zone)
         if changes is not None:
             columns, request = _changed(columns, request, schema, changes)
         self.package, self.table, self.schema, self.request = package, table, schema, request
@@ -197,7 +197,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def _changed(columns: pa.Schema, request: WriteRequest, schema: Schema, changes: ChangeInput) -> tuple[pa.Schema, WriteRequest]:
-    """The columns and the request of a write after `ChangeWords` were applied to its rows."""
+    """The columns and the request of a write after `ChangeInput.words` were applied to its rows."""
     order = set() if request.order_by is None else request.order_by.reads
     others = [name for name in columns.names if name.lower() in order and name not in schema.columns.names]
     kept = changes.kept_columns(columns.names, others)
