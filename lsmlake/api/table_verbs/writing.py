@@ -454,7 +454,7 @@ class Writing(Handle):
         check_rejects(version, changes)
         request = self._streamed(version, row_kind, order_by, cast)
         return self.runtime.on_spark("write_stream()").write_stream(
-            self, df, checkpoint, trigger or {}, request, changes, query_name, writer_id
+            self, df, checkpoint, trigger, request, changes, query_name, writer_id
         )
 
     def _streamed(self, version: Version, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> WriteRequest:
