@@ -224,17 +224,26 @@ def _check(function: Callable[..., object], given: inspect.BoundArguments) -> No
                 continue
             verb = function.__name__
             kind = _BY_PARAMETER.get(name) or _BY_VERB.get(verb, InvalidQuery)
-            cure = f"write [{one!r}]" if isinstance(one, str) and is_text(one) and wanted.fits([one]) else "correct the argument"
+            cure = "correct the argument" if name in _SECRET else _cure(one, wanted)
             raise kind(
                 f"{name} has the wrong type" if is_text_throughout(one) else f"{name} contains text that is not valid Unicode",
                 where=f"{verb}()",
                 expected=wanted.words,
                 found=type(one).__name__ if name in _SECRET else short(one),
-                cure="correct the argument" if name in _SECRET else cure,
+                cure=cure,
             )
         if value is not parameter.default and wanted.made is not _same:
             made = tuple(map(wanted.made, values))
             given.arguments[name] = made if parameter.kind is inspect.Parameter.VAR_POSITIONAL else made[0]
+
+
+def _cure(value: object, wanted: Type) -> str:
+    """How to correct a value of a wrong type."""
+    if isinstance(value, str) and is_text(value) and wanted.fits([value]):
+        return f"write [{value!r}]"
+    if is_unordered(value) and wanted.fits(list(value)):
+        return "pass a list: a set has no order"
+    return "correct the argument"
 
 
 @cache
@@ -287,7 +296,8 @@ _PLAIN = {
     types.NoneType: Type("None", lambda value: value is None),
     object: Type("valid text", lambda value: not isinstance(value, str) or is_text(value)),
 }
-_LISTS = list, tuple, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable
+_ORDERED = list, tuple, collections.abc.Sequence
+_LISTS = *_ORDERED, collections.abc.Collection, collections.abc.Iterable
 
 
 def type_of(hint: object) -> Type | None:
@@ -302,7 +312,7 @@ def type_of(hint: object) -> Type | None:
     if origin is Literal:
         return type_of(type(inner[0]))  # the function itself refuses unknown values, with a better message
     if origin in _LISTS or hint in _LISTS:
-        return _list_of(type_of(inner[0]) if inner else None)
+        return _list_of(type_of(inner[0]) if inner else None, ordered=(origin or hint) in _ORDERED)
     if origin in (dict, Mapping) or hint in (dict, Mapping):
         return _mapping_of(*map(type_of, inner or (object, object)))
     if origin is Callable or hint is Callable:
@@ -330,16 +340,29 @@ def _either(one: Callable[[object], bool], other: Callable[[object], bool]) -> C
     return lambda value: one(value) or other(value)
 
 
-def _list_of(item: Type | None) -> Type:
-    """A collection with a length. An iterator is refused, because a test would consume it."""
+def _list_of(item: Type | None, *, ordered: bool) -> Type:
+    """A collection with a length, which the function gets as a list or tuple. An iterator is refused, because a test would
+    consume it. `ordered`: a set is refused, because the order of its items is arbitrary."""
 
     def fits(value: object) -> bool:
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, collections.abc.Collection):
             return False
+        if ordered and is_unordered(value):
+            return False
         return item is None or all(map(item.fits, value))
 
+    def made(value: object) -> object:
+        if item is not None and item.made is not _same:
+            return list(map(item.made, value))
+        return value if isinstance(value, (list, tuple)) else list(value)  # arrays of NumPy have another meaning of `==` and `if`
+
     words = {None: "a list", _PLAIN[str]: "a list of names"}.get(item) or f"a list of items that are each {item.words}"
-    return Type(words, fits, _same if item is None or item.made is _same else lambda value: list(map(item.made, value)))
+    return Type(words, fits, made)
+
+
+def is_unordered(value: object) -> bool:
+    """Whether the order of the items is arbitrary: a set, but not the keys of a mapping."""
+    return isinstance(value, collections.abc.Set) and not isinstance(value, collections.abc.MappingView)
 
 
 def _mapping_of(key: Type | None, value: Type | None) -> Type:

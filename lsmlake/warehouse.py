@@ -156,7 +156,7 @@ def decode(
     *,
     primary_key: Sequence[str] = (),
     column: str | None = None,
-    time_zone: str = "UTC",
+    time_zone: str | None = None,
 ) -> pa.Table | SparkDataFrame:
     """Decode change events to rows with row kinds, as `Table.upsert(format=...)` writes them.
 
@@ -167,7 +167,7 @@ def decode(
             are left out.
         primary_key: the key. An update that changes it becomes a delete and an insert.
         column: the column of the events. Default: "value".
-        time_zone: of times without a time zone; for a DataFrame that of its session.
+        time_zone: of times without a time zone. Default: UTC. A DataFrame has that of its session.
 
     Returns:
         A table, or for a DataFrame a DataFrame, with these columns and
@@ -184,18 +184,20 @@ def decode(
     """
     if is_spark(data):
         need_spark("decode of a DataFrame")
+        if time_zone is not None:
+            raise _of_session(time_zone)
         from lsmlake.spark.change_frames import decoded_frame
 
         runtime = _runtime(storage_at("."), data.sparkSession)
         return decoded_frame(data, _reader(runtime, format, schema, primary_key, runtime.zone), column, by_spark=True)
-    reader = _reader(Runtime(), format, schema, primary_key, _checked_zone(time_zone))
+    reader = _reader(Runtime(), format, schema, primary_key, "UTC" if time_zone is None else _checked_zone(time_zone))
     return decoded(data, reader, column)
 
 
 def _reader(
     runtime: Runtime, format: str | ChangeFormat, schema: TableSchema, primary_key: Sequence[str], zone: str
 ) -> EventReader:
-    columns = columns_in(runtime, schema)
+    columns = columns_in(runtime, schema, "pass the events as a DataFrame, or write the columns as text")
     if unknown := [name for name in primary_key if name not in columns.names]:
         raise InvalidQuery("unknown key columns", expected=columns.names, found=unknown, cure="correct the names")
     return EventReader(ChangeFormat.of(format), columns, tuple(primary_key), zone)
@@ -211,14 +213,17 @@ def _runtime(storage: Storage, spark: SparkSession | None, time_zone: str | None
     if spark is None:
         return EmbeddedRuntime(partial(_runtime, storage), "UTC" if time_zone is None else _checked_zone(time_zone))
     if time_zone is not None:
-        cure = f"set spark.sql.session.timeZone to {time_zone}"
-        raise InvalidQuery(
-            "with Spark, the session has the time zone", where=with_arguments("{}", "time_zone"), found=time_zone, cure=cure
-        )
+        raise _of_session(time_zone)
     need_spark("connect(..., spark=...)")
     from lsmlake.spark.spark_runtime import SparkRuntime
 
     return SparkRuntime(spark, near=storage.at_once == 1)
+
+
+def _of_session(time_zone: str) -> InvalidQuery:
+    """The error for a time zone beside that of a Spark session."""
+    where, cure = with_arguments("{}", "time_zone"), f"set spark.sql.session.timeZone to {time_zone}"
+    return InvalidQuery("with Spark, the session has the time zone", where=where, found=time_zone, cure=cure)
 
 
 def _checked_zone(name: str) -> str:

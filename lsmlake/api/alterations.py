@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lsmlake.api.public_types import ColumnType, OptionValue, Value
 from lsmlake.border import public
+from lsmlake.errors import InvalidOption
 from lsmlake.schema.alterations.draft import Alteration
 from lsmlake.schema.alterations.of_columns import (
     AddColumn,
@@ -28,6 +29,9 @@ def set_option(name: str, value: OptionValue) -> Alteration:
         name: the name of the option.
         value: the value, or its text, such as "128 mb".
     """
+    if value is None:
+        cure = f"write unset_option({name!r}) for its default"
+        raise InvalidOption(f"option {name!r} has no value", where="set_option()", cure=cure)
     return SetOption(name, value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class MaintenanceOrder(NamedTuple):
 
     once: bool | None = None
     every: str | int | None = None
-    tables: Sequence[str] | None = None
+    tables: Collection[str] | None = None
     workers: int | None = None
     memory: str | int | None = None
     bytes_per_second: str | int | None = None

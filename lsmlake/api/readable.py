@@ -32,6 +32,12 @@ def duckdb_connection(connection: DuckDBConnection | None) -> DuckDBConnection |
     if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
         expected, given = "the result of duckdb.connect(), or None", type(connection).__name__
         raise InvalidQuery("not a DuckDB connection", where="to_duckdb()", expected=expected, found=given, cure="pass one")
+    if connection is not None:
+        try:
+            connection.cursor().close()
+        except duckdb.ConnectionException:
+            cure = "pass an open connection"
+            raise InvalidQuery("the connection is closed", where="to_duckdb()", cure=cure) from None
     return duckdb if connection is None else connection
 
 

@@ -30,7 +30,7 @@ from lsmlake.schema.adapt import names_of
 from lsmlake.schema.from_data import schema_from
 from lsmlake.schema.partitioning import Partitioning
 from lsmlake.schema.transform import IDENTITY, Transform
-from lsmlake.storage.address import without_scheme
+from lsmlake.storage.address import scheme_of
 from lsmlake.storage.concurrency import side_by_side
 from lsmlake.storage.location import Outside, joined
 from lsmlake.types import column_types
@@ -39,10 +39,9 @@ from lsmlake.types.type_text import format_type
 from lsmlake.types.widening import widens
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_ENDINGS = (".parquet", ".pq", ".parq")
+_ENDINGS = tuple(f".{suffix}" for suffix in input_files.PARQUET_SUFFIXES)
 _EXPECTED = f"Parquet files, whose names end in {', '.join(_ENDINGS)}"
 _WILDCARDS = re.compile(r"[*?\[]")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _INTEGER, _DATE = re.compile(r"-?(0|[1-9][0-9]{0,17})"), re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _INDEX = re.compile(r"__index_level_\d+__")
 """Names of the index of a DataFrame of pandas."""
@@ -102,7 +101,7 @@ def read_parquet(outside: Outside, name: str, primary_key: Sequence[str], *, par
 
 
 def _listed(outside: Outside, name: str) -> list[_ListedFile]:
-    files = list(_in_store(outside, name) if _URL.match(without_scheme(name)) else _here(outside, name))
+    files = list(_in_store(outside, name) if scheme_of(name) is not None else _here(outside, name))
     if not files:
         raise InvalidData("no Parquet file found", where=name, expected=_EXPECTED, cure="correct the path")
     return files
@@ -112,11 +111,15 @@ def _here(outside: Outside, name: str) -> Iterator[_ListedFile]:
     root = _root(name)
     for path in input_files.find(name, _EXPECTED):
         if not path.lower().endswith(_ENDINGS):
-            raise InvalidData("not a Parquet file", where=path, expected=_EXPECTED, cure=_LOAD)
+            raise _no_parquet(path)
         size = outside.place(path).size()
         if size is None:
             raise InvalidData("a symbolic link is not followed", where=path, expected="a file", cure="name the file itself")
         yield _ListedFile(path, size, _partition_of(PurePosixPath(path).relative_to(root).parts[:-1]))
+
+
+def _no_parquet(path: str) -> InvalidData:
+    return InvalidData("not a Parquet file", where=path, expected=_EXPECTED, cure=_LOAD)
 
 
 def _root(name: str) -> PurePosixPath:
@@ -141,10 +144,12 @@ def _in_store(outside: Outside, url: str) -> Iterator[_ListedFile]:
             raise input_files.of_other_format("Delta Lake", "import_delta", root)
         if fnmatchcase(entry.path, input_files.ICEBERG_METADATA):
             raise input_files.of_other_format("Iceberg", "import_iceberg", root)
-        if any(part.startswith(("_", ".")) for part in parts) or not entry.path.lower().endswith(_ENDINGS):
+        if any(part.startswith(("_", ".")) for part in parts) or (pattern and not _matches(parts, pattern)):
             continue
-        if not pattern or _matches(parts, pattern):
+        if entry.path.lower().endswith(_ENDINGS):
             yield _ListedFile(joined(root, entry.path), entry.size, _partition_of(parts[:-1]))
+        elif input_files.has_known_format(entry.path):
+            raise _no_parquet(joined(root, entry.path))
 
 
 def _matches(parts: Sequence[str], pattern: str) -> bool:

@@ -23,12 +23,13 @@ from lsmlake.inputs.csv_files import CsvFile
 from lsmlake.inputs.excel_files import ExcelFile
 from lsmlake.inputs.json_text import JsonFile
 from lsmlake.inputs.text_files import COMPRESSED, FileOptions
-from lsmlake.storage.address import without_scheme
+from lsmlake.storage.address import scheme_of, without_scheme
 from lsmlake.storage.local import expanded
 
 _PARQUET, _CSV, _TSV, _JSON, _EXCEL = "parquet", "csv", "tsv", "json", "excel"
+PARQUET_SUFFIXES = ("parquet", "pq", "parq")
 _KINDS = {
-    **dict.fromkeys(("parquet", "pq"), _PARQUET),
+    **dict.fromkeys(PARQUET_SUFFIXES, _PARQUET),
     "csv": _CSV,
     "tsv": _TSV,
     **dict.fromkeys(("json", "jsonl", "ndjson"), _JSON),
@@ -100,6 +101,13 @@ def find_any(name: str, *, empty: bool = False) -> list[str]:
 
 def local_path(name: str) -> Path:
     """A path or a `file:` URI, as a path. Raises InvalidData."""
+    if (scheme := scheme_of(name)) is not None:
+        raise InvalidData(
+            "the address is not one of this machine",
+            where=f"{scheme}:/...",
+            expected="a path or a glob of files of this machine",
+            cure="read the files with PyArrow, DuckDB, Polars or Spark, and pass the rows",
+        )
     path = expanded(without_scheme(name))
     if path is None:
         raise InvalidData(
@@ -250,6 +258,11 @@ def _without_nulls(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_):
         return pa.list_(type_.value_field.with_type(_without_nulls(type_.value_type)))
     return pa.string() if pa.types.is_null(type_) else type_
+
+
+def has_known_format(path: str) -> bool:
+    """Whether a folder of input files includes a file of this name."""
+    return _kind(Path(path)) is not None
 
 
 def _kind(path: Path) -> str | None:

@@ -8,7 +8,7 @@ letters without an error, so bytes that are not UTF-8 are refused, with the line
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -192,7 +192,7 @@ class FileOptions:
     encoding: str | None = None
 
     @staticmethod
-    def of(null_values: str | Sequence[str] | None, delimiter: str | None, encoding: str | None) -> FileOptions:
+    def of(null_values: str | Collection[str] | None, delimiter: str | None, encoding: str | None) -> FileOptions:
         """The options of a call. Raises InvalidData."""
         words = (null_values,) if isinstance(null_values, str) else tuple(null_values or ())
         separator = None if delimiter is None else _checked_delimiter(delimiter)

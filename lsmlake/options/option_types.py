@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Number
 from typing import Generic, TypeVar
 
 from lsmlake.errors import InvalidOption, with_arguments
@@ -56,10 +57,20 @@ class OptionType(Generic[T]):
 
 
 _MOST = 2**31 - 1
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+
+def whole_number(text: str) -> int:
+    """The integer that all readers of the text see. Raises ValueError, also for forms that only Python knows, such as 1_000."""
+    if not _WHOLE.fullmatch(text):
+        raise ValueError
+    return int(text)
 
 
 def _fraction(value: object) -> float:
-    number = float(str(value))
+    if re.search(r"[^0-9.eE+-]", text := str(value).strip()):
+        raise ValueError
+    number = float(text)
     if not 0 < number <= 1:
         raise ValueError
     return number
@@ -80,7 +91,7 @@ def several_of(*names: str) -> OptionType[tuple[str, ...]]:
 
 def integer(low: int, high: int = _MOST) -> OptionType[int]:
     def read(value: object) -> int:
-        number = int(str(value))
+        number = whole_number(str(value))
         if not low <= number <= high:
             raise ValueError
         return number
@@ -96,7 +107,7 @@ def _buckets(value: object) -> int | str:
     text = str(value).strip().lower()
     if text in (AUTO, "-1", "-2"):  # Paimon's dynamic and postponed buckets
         return AUTO
-    number = int(text)
+    number = whole_number(text)
     if not 1 <= number <= _BUCKETS_MAX:
         raise ValueError
     return number
@@ -120,7 +131,7 @@ def _stats_mode(value: object) -> str:
     mode = str(value).strip().lower()
     if mode in (NO_STATS, COUNTS, TRUNCATE, FULL):
         return mode
-    number = re.fullmatch(rf"{TRUNCATE}\s*\(\s*(\d+)\s*\)", mode)
+    number = re.fullmatch(rf"{TRUNCATE}\s*\(\s*([0-9]+)\s*\)", mode)
     if number is None or not 1 <= int(number[1]) <= _STATS_BYTES_MAX:
         raise ValueError
     return f"{TRUNCATE}({int(number[1])})"
@@ -155,17 +166,25 @@ def _hours(value: object) -> tuple[int, int]:
     """ "22-6": from the first hour up to the second, which is not included."""
     if isinstance(value, tuple):
         value = "-".join(map(str, value))
-    match = re.fullmatch(r"\s*(\d{1,2})\s*-\s*(\d{1,2})\s*", str(value))
+    match = re.fullmatch(r"\s*([0-9]{1,2})\s*-\s*([0-9]{1,2})\s*", str(value))
     start, end = (int(match[1]), int(match[2])) if match else (0, 0)
     if start == end or start > 23 or end > 24:
         raise ValueError
     return start, end
 
 
-def _text(value: object) -> str:
-    if not str(value).strip():
+def _any_text(value: object) -> str:
+    """Text, or a number as text. Raises ValueError for a set, a mapping and others, whose text says nothing to the user."""
+    if not isinstance(value, (str, Number)):
         raise ValueError
-    return str(value).strip()
+    return str(value)
+
+
+def _text(value: object) -> str:
+    text = _any_text(value).strip()
+    if not text:
+        raise ValueError
+    return text
 
 
 def _directory_name(value: object) -> str:
@@ -190,8 +209,8 @@ def _address(value: object) -> str:
 
 
 def _names(value: object) -> tuple[str, ...]:
-    given = value if isinstance(value, (list, tuple)) else str(value).split(",")
-    names = tuple(str(name).strip() for name in given)
+    given = value if isinstance(value, (list, tuple)) else _text(value).split(",")
+    names = tuple(_text(name) for name in given)
     if not names or not all(names):
         raise ValueError
     return names
@@ -202,7 +221,7 @@ def _quantity(name: str, takes: str, units: Mapping[str, int], *aliases: tuple[i
     factors = {**units, **{alias: factor for factor, names in aliases for alias in names.split(",")}}
 
     def read(value: object) -> int:
-        match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", str(value))
+        match = re.fullmatch(r"\s*([0-9]+)\s*([a-zA-Z]*)\s*", str(value))
         if match and not match[2] and not int(match[1]):
             return 0
         if not match or match[2].lower() not in factors:
@@ -247,7 +266,7 @@ hour = OptionType("integer", "an hour from 0 to 23, or -1 to disable", _hour)
 hours = OptionType("hours", "two hours of the day, such as 22-6", _hours, joins="-")
 text = OptionType("text", "a name", _text)
 qualified_name = OptionType("qualified name", "a namespace and a name, such as 'sales.orders'", _qualified_name)
-any_text = OptionType("text", "any text", str)
+any_text = OptionType("text", "any text", _any_text)
 directory_name = OptionType("text", r"a name without /, \ or control characters", _directory_name)
 entry_points = OptionType("names", "names of entry points, such as 'notify', separated by commas", _names)
 address = OptionType("address", "an address such as 'https://localhost/hook'", _address)

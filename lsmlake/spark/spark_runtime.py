@@ -231,7 +231,7 @@ class SparkRuntime(Runtime):
         table: object,
         data: object,
         checkpoint: str,
-        trigger: Mapping[str, object],
+        trigger: Mapping[str, object] | None,
         request: WriteRequest,
         changes: ChangeInput | None,
         query_name: str | None,

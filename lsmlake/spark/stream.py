@@ -20,11 +20,12 @@ from pyspark.sql import functions as F
 
 from lsmlake.api.following import Following
 from lsmlake.api.table import Table
-from lsmlake.border import public
+from lsmlake.border import public, short
 from lsmlake.cdc.change_input import ChangeInput
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.commit.request import Identity, replayed
 from lsmlake.errors import EngineFailed, InvalidData, InvalidOption
+from lsmlake.inputs.in_memory import is_spark
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.travel import time_text
 from lsmlake.schema.rowkind import COMMIT_TIME
@@ -79,6 +80,9 @@ class Sink:
     arrival: SinkArrival | None = None
 
     def __call__(self, df, batch_id: int) -> None:
+        if not is_spark(df):
+            cure = "pass the sink to foreachBatch; upsert() takes other data"
+            raise InvalidData("not a DataFrame of Spark", where="sink", found=type(df).__name__, cure=cure)
         calling = caller(df.sparkSession, self.checkpoint, self.arrival)
         if calling is None:
             raise InvalidData(
@@ -146,12 +150,13 @@ def write_stream(
     table: Table,
     df,
     checkpoint: str,
-    trigger: Mapping[str, object],
+    trigger: Mapping[str, object] | None,
     request: WriteRequest,
     changes: ChangeInput | None,
     query_name: str | None,
     writer_id: str | None,
 ):
+    check_trigger(trigger)
     if not checkpoint:
         raise InvalidOption(
             "a streaming upsert needs a checkpoint", where=table.name, expected="a directory", cure="pass checkpoint=..."
@@ -164,7 +169,21 @@ def write_stream(
     writer = _observed(df).writeStream.foreachBatch(Sink(table, writer_id, request, changes, str(checkpoint), None))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer if query_name is None else writer.queryName(query_name)
-    return started(writer.trigger(**trigger) if trigger else writer, table.name)
+    return started(writer if trigger is None else writer.trigger(**trigger), table.name)
+
+
+_TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
+
+
+def check_trigger(trigger: Mapping[str, object] | None) -> None:
+    """Raises InvalidOption unless it is one trigger of `DataStreamWriter.trigger` with a value. Spark knows one more, continuous,
+    which runs no function."""
+    if trigger is None:
+        return
+    fits = (isinstance(value, _TRIGGERS.get(name, ())) and bool(value) for name, value in trigger.items())
+    if len(trigger) != 1 or not all(fits):
+        expected = "one of {'processingTime': '10 seconds'}, {'availableNow': True} and {'once': True}"
+        raise InvalidOption("not a trigger", where="trigger", expected=expected, found=short(trigger), cure="pass one of them")
 
 
 def _observed(df):

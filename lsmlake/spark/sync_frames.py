@@ -34,7 +34,7 @@ from lsmlake.spark.caller import SinkArrival, caller
 from lsmlake.spark.change_frames import events_of, readable
 from lsmlake.spark.learned import Learned
 from lsmlake.spark.ship import carried
-from lsmlake.spark.stream import ends_query, started
+from lsmlake.spark.stream import check_trigger, ends_query, started
 from lsmlake.storage.env import Env
 from lsmlake.write.write_request import WriteRequest
 
@@ -191,7 +191,8 @@ def sync(
             return given.apply(events, f"sync-{given.lake.env.ids()}", 0)
     if not checkpoint:
         raise InvalidOption("a stream needs a checkpoint", where="sync", expected="a directory", cure="pass checkpoint=...")
+    check_trigger(trigger)
     writer = df.writeStream.foreachBatch(DatabaseSink(given, column, str(checkpoint)))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer if query_name is None else writer.queryName(query_name)
-    return started(writer.trigger(**trigger) if trigger else writer, f"sync of {given.rules.database}")
+    return started(writer if trigger is None else writer.trigger(**trigger), f"sync of {given.rules.database}")

@@ -25,6 +25,7 @@ _HADOOP = {S3: "s3a", GCS: "gs", AZURE: "abfss"}
 
 _LOCAL = re.compile(r"\Afile:(?://localhost(?=/)|//(?!/)|/*(?=/))", re.IGNORECASE)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # not the drive of a path of Windows
 _CONTAINER = re.compile(r"[A-Za-z0-9_.$-]+")
 _ACCOUNT = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.[a-z0-9.]+")
 _FORMS = "a directory, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, memory://name"
@@ -51,12 +52,21 @@ def without_scheme(location: str) -> str:
     return _LOCAL.sub("", location)
 
 
+def scheme_of(location: str) -> str | None:
+    """The scheme of an address that is not one of this machine; None for a path or a file URI."""
+    scheme = _SCHEME.match(location)
+    return None if scheme is None or without_scheme(location) != location else scheme[1].lower()
+
+
 def address_of(location: str) -> Address:
     """Parses the address that a user gives: a path, or a URL. Raises InvalidQuery; the message omits the parts of a URL that may
     hold secrets."""
     path = without_scheme(location)
     match = _URL.fullmatch(location)
     if match is None or path != location:
+        if (scheme := scheme_of(location)) is not None:
+            cure = f"write {scheme}://" if scheme in KINDS else "correct the address"
+            raise InvalidQuery("unknown kind of store", where=f"{scheme}:/", expected=_FORMS, cure=cure)
         return Address(FILE, path, "", path)
     scheme, rest = match[1].lower(), match[2]
     kind = KINDS.get(scheme)

@@ -52,7 +52,11 @@ def cache_at(folder: str, limit_bytes: int) -> DiskCache:
             found=repr(limit_bytes),
             cure="raise it, or leave the cache out",
         )
-    directory = directory_at(folder).absolute()
+    address = address_of(folder)
+    if address.kind != FILE:
+        what, found = "the cache is not in this machine", address.url
+        raise InvalidQuery(what, where="cache", expected="a directory", found=found, cure="name a directory of this machine")
+    directory = directory_at(address.prefix).absolute()
     if directory.exists() and not directory.is_dir():
         raise InvalidQuery("the cache is no directory", where="cache", found=str(directory), cure="name a directory")
     return DiskCache(str(directory), limit_bytes)

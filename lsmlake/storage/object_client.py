@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from lsmlake.errors import InvalidOption, LakeError
+from lsmlake.errors import InvalidOption
 from lsmlake.extras import need
 from lsmlake.storage.address import AZURE, GCS, S3, Address
 from lsmlake.undo import pass_interruption
@@ -44,6 +44,8 @@ _ENDPOINTS = {S3: "endpoint", GCS: "base_url", AZURE: "endpoint"}
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _ACCOUNT_VARIABLE = "AZURE_STORAGE_ACCOUNT_NAME"
 _KEYS = {"aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token"}
+_ENDPOINT = re.compile(r"(?:(?:aws|azure|google)_)?(?:(?:storage_)?endpoint(?:_url)?|base_url)", re.I)
+_URL = re.compile(r"https?://[^/?#\s]+", re.I)
 _AWS = re.compile(r"(?:aws_)?(.*)", re.I)
 
 
@@ -59,30 +61,55 @@ def client_of(address: Address, options: Mapping[str, object]) -> object:
     """A store of obstore, whose paths begin at the prefix of the address. Makes no request.
 
     Raises InvalidOption (the message names options, never values) and MissingDependency."""
-    obstore = need("obstore.store", f"the address {address.url}")
-    config, client, retry = _settings(address, options)
-    try:
-        store_class = getattr(obstore, _CLASSES[address.kind])
-        return store_class(
-            **{_CONTAINERS[address.kind]: address.container},
-            prefix=address.prefix or None,
-            config={name: value if isinstance(value, (str, bool)) else str(value) for name, value in config.items()},
-            client_options=client,
-            retry_config=retry,
-        )
-    except LakeError:
-        raise
-    except Exception as error:  # the text can hold values
-        pass_interruption(error)
-        unknown = re.search(r"[Cc]onfiguration key: '(\w+)'", str(error))
-        cause = f"{unknown[1]!r}" if unknown else type(error).__name__
+    need("obstore.store", f"the address {address.url}")
+    client, fault = _client_or_fault(address, _settings(address, options))
+    if client is not None:
+        return client
+    names = [fault.unknown] if fault.unknown else _unfit(address, options)
+    if fault.unknown:
+        what = "a storage option is unknown"
+    else:
+        what = "a storage option does not fit" if names else "the storage options do not make a client"
     raise InvalidOption(
-        "a storage option is unknown" if unknown else "the storage options do not make a client",
+        what,
         where=address.url,
         expected=f"the settings of obstore's {_CLASSES[address.kind]}",
-        found=cause,
+        found=" or ".join(map(repr, names)) if names else fault.kind,
         cure="correct storage_options and the environment variables of the store",
     )
+
+
+class _Fault(NamedTuple):
+    """Why obstore makes no client: the kind of its error, and the name of a setting that it does not know. The text of the error
+    can hold values."""
+
+    kind: str
+    unknown: str | None
+
+
+def _client_or_fault(address: Address, settings: _Settings) -> tuple[object, _Fault | None]:
+    obstore = need("obstore.store", f"the address {address.url}")
+    config = {name: value if isinstance(value, (str, bool)) else str(value) for name, value in settings.config.items()}
+    try:
+        store_class = getattr(obstore, _CLASSES[address.kind])
+        client = store_class(
+            **{_CONTAINERS[address.kind]: address.container},
+            prefix=address.prefix or None,
+            config=config,
+            client_options=settings.client,
+            retry_config=settings.retry,
+        )
+    except Exception as error:
+        pass_interruption(error)
+        unknown = re.search(r"[Cc]onfiguration key: '([^']*)'", str(error))
+        return None, _Fault(type(error).__name__, unknown[1] if unknown and unknown[1] in config else None)
+    return client, None
+
+
+def _unfit(address: Address, options: Mapping[str, object]) -> list[str]:
+    """The options of a user without any one of which obstore makes a client: their values do not fit, or exclude each other."""
+    less = {left_out: {name: value for name, value in options.items() if name != left_out} for left_out in options}
+    return [name for name, rest in less.items() if _client_or_fault(address, _settings(address, rest))[0] is not None]
 
 
 def texts_of(address: Address, options: Mapping[str, object]) -> dict[str, str]:
@@ -121,6 +148,7 @@ def _text(value: object) -> str:
 
 
 def _settings(address: Address, options: Mapping[str, object]) -> _Settings:
+    _check_values(options)
     config, client, retry = dict(options), {}, {"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S)}
     for name in [name for name in config if name in _CLIENT]:
         client[name] = _duration(name, config.pop(name)) if name in _TIMEOUTS else config.pop(name)
@@ -132,7 +160,11 @@ def _settings(address: Address, options: Mapping[str, object]) -> _Settings:
         _check_listing(config)
         config = _with_profile(config)
     if address.kind == GCS and "endpoint" in config:
+        if "base_url" in config:
+            raise _refused("endpoint", "it is another name of 'base_url', which is given, too", cure="leave one of them out")
         config["base_url"] = config.pop("endpoint")
+    if address.account:
+        _check_account(config, address.account)
     if address.kind == AZURE and not any(name.lower().endswith("account_name") for name in config):
         account = address.account or os.environ.get(_ACCOUNT_VARIABLE)  # obstore does not report an account from the environment
         config |= {"account_name": account} if account else {}
@@ -152,16 +184,41 @@ def _check_listing(config: Mapping[str, object]) -> None:
         )
 
 
+def _check_account(config: Mapping[str, object], account: str) -> None:
+    """Raises InvalidOption if the settings name another account of Azure than the address does."""
+    for name in config:
+        if name.lower().endswith("account_name") and config[name] != account:
+            what, cure = "the address names another account", "leave the option out, or correct the address"
+            raise _refused(name, what, expected=repr(account), found=repr(config[name]), cure=cure)
+
+
+def _check_values(options: Mapping[str, object]) -> None:
+    """Raises InvalidOption for a value that is no setting, whatever the name. obstore would get its text, such as "None"."""
+    for name, value in options.items():
+        if value is None:
+            raise _refused(name, "there is no value", cure="leave the option out, or correct the program that computes it")
+        if name not in _CLIENT and not isinstance(value, (str, bool, int, float)):
+            expected, found = "text, a number, True or False", type(value).__name__
+            raise _refused(name, "the value has the wrong type", expected=expected, found=found, cure="correct it")
+        if _ENDPOINT.fullmatch(name) and not _URL.match(str(value)):
+            raise _refused(name, "not the address of a server", expected="such as https://localhost:9000", cure="correct it")
+
+
+def _refused(name: str, what: str, **rest: str) -> InvalidOption:
+    return InvalidOption(what, where=f"storage option {name!r}", **rest)
+
+
 def _duration(name: str, value: object) -> str:
     return value if isinstance(value, str) else f"{round(1000 * _seconds(name, value))}ms"
 
 
 def _seconds(name: str, value: object) -> float:
     try:
-        return float(value)
+        if not isinstance(value, bool):
+            return float(value)
     except (TypeError, ValueError):
         pass
-    raise InvalidOption("not a number of seconds", where=f"storage option {name!r}", found=type(value).__name__, cure="give one")
+    raise _refused(name, "not a number of seconds", found=type(value).__name__, cure="give one")
 
 
 def _endpoint_of_environment() -> str | None:

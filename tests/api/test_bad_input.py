@@ -446,6 +446,7 @@ BAD_SCANS = {
     "a column that is not there": ({"columns": ["k", "nope"]}, ["'nope'", "unknown column"]),
     "a column twice": ({"columns": ["k", "K"]}, ["twice"]),
     "no columns": ({"columns": []}, ["list of columns is empty", "count()"]),
+    "columns as a set": ({"columns": {"k", "s"}}, ["columns", "pass a list: a set has no order"]),
     "columns as text": ({"columns": "k"}, ["list", "'k'"]),
     "a mode that is none": ({"mode": "stale"}, ["'stale'", "'fresh'"]),
     "a predicate on no column": ({"where": "nope = 1"}, ["nope"]),
@@ -468,6 +469,19 @@ def test_a_question_without_an_answer_is_refused(table, case):
 def test_compaction_of_what_is_not_there_is_refused(table):
     unchanged(table, lambda: table.compact(buckets=[2]), "0 to 1", "[2]", error=InvalidQuery)
     unchanged(table, lambda: table.compact(where="k = 1"), "partition", "['k']", error=InvalidQuery)
+
+
+def test_a_schema_of_spark_without_spark_names_the_cure(lake):
+    spark_types = pytest.importorskip("pyspark.sql.types")
+    struct = spark_types.StructType([spark_types.StructField("k", spark_types.IntegerType())])
+    refused(InvalidSchema, lambda: lake.create_table("d.n", struct), "found StructType", 'lsmlake.connect("...", spark=spark)')
+    refused(InvalidSchema, lambda: lsmlake.cdc.decode([], "plain", struct), "found StructType", "pass the events as a DataFrame")
+
+
+def test_a_closed_connection_is_refused(table):
+    connection = duckdb.connect()
+    connection.close()
+    refused(InvalidQuery, lambda: table.scan().to_duckdb(connection), "the connection is closed", "pass an open connection")
 
 
 # --- names ---

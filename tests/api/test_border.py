@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +65,11 @@ def test_signatures_and_docstrings_stay():
             {"names": ["\ud800"]},
             r"names contains text that is not valid Unicode, expected a list of names or None, found ['\ud800']",
         ),
+        (
+            (1,),
+            {"names": {"a"}},
+            "expected a list of names or None, found {'a'}; pass a list: a set has no order",
+        ),
         ((1,), {"flag": "yes"}, "flag has the wrong type, expected True or False, found 'yes'"),
         ((1,), {"flag": None}, "flag has the wrong type"),
     ],
@@ -91,6 +96,7 @@ def test_annotations_say_what_a_function_gets():
     assert type_of(float | None).made(None) is None
     names = ["a"]
     assert type_of(Sequence[str]).made(names) is names
+    assert type_of(Sequence[str] | None).made(np.array(["a"])) == type_of(Collection[str]).made({"a"}) == names
 
 
 def test_a_call_with_other_parameters_is_a_type_error_of_python():
@@ -163,7 +169,8 @@ def test_these_pass(error):
         (Mapping[str, object], [{}, {"a": [1]}], [[], {1: 1}, {"a": "\ud800"}, {"\ud800": 1}, "a"]),
         (int, [1, np.int8(1)], [True, np.True_, 1.0, np.float64(1), np.array([1, 2]), "1"]),
         (bool, [True, np.False_], [1, np.int8(1), "true"]),
-        (Sequence[int], [[], (1,), {1: 2}.keys(), np.arange(3)], [1, "1", [None], iter([1]), {1: 2}]),
+        (Sequence[int], [[], (1,), {1: 2}.keys(), np.arange(3)], [1, "1", [None], iter([1]), {1: 2}, {1}, frozenset()]),
+        (Collection[int], [[], (1,), {1, 2}, np.arange(3)], [1, "1", [None], iter([1]), {1: 2}]),
         (str | os.PathLike[str], ["a", Path()], [1, None]),
     ],
 )

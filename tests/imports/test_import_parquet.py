@@ -494,6 +494,20 @@ def test_addresses_in_a_store(monkeypatch):
         assert lake.import_parquet(f"memory://imports/{path}", f"d.t{number}").rows == count
     assert lake.table("d.t0").partition_by == lake.table("d.t2").partition_by == ("dt",)
     refused(lake, InvalidData, "no Parquet file found", "memory://imports/nothing")
+    store.put_if_absent("t/dt=2/more.csv", b"k\n1\n")
+    refused(lake, InvalidData, r"t/dt=2/more\.csv: not a Parquet file", "memory://imports/t")
+    refused(lake, InvalidQuery, "dbfs:/: unknown kind of store", "dbfs:/exports")
+    with pytest.raises(InvalidData, match=r"s3:/\.\.\.: the address is not one of this machine"):
+        lake.table("d.t4").append("s3://bucket/more.csv")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "pq", "parq", "PARQUET"])
+def test_a_file_of_a_folder_is_found_by_each_suffix(lake, tmp_path, suffix):
+    """A table is not made of a part of the files."""
+    for name in ("a.parquet", f"b.{suffix}"):
+        written(tmp_path / "files" / name, {"k": [len(name)]})
+    assert lake.import_parquet(tmp_path / "files", "d.t").rows == 2
+    assert lake.create_table_from("d.u", tmp_path / "files").count() == 2
 
 
 @pytest.mark.parametrize("uri", ["file://{}", "file:{}", "file:///{}", "FILE://{}", "file://localhost{}"])

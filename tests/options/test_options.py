@@ -59,6 +59,30 @@ def test_a_value_is_read_as_text_or_as_it_is(name, value, expected):
     assert Options.parse({name: value}).values[name] == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bucket", "1_0"),
+        ("bucket", "\u0663"),
+        ("snapshot.num-retained.min", "1_0"),
+        ("target-file-size", "\u0663 mb"),
+        ("sequence.field", {"a", "b"}),
+        ("sequence.field", {"a": 1}),
+        ("bucket-key", [["a"]]),
+        ("rowkind.field", b"op"),
+    ],
+)
+def test_a_value_that_other_readers_see_otherwise_is_refused(name, value):
+    """Also a set, which has no order, and objects whose text is that of Python."""
+    with pytest.raises(InvalidOption, match=re.escape(f"option {name!r} has an invalid value")):
+        Options.parse({name: value})
+
+
+def test_an_option_without_a_value_is_not_reset():
+    with pytest.raises(InvalidOption, match=r"option 'bucket' has no value; write unset_option\('bucket'\)"):
+        lsmlake.set_option("bucket", None)
+
+
 UNIVERSAL = {"compaction.strategy": "universal"}
 FULL = {"changelog-producer": "full-compaction"}
 

@@ -225,6 +225,9 @@ REFUSED = {
     "add at no path": ([lsmlake.add_column([], "INT")], "no names"),
     "drop at no path": ([lsmlake.drop_column([])], "no names"),
     "a type with NOT NULL": ([lsmlake.change_type("a", "BIGINT NOT NULL")], "set_not_null"),
+    "a type with a comment": ([lsmlake.change_type("a", "BIGINT COMMENT 'more'")], "set_comment"),
+    "two comments": ([lsmlake.add_column("n", "INT COMMENT 'x'", comment="y")], "['x', 'y']"),
+    "a field of another name": ([lsmlake.add_column("n", pa.field("m", pa.int32()))], "expected 'n', found 'm'"),
     "after itself": ([lsmlake.move_column("a", after="A")], "after itself"),
     "a default of a map key": ([lsmlake.set_default("m.key", "x")], "only columns and fields of structs have a default"),
 }

@@ -47,6 +47,8 @@ def test_addresses(location: str, expected: tuple[str, ...]):
     "location",
     [
         "ftp://b/a",
+        "s3:/b/a",
+        "dbfs:/a",
         "s3://",
         "s3:///a",
         f"s3://key:{SECRET}@b/a",
@@ -85,6 +87,38 @@ def test_an_unknown_or_wrong_option_is_refused_without_values(options: dict[str,
     with pytest.raises(InvalidOption) as caught:
         lsmlake.connect("s3://b/a", storage_options=options)
     assert SECRET not in shown(caught.value) and caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("location", "options", "words"),
+    [
+        ("s3://b", {"region": None}, "storage option 'region': there is no value"),
+        ("s3://b", {"proxy_url": None}, "storage option 'proxy_url': there is no value"),
+        ("s3://b", {"secret_access_key": SECRET.encode()}, "storage option 'secret_access_key': the value has the wrong type"),
+        ("s3://b", {"endpoint": f"ftp://{SECRET}"}, "storage option 'endpoint': not the address of a server"),
+        ("s3://b", {"aws_endpoint_url": "localhost:9000"}, "'aws_endpoint_url': not the address of a server"),
+        ("s3://b", {"timeout": True}, "storage option 'timeout': not a number of seconds"),
+        ("s3://b", {"region": "x", "allow_http": "maybe"}, "a storage option does not fit.*found 'allow_http';"),
+        ("s3://b", {"region": "x", "max_retries": "3"}, "found 'max_retries';"),
+        ("s3://b", {"region": "x", "aws_region": "y", "timeout": "5s"}, "found 'region' or 'aws_region';"),
+        ("s3://b", {"bucket": "c"}, "found 'bucket';"),
+        ("s3://b", {"fs.s3a.access.key": SECRET}, r"unknown.*found 'fs\.s3a\.access\.key'"),
+        ("gs://b", {"endpoint": "http://a", "base_url": "http://b"}, "another name of 'base_url'"),
+        ("az://c", {"account_name": "a", "account_key": SECRET}, "found 'account_key';"),
+        ("abfss://c@acc.dfs.core.windows.net/p", {"account_name": "other"}, "another account, expected 'acc', found 'other'"),
+    ],
+)
+def test_the_option_that_does_not_fit_is_named(location: str, options: dict[str, object], words: str, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidOption, match=words) as caught:
+        lsmlake.connect(location, storage_options=options)
+    assert SECRET not in shown(caught.value) and caught.value.cure
+
+
+def test_a_cache_is_a_directory_of_this_machine(tmp_path: Path):
+    with pytest.raises(InvalidQuery, match="cache: the cache is not in this machine"):
+        lsmlake.connect(str(tmp_path), cache="s3://b/cache")
 
 
 @pytest.mark.parametrize("options", [SECRET, [SECRET], {7: SECRET}])

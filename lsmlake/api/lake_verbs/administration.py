@@ -84,6 +84,7 @@ _TAKEN = Wording(
     command="choose another name, or omit --create",
     sql="choose another name, or write IF NOT EXISTS",
 )
+_ATTACH = 'attach a session, lsmlake.connect("...", spark=spark), or write the columns as text'
 _NOT_EMPTY = Wording("drop them or pass cascade=True", command="drop its tables first", sql="drop them, or write CASCADE")
 
 
@@ -295,18 +296,20 @@ class CatalogVerbs:
         return self.table(name).meta
 
 
-def columns_in(runtime: Runtime, schema: TableSchema) -> pa.Schema:
-    """The columns that a schema of any accepted kind declares. Raises InvalidSchema."""
+def columns_in(runtime: Runtime, schema: TableSchema, of_spark: str = _ATTACH) -> pa.Schema:
+    """The columns that a schema of any accepted kind declares. `of_spark`: the cure for a schema of Spark that the runtime does
+    not know. Raises InvalidSchema."""
     if isinstance(schema, str):
         from lsmlake.types import ddl  # loads sqlglot
 
         return ddl.parse_columns(schema)
     columns = schema if isinstance(schema, pa.Schema) else runtime.columns_of(schema)
     if columns is None:
+        is_of_spark = hasattr(schema, "fieldNames")  # a StructType
         raise InvalidSchema(
-            "not a schema",
+            "a schema of Spark needs Spark" if is_of_spark else "not a schema",
             expected="a pyarrow.Schema, DDL text or, with Spark attached, a StructType",
             found=type(schema).__name__,
-            cure='e.g. "id BIGINT NOT NULL, name STRING"',
+            cure=of_spark if is_of_spark else 'e.g. "id BIGINT NOT NULL, name STRING"',
         )
     return columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -37,7 +37,7 @@ class Loading(CatalogVerbs):
         comment: str | None = None,
         cast: bool = False,
         row_kind: RowKinds | None = None,
-        null_values: str | Sequence[str] | None = None,
+        null_values: str | Collection[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -34,7 +34,7 @@ class Maintaining(CatalogVerbs):
         *,
         every: str | int | None = None,
         plan: bool = False,
-        tables: Sequence[str] | None = None,
+        tables: Collection[str] | None = None,
         workers: int | None = None,
         memory: str | int | None = None,
         bytes_per_second: str | int | None = None,
@@ -106,7 +106,7 @@ class Maintaining(CatalogVerbs):
 
     def health(
         self,
-        tables: Sequence[str] | None = None,
+        tables: Collection[str] | None = None,
         *,
         level0_runs: int | None = None,
         unmerged_time: str | int | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lsmlake.api.public_types import RepairAction
 from lsmlake.api.table_verbs.handle import Handle
@@ -56,7 +56,7 @@ class Repairs(Handle):
         """
         return repair_iceberg(self.meta)
 
-    def repair_snapshots(self, *, roll_back_to: int | None = None, drop: Sequence[int] = ()) -> SnapshotRepairReport:
+    def repair_snapshots(self, *, roll_back_to: int | None = None, drop: Collection[int] = ()) -> SnapshotRepairReport:
         """Find damaged snapshots; with consent, roll back to the newest sound one and drop unreadable ones.
 
         Without arguments the snapshots are examined, the newest first, until one is sound, and nothing is changed. A snapshot is

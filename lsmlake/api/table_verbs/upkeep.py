@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 
 from lsmlake.api.table_verbs.handle import Handle
@@ -27,7 +27,7 @@ from lsmlake.write.replace import partition_predicate
 class Upkeep(Handle):
     """The verbs that maintain a table: alterations, compaction, statistics."""
 
-    def analyze(self, columns: Sequence[str] | None = None) -> Snapshot | None:
+    def analyze(self, columns: Collection[str] | None = None) -> Snapshot | None:
         """Compute statistics of the visible rows and publish them as a snapshot of kind ANALYZE.
 
         `system_table("statistics")` shows them: the number of rows and about their bytes; per column about how many distinct
@@ -50,7 +50,9 @@ class Upkeep(Handle):
         """
         return analyze(self.version, columns, self.runtime.measure)
 
-    def compact(self, *, full: bool = False, where: str | None = None, buckets: Sequence[int] | None = None) -> CompactionReport:
+    def compact(
+        self, *, full: bool = False, where: str | None = None, buckets: Collection[int] | None = None
+    ) -> CompactionReport:
         """Compact the buckets that need it. With Spark attached, Spark compacts them in parallel.
 
         Args:
@@ -145,7 +147,9 @@ def _number_of_buckets(schema: Schema, given: int | str) -> int | str:
     return number
 
 
-def _wanted(version: Version, where: str | None, buckets: Sequence[int] | None, zone: str, now: str) -> Callable[[Bucket], bool]:
+def _wanted(
+    version: Version, where: str | None, buckets: Collection[int] | None, zone: str, now: str
+) -> Callable[[Bucket], bool]:
     """A test for the buckets that a compaction may change. `zone`: the time zone of times without one in `where`; `now`: the
     time of the call."""
     schema = version.schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from lsmlake.api.change_writes import check_rejects, upsert_changes
@@ -49,7 +49,7 @@ class Writing(Handle):
         commit_id: int | None = None,
         writer_id: str | None = None,
         evolve: bool = False,
-        null_values: str | Sequence[str] | None = None,
+        null_values: str | Collection[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Snapshot | None:
@@ -99,7 +99,7 @@ class Writing(Handle):
         writer_id: str | None = None,
         compact: bool | None = None,
         evolve: bool = False,
-        null_values: str | Sequence[str] | None = None,
+        null_values: str | Collection[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
         order_by: OrderKeys | None = None,
@@ -111,7 +111,7 @@ class Writing(Handle):
         apply_as_truncates: str | None = None,
         ignore_null_updates: bool = False,
         columns: Sequence[str] | None = None,
-        except_columns: Sequence[str] | None = None,
+        except_columns: Collection[str] | None = None,
     ) -> Snapshot | None:
         """Insert or replace rows by key, as one commit. An error leaves the rows of the table unchanged.
 
@@ -210,7 +210,7 @@ class Writing(Handle):
         commit_id: int | None = None,
         writer_id: str | None = None,
         compact: bool | None = None,
-        null_values: str | Sequence[str] | None = None,
+        null_values: str | Collection[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
     ) -> Snapshot | None:
@@ -248,7 +248,7 @@ class Writing(Handle):
         row_kind: RowKinds | None = None,
         commit_id: int | None = None,
         writer_id: str | None = None,
-        null_values: str | Sequence[str] | None = None,
+        null_values: str | Collection[str] | None = None,
         delimiter: str | None = None,
         encoding: str | None = None,
         order_by: OrderKeys | None = None,
@@ -358,7 +358,7 @@ class Writing(Handle):
         apply_as_truncates: str | None = None,
         ignore_null_updates: bool = False,
         columns: Sequence[str] | None = None,
-        except_columns: Sequence[str] | None = None,
+        except_columns: Collection[str] | None = None,
     ) -> BatchFunction:
         """Spark: make a function for `df.writeStream.foreachBatch(...)`. Every micro-batch is applied exactly once.
 
@@ -418,7 +418,7 @@ class Writing(Handle):
         apply_as_truncates: str | None = None,
         ignore_null_updates: bool = False,
         columns: Sequence[str] | None = None,
-        except_columns: Sequence[str] | None = None,
+        except_columns: Collection[str] | None = None,
     ) -> StreamingQuery:
         """Spark: start a query that upserts a streaming DataFrame, exactly once.
 
@@ -454,7 +454,7 @@ class Writing(Handle):
         check_rejects(version, changes)
         request = self._streamed(version, row_kind, order_by, cast)
         return self.runtime.on_spark("write_stream()").write_stream(
-            self, df, checkpoint, trigger or {}, request, changes, query_name, writer_id
+            self, df, checkpoint, trigger, request, changes, query_name, writer_id
         )
 
     def _streamed(self, version: Version, row_kind: RowKinds | None, order_by: OrderKeys | None, cast: bool) -> WriteRequest:

@@ -133,6 +133,9 @@ def field_of(name: str, type_: object, where: str) -> pa.Field:
     if isinstance(type_, pa.DataType):
         return pa.field(name, type_)
     if isinstance(type_, pa.Field):
+        if type_.name not in ("", name):
+            what, cure = "the field has another name than the column", "pass its type"
+            raise InvalidSchema(what, where=where, expected=repr(name), found=repr(type_.name), cure=cure)
         return type_.with_name(name)
     text = type_ if isinstance(type_, str) else type_.simpleString() if hasattr(type_, "simpleString") else None
     if text is None:

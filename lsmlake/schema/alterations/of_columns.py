@@ -42,6 +42,13 @@ class AddColumn(Alteration):
             )
         given = field_of(name, self.type, draft.where)
         if self.comment is not None:
+            if _comment_of(given) is not None:
+                raise InvalidSchema(
+                    "the type has a comment, and there is another one",
+                    where=f"{draft.where}, column {shown(self.path)!r}",
+                    found=[_comment_of(given), self.comment],
+                    cure="leave one of them out",
+                )
             given = given.with_metadata({**(given.metadata or {}), column_types.COMMENT: self.comment.encode()})
         ids = itertools.count(draft.highest_field_id + 1)
         added = _with_defaults(
@@ -137,6 +144,11 @@ class MoveColumn(Alteration):
         )
 
 
+def _comment_of(field: pa.Field) -> str | None:
+    comment = (field.metadata or {}).get(column_types.COMMENT)
+    return None if comment is None else comment.decode()
+
+
 def _renaming(column: str | None, old: str, new: str) -> Renaming:
     """Renames a column or, if `column` is given, a field of the structs in that column."""
     if column is None:
@@ -223,6 +235,18 @@ class ChangeType(Alteration):
                     "add set_not_null() as another alteration",
                     command=f"add --not-null {shown(self.path)}",
                     sql="write ALTER COLUMN ... SET NOT NULL",
+                ),
+            )
+        if _comment_of(given) is not None:
+            raise InvalidSchema(
+                "the new type of a column has a comment",
+                where=place.where,
+                expected="a type alone",
+                found=self.type,
+                cure=Wording(
+                    "add set_comment() as another alteration",
+                    command="leave it out",
+                    sql="write ALTER COLUMN ... COMMENT",
                 ),
             )
         given = column_types.canonical_schema(pa.schema([given])).field(0)

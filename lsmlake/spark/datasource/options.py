@@ -59,6 +59,20 @@ OPTIONS = {
 }
 
 _FORMAT = 'format("lsmlake")'
+_ONE_PATH = "load one table, and combine DataFrames by union()"
+_NAMES_OF_OTHERS = {
+    "paths": _ONE_PATH,
+    **dict.fromkeys(("versionasof", "snapshot-id", "startingversion", "start-snapshot-id"), f"write {SNAPSHOT!r}"),
+    **dict.fromkeys(("timestampasof", "as-of-timestamp", "startingtimestamp"), f"write {TIMESTAMP!r}"),
+    "startingoffsets": f"write {START!r}: latest, or latest-full for all rows and then the changes",
+    **dict.fromkeys(("readchangefeed", "readchangedata"), f"read a stream with {CHANGELOG!r}, or Table.changes"),
+    **dict.fromkeys(("ignoredeletes", "ignorechanges", "skipchangecommits"), f"leave it out: {CHANGELOG!r} = false skips -D"),
+    "overwriteschema": "leave it out; alter the columns by ALTER TABLE, or drop and create the table",
+    **dict.fromkeys(("inferschema", "samplingratio"), "leave it out: the table has its columns"),
+    **dict.fromkeys(("compression", "codec"), "set the option 'file.compression' of the table"),
+    "overwrite-mode": f"write {OVERWRITE_MODE!r}",
+}
+"""Options of other formats, in lower case -> what to write here. Names that look like one of ours are found without it."""
 _KNOWN = {name.lower(): name for name in OPTIONS}
 
 _STREAMING = {START, MODE, CONSUMER, CHANGELOG, COMMITS, EVENTS, MAX_ROWS, MAX_BYTES, MAX_FILES, SCHEMA}
@@ -70,6 +84,8 @@ _OF_SPARK = {name.lower(): name for name in ("checkpointLocation", "queryName")}
 _PROVIDER = "provider"
 _CATALOG_PROPERTIES = {"owner", _PROVIDER, "location", "comment", "external", "is_managed_location", "collation", "table_type"}
 """Properties that Spark adds to the options of a catalog table; it also repeats each option as `option.<name>`."""
+
+_REPEATED = "option."
 
 _STORED = "lsmlake.options.table_options"
 """The metadata key under which the first column of a catalog table keeps the options: Spark passes only the columns to a
@@ -95,15 +111,18 @@ class Given:
         """The options that Spark passes. Raises InvalidOption for an unknown name."""
         texts, of_spark, in_catalog = {}, [], any(name.lower() == _PROVIDER for name in options)
         for name, value in options.items():
-            if in_catalog and (name.lower() in _CATALOG_PROPERTIES or name.lower().startswith("option.")):
+            if in_catalog and name.lower() in _CATALOG_PROPERTIES:
                 continue
+            if in_catalog and name.lower().startswith(_REPEATED):
+                _check_repeated(name.lower().removeprefix(_REPEATED), value, options)
+                continue
+            if value is None:
+                raise InvalidOption(f"option {name!r} has no value", where=_FORMAT, cure="leave it out, or correct the value")
             if name.lower() in _OF_SPARK:
                 of_spark.append(_OF_SPARK[name.lower()])
                 continue
             if name.lower() not in _KNOWN:
-                near = get_close_matches(name.lower(), _KNOWN, n=1)
-                cure = f"did you mean {_KNOWN[near[0]]!r}?" if near else f"use one of {', '.join(OPTIONS)}"
-                raise InvalidOption(f"unknown option {name!r}", where=_FORMAT, cure=cure)
+                raise InvalidOption(f"unknown option {name!r}", where=_FORMAT, cure=_cure_of_unknown(name.lower()))
             texts[_KNOWN[name.lower()]] = value
         return Given(texts, in_catalog, tuple(of_spark))
 
@@ -318,12 +337,34 @@ class Given:
 
     def _number(self, name: str) -> int | None:
         text = self.texts.get(name)
-        if text is None or text.strip().isdecimal():
+        if text is None or (text.isascii() and text.strip().isdecimal()):
             return None if text is None else int(text)
-        raise InvalidOption(f"option {name!r} is a number", where=_FORMAT, found=repr(text), cure="pass an integer")
+        what, cure = f"option {name!r} is a number", "pass an integer of at least 0"
+        raise InvalidOption(what, where=_FORMAT, found=repr(text), cure=cure)
 
     def _boolean(self, name: str, text: str) -> bool:
         return boolean.parse(name, text, _FORMAT)
+
+
+def _cure_of_unknown(name: str) -> str:
+    """The cure for a name, in lower case, that is not one of an option."""
+    if name in _NAMES_OF_OTHERS:
+        return _NAMES_OF_OTHERS[name]
+    near = get_close_matches(name, _KNOWN, n=1)
+    return f"did you mean {_KNOWN[near[0]]!r}?" if near else f"use one of {', '.join(OPTIONS)}"
+
+
+def _check_repeated(name: str, value: str, options: Mapping[str, str]) -> None:
+    """Raises InvalidOption unless a property of a new catalog table repeats an option: one of the user may contradict it."""
+    given = next((text for one, text in options.items() if one.lower() == name), None)
+    if given == value or name == PATH or name in _CATALOG_PROPERTIES:  # Spark itself may rewrite the path
+        return
+    raise InvalidOption(
+        f"the options and the properties of the catalog table differ in {name!r}",
+        where="CREATE TABLE",
+        found=f"{value!r} and {given!r}" if given is not None else f"the property {_REPEATED}{name} without the option",
+        cure="write it once, in OPTIONS",
+    )
 
 
 def table_options(schema: StructType) -> dict[str, str] | None:

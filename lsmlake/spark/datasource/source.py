@@ -21,13 +21,13 @@ from lsmlake.api.table import Table
 from lsmlake.api.table_verbs.handle import writable
 from lsmlake.cdc.commits import COMMIT_FIELDS
 from lsmlake.cdc.encoding import messages_of
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound, few
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.maintain.alter import evolve
 from lsmlake.read.plan import Projection
 from lsmlake.read.travel import resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.datasource.options import START, Given
+from lsmlake.spark.datasource.options import SCHEMA, START, Given
 from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, StreamReader
 from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
 from lsmlake.spark.frame_types import to_arrow, to_spark
@@ -153,7 +153,13 @@ def _offered(given: Given, table: Table) -> Schema:
 
 def _followed(given: Given, table: Table) -> Schema | None:
     """The schema whose id an option gives for a stream; None without this option."""
-    return None if given.schema_id is None else table.meta.schemas.get(given.schema_id)
+    if given.schema_id is None:
+        return None
+    known = table.schemas()["schema_id"].to_pylist()
+    if given.schema_id not in known:
+        what, expected = f"option {SCHEMA!r} names no schema of the table", f"one of {few(known)}"
+        raise InvalidOption(what, where=table.path, expected=expected, found=given.schema_id, cure="correct the option")
+    return table.meta.schemas.get(given.schema_id)
 
 
 def _fields(schema: Schema, names: Sequence[str]) -> pa.Schema:
