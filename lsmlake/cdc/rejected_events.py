@@ -128,7 +128,7 @@ def keep_lost(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapsh
 
 
 def recorded_lost(env: Env, name: str, rows: pa.Table, identity: Identity) -> list[int]:
-    """The numbers of the decoded rows that a process has recorded as `lost`, and then died before its commit."""
+    """The numbers of the decoded rows that a process recorded as `lost` before it died without its commit."""
     if not Databases(env.storage).is_table(table_dir(name)):
         return []
     table = Version.latest(metadata_of(env, name))
