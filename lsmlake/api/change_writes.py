@@ -11,7 +11,7 @@ import pyarrow as pa
 from lsmlake.api.runtime import Runtime
 from lsmlake.cdc import rejected_events
 from lsmlake.cdc.change_input import ChangeInput, check_order
-from lsmlake.cdc.change_rows import write_changes
+from lsmlake.cdc.change_rows import Lost, write_changes
 from lsmlake.cdc.decoding import decoded_tables
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.event_rows import OWN_COLUMNS, PLACE, POSITION, REASON, ROW_KIND, refusal
@@ -60,10 +60,13 @@ def upsert_changes(
         if rejected:  # before the commit of the others, which marks the batch as done
             rejected_events.keep(version.meta.env, home, pa.concat_tables(rejected), request.identity)
 
-    def lost(rows: pa.Table, reasons: Sequence[str]) -> None:
+    def record(rows: pa.Table, reasons: Sequence[str]) -> None:
         rejected_events.keep_lost(version.meta.env, home, rejected_events.lost(rows, reasons), request.identity)
 
-    request_of_rows, takes = with_positions(request), lost if changes.rejects else None
+    def recorded(rows: pa.Table) -> Sequence[int]:
+        return rejected_events.recorded_lost(version.meta.env, home, rows, request.identity)
+
+    request_of_rows, takes = with_positions(request), Lost(record, recorded) if changes.rejects else None
     once = _is_read_once(data)
     return write_changes(version, read, request_of_rows, ignore_nulls=changes.ignore_nulls, once=once, lost=takes)
 

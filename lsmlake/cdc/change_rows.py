@@ -45,9 +45,16 @@ Read = Callable[[], Iterator[pa.Table]]
 """Reads the rows of changes, perhaps with `ROW_KIND` and `KEPT`."""
 
 
-Lost = Callable[[pa.Table, Sequence[str]], None]
-"""Called with the rows whose unchanged values are neither in the batch nor in the table, and with the reasons: once for each row,
-by the first attempt that finds it."""
+class Lost(NamedTuple):
+    """Takes the rows whose unchanged values are neither in the batch nor in the table.
+
+    Attributes:
+        record: called with such rows and the reasons, once for each row, by the first attempt that finds it.
+        recorded: the numbers of the rows of a batch that attempts of a process which has died have recorded.
+    """
+
+    record: Callable[[pa.Table, Sequence[str]], None]
+    recorded: Callable[[pa.Table], Collection[int]]
 
 
 def write_changes(
@@ -80,7 +87,7 @@ def write_changes(
     if not any(_is_special(table, version.schema, ignore_nulls) for table in tables):
         return write_tables(version, _upserts(iter(tables), version.schema, request, ignore_nulls), request)
     rows = pa.concat_tables(tables, promote_options="default")
-    refused = LostRows(rows, lost, set())
+    refused = LostRows(rows, lost, set() if lost is None else set(lost.recorded(rows)))
     return again(version, lambda now: _resolved(now, rows, request, ignore_nulls, refused), *OVERTAKEN)
 
 
@@ -180,7 +187,8 @@ def _flags(rows: pa.Table, kind: str) -> np.ndarray:
 
 @dataclass
 class LostRows:
-    """The rows that lack a value, over all attempts of a commit: a row that one of them refuses is written by none.
+    """The rows that lack a value, over all attempts of a commit, also those of a process that has died: a row that one of them
+    refuses is written by none.
 
     Attributes:
         rows: the rows of the batch.
@@ -197,7 +205,7 @@ class LostRows:
         refuses, and why."""
         new = {int(numbers[row]): reason for row, reason in sorted(wrong.items()) if numbers[row] not in self.numbers}
         if new:
-            self.lost(self.rows.take(pa.array(list(new))), list(new.values()))
+            self.lost.record(self.rows.take(pa.array(list(new))), list(new.values()))
             self.numbers.update(new)
         return np.isin(numbers, list(self.numbers))
 

@@ -52,12 +52,12 @@ class ChangeWords:
 
     @property
     def refuses(self) -> bool:
-        """Whether there is an expression, which may refuse a row."""
+        """Whether there is an expression: each may refuse a row."""
         return bool(self.computed or self.conditions or self.order)
 
     def understood(self, fields: pa.Schema) -> ChangeWords:
-        """Without the conditions and the order that are unknown here, such as one with a function that only Spark has. `fields`:
-        of decoded rows."""
+        """The words without the conditions and parts of the order that cannot be evaluated here, such as one with a function that
+        only Spark has. `fields`: of decoded rows."""
         columns = pa.schema([*fields.remove(fields.get_field_index(REASON)), *((one.name, one.type) for one in self.computed)])
 
         def is_known(argument: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the rows of which an expression in SQL makes nothing, such as `CAST(a AS INT)` where `a` is 'x'."""
+"""Finds the rows for which an SQL expression cannot be evaluated, such as `CAST(a AS INT)` where `a` is 'x'."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lsmlake.cdc.event_lines import unreadable
 from lsmlake.errors import InvalidData, InvalidQuery
 
 _REFUSED_MAX = 100
-"""Of more different values of a batch the reasons are not looked for: each takes two evaluations, of about 10 ms."""
+"""An expression may refuse this many different values of a batch: to find one takes two evaluations, of about 10 ms each."""
 
 
 class Evaluated(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -122,9 +123,23 @@ def keep_lost(env: Env, name: str, rows: pa.Table, identity: Identity) -> Snapsh
     table = opened(env, name)
     own = next_of_lost(table, identity)
     if own != of_lost(identity):
-        recorded = [_marks(part, PLACES) for part in read_plan(plan(table, None, list(PLACES)))]
-        rows = rows.filter(pc.invert(pc.is_in(_marks(rows, PLACES.values()), pa.chunked_array(recorded, pa.string()))))
+        rows = rows.filter(pc.invert(_are_recorded(table, rows)))
     return keep(env, name, rows, own)
+
+
+def recorded_lost(env: Env, name: str, rows: pa.Table, identity: Identity) -> list[int]:
+    """The numbers of the decoded rows that a process recorded as `lost` before it died without its commit."""
+    if not Databases(env.storage).is_table(table_dir(name)):
+        return []
+    table = Version.latest(metadata_of(env, name))
+    if next_of_lost(table, identity) == of_lost(identity):
+        return []
+    return np.flatnonzero(np.asarray(_are_recorded(table, rows))).tolist()
+
+
+def _are_recorded(table: Version, rows: pa.Table) -> pa.ChunkedArray:
+    recorded = [_marks(part, PLACES) for part in read_plan(plan(table, None, list(PLACES)))]
+    return pc.is_in(_marks(rows, PLACES.values()), pa.chunked_array(recorded, pa.string()))
 
 
 def of_lost(identity: Identity, number: int = 1) -> Identity:

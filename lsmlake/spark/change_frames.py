@@ -472,19 +472,21 @@ class ChangeFrame:
 
     def _without_lost(self, rows, recorded: list[object]):
         """The rows without the events that lack a value which nothing has, as `_LAST` flags them. These go to the table of
-        rejected events, once each: later attempts, and a replay, may find others. An event that an attempt before has rejected is
-        not written. `recorded`: gets the moment of the commit of an attempt."""
+        rejected events, once each: later attempts, and a replay, may find others. An event that an attempt before has rejected,
+        also one of a process that has died, is not written. `recorded`: gets the moment of the commit of an attempt."""
         meta = self.version.meta
         table = rejected_events.opened(meta.env, rejected_events.name_for(meta.paths.table_name, self.changes.rejected))
         identity = rejected_events.next_of_lost(table, self.request.identity)
         moment, at = F.timestamp_millis(F.lit(meta.env.clock())), rejected_events.REJECTED_AT
         new = rows.where(_LAST)
-        if recorded or identity != rejected_events.of_lost(self.request.identity):
+        if not recorded and identity != rejected_events.of_lost(self.request.identity):  # of a process that has died
+            recorded.append(F.timestamp_millis(F.lit(0)))
+        if recorded:
             known = read.frame(rows.sparkSession, plan(table, None, [at, *rejected_events.PLACES]), None, read.AUTO)
             known = known.select(*(F.col(name).alias(f"_known_{name}") for name in (at, *rejected_events.PLACES)))
             same = reduce(and_, [F.col(old).eqNullSafe(F.col(f"_known_{name}")) for name, old in rejected_events.PLACES.items()])
             new = new.join(known, same, "left_anti")
-            rows = rows.join(known.where(F.col(f"_known_{at}") >= recorded[0]), same, "left_anti") if recorded else rows
+            rows = rows.join(known.where(F.col(f"_known_{at}") >= recorded[0]), same, "left_anti")
         if new.head(1):
             self._keep_lost(table, new, identity, moment)
             recorded.append(moment)

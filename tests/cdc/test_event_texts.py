@@ -236,6 +236,27 @@ def test_an_event_that_only_a_later_attempt_rejects_is_recorded(identity: dict, 
     assert sorted(int(one["position"]) for one in rejected(lake)) == [2, 9]
 
 
+def test_an_event_that_a_dead_process_has_rejected_is_not_applied(monkeypatch: pytest.MonkeyPatch):
+    """The process dies after it has recorded the event, and before its commit. Then another writer makes the row."""
+    lake, table = made("id BIGINT NOT NULL, name STRING, n INT")
+    events = [event("u", {"id": number, "name": KEEPS, "n": 5}, source={"lsn": number}) for number in (8, 9)]
+    events += [event("c", {"id": 1, "name": "a", "n": 5}, source={"lsn": 10})]
+    given = {"format": "debezium-json", "on_error": "reject", **NAMED_BATCH}
+
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(change_rows, "write_parts", die)
+        with pytest.raises(KeyboardInterrupt):
+            table.upsert(events, **given)
+    table.upsert([{"id": 9, "name": "new", "n": 0}], cast=True)
+    for _ in range(2):
+        table.upsert(events, **given)
+    assert rows_of(table) == [{"id": 1, "name": "a", "n": 5}, {"id": 9, "name": "new", "n": 0}]
+    assert sorted(int(one["position"]) for one in rejected(lake)) == [8, 9]
+
+
 SKETCH = {"merge-engine": "aggregation", "fields.v.aggregate-function": "rbm64"}
 LATE = [
     ("id BIGINT NOT NULL, v VARCHAR(3)", {"v": "abcd"}, "'v'.*4 characters", {}),

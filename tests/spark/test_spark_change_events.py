@@ -96,6 +96,34 @@ def test_an_event_that_only_a_later_attempt_rejects_is_recorded(
     assert sorted(map(int, found)) == [2, 9]
 
 
+def test_an_event_that_a_dead_process_has_rejected_is_not_applied(spark, spark_lake, monkeypatch: pytest.MonkeyPatch):
+    table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
+    events = frame(spark, [event("u", row(number, UNAVAILABLE, 5), number) for number in (8, 9)] + [event("c", row(1), 10)])
+    given = {"format": "debezium-json", "on_error": "reject", "writer_id": "w", "commit_id": 7}
+
+    with_old_values, upsert = ChangeFrame._with_old_values, change_frames.frame_writer.upsert
+
+    def die(self: ChangeFrame, *given: object) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr("lsmlake.spark.frame_writer.upsert", dying)
+            with_old_values(self, *given)
+
+    def dying(version: object, *given: object, **named: object) -> object:
+        if version.meta.paths.table_name == "d.t":
+            raise KeyboardInterrupt
+        return upsert(version, *given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeFrame, "_with_old_values", die)
+        with pytest.raises(KeyboardInterrupt):
+            table.upsert(events, **given)
+    table.upsert([row(9, "new", 0)], cast=True)
+    for _ in range(2):
+        table.upsert(events, **given)
+    assert rows_of(table) == [row(1), row(9, "new", 0)]
+    assert sorted(map(int, spark_lake.table("d.t_rejected").to_arrow()["position"].to_pylist())) == [8, 9]
+
+
 def test_a_stream_of_events_rejects_those_that_cannot_be_read(spark, spark_lake, tmp_path: Path):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, name STRING, n INT", primary_key=["id"])
     folder = tmp_path / "in"
