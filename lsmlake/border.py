@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union
 import numpy as np
 
 from lsmlake import undo
-from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, foreign
+from lsmlake.errors import InvalidData, InvalidOption, InvalidQuery, InvalidSchema, LakeError, Wording, foreign
 from lsmlake.interruption import told
 
 Thing = TypeVar("Thing", bound=Callable[..., object])
@@ -240,7 +240,7 @@ def _check(function: Callable[..., object], given: inspect.BoundArguments) -> No
 def _cure(value: object, wanted: Type) -> str:
     """How to correct a value of a wrong type."""
     if isinstance(value, str) and is_text(value) and wanted.fits([value]):
-        return f"write [{value!r}]"
+        return Wording(f"write [{value!r}]", command=f"write [{value!r}]", sql=f"write array({value!r})")
     if is_unordered(value) and wanted.fits(list(value)):
         return "pass a list: a set has no order"
     return "correct the argument"

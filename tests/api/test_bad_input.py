@@ -7,6 +7,7 @@ import math
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -476,6 +477,13 @@ def test_a_schema_of_spark_without_spark_names_the_cure(lake):
     struct = spark_types.StructType([spark_types.StructField("k", spark_types.IntegerType())])
     refused(InvalidSchema, lambda: lake.create_table("d.n", struct), "found StructType", 'lsmlake.connect("...", spark=spark)')
     refused(InvalidSchema, lambda: lsmlake.cdc.decode([], "plain", struct), "found StructType", "pass the events as a DataFrame")
+
+
+def test_a_dataframe_has_the_time_zone_of_its_session():
+    pytest.importorskip("pyspark")
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.dataframe", "sparkSession": None})()
+    call = partial(lsmlake.cdc.decode, frame, "plain", "k INT", time_zone="Europe/Berlin")
+    refused(InvalidQuery, call, "time_zone", "the session has the time zone", "Europe/Berlin", "spark.sql.session.timeZone")
 
 
 def test_a_closed_connection_is_refused(table):

@@ -384,6 +384,8 @@ def test_imports_in_sql(lake, tmp_path):
     }.items():
         with pytest.raises(InvalidQuery, match=message):
             lake.sql(text)
+    with pytest.raises(InvalidSchema, match=r"primary_key has the wrong type.*; write array\('k'\)"):
+        lake.sql("CALL import_parquet('x', 'd.u', 'k')")
 
 
 # -- what cannot be imported --------------------------------------------------------------------------------------------
