@@ -22,6 +22,8 @@ from pyroaring import BitMap64
 
 EXACT = Context(prec=60)
 MASK = 0xFFFFFFFF
+_OWN = ("_row_kind", "_lsmlake_row_address")
+"""Columns of data files that are not those of the user."""
 
 # --- Spark's hash: Murmur3, one value at a time, in unbounded integers ---
 
@@ -283,10 +285,10 @@ class NaiveTable:
         return self._once(("data", path), lambda: pq.read_table(pa.BufferReader(self._bytes(path))))
 
     def living(self, file: File) -> pa.Table:
-        """The rows of a file that are not dead, in order, without the column of row kinds."""
+        """The rows of a file that are not dead, in order, with the columns of the user only."""
         rows = self.data(file.path)
         kept = [position for position in range(rows.num_rows) if position not in file.dead]
-        return rows.select([name for name in rows.column_names if name != "_row_kind"]).take(pa.array(kept, pa.int64()))
+        return rows.select([name for name in rows.column_names if name not in _OWN]).take(pa.array(kept, pa.int64()))
 
     def rows(self, snapshot: dict, *, vectors: bool) -> list[dict]:
         """The rows of a fresh read under `deduplicate` without a sequence. Steps 8 to 16 of the section "Reading"."""
@@ -303,7 +305,7 @@ class NaiveTable:
             deeper = (row for file in files if vectors and file.level for row in self.living(file).to_pylist())
             found += [row for row in deeper if tuple(row[name] for name in key) not in newest]
             kept = (row for row in newest.values() if not (row.get("_row_kind") or 0) & 1)
-            found += [{name: row[name] for name in row if name != "_row_kind"} for row in kept]
+            found += [{name: row[name] for name in row if name not in _OWN} for row in kept]
         return found
 
     def check_buckets(self, files: Iterable[File], bucket_key: list[str]) -> None:

@@ -371,7 +371,7 @@ def overtaken(*_: object) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sequence.field": "v"}, r"sequence.field needs all rows of a key in one partition.*\['p'\].*pass order_by"),
+        ({"sequence.field": "v"}, r"sequence.field needs all rows of a key in one partition.*\['p'\].*argument order_by"),
         ({"changelog-producer": "input"}, "changelog-producer = input needs.*use lookup"),
         ({"changelog-producer": "full-compaction"}, "changelog-producer = full-compaction needs.*use lookup"),
         (
