@@ -68,7 +68,7 @@ def run(folder: Path, rows: int = 10_000_000, share: float = 0.01, commits: int 
             "follower": f"{commits:,} commits of {_SMALL:,} rows, {_BETWEEN:g} s between two",
         },
         "; ".join(f"{name}: {changes:,} changes" for name, (_, changes) in asked.items()),
-        (*measures, *_followed(folder / "followed", commits)),
+        (*measures, *followed(folder / "followed", commits)),
         ("Of a follower: from the return of `upsert` in one process to the rows in another one.",),
     )
 
@@ -171,20 +171,22 @@ def _kind(side: str, column: str):
 
 _FOLLOWER = """
 import sys, time, lsmlake
-batches = lsmlake.connect(sys.argv[1]).table("bench.t").follow(wait=30.0, start="latest")
+batches = lsmlake.connect(sys.argv[1]).table("bench.t").follow(wait=30.0, snapshot=int(sys.argv[2]))
 print("ready", flush=True)
 for batch in batches:
     print(batch.snapshot, batch.to_arrow().num_rows, time.time(), flush=True)
 """
 
 
-def _followed(folder: Path, commits: int) -> list[Measure]:
+def followed(folder: Path, commits: int, idle: float = 5.0) -> list[Measure]:
+    """How soon another process has each of `commits`, and what it takes while it waits for `idle` seconds."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     options = {"bucket": 1, "changelog-producer": "input"}
     table = lake.create_table("bench.t", orders(np.arange(1)).schema, primary_key=[KEY], options=options)
-    table.upsert(orders(np.arange(20 * _SMALL)))
-    follower = subprocess.Popen([sys.executable, "-c", _FOLLOWER, str(folder)], stdout=subprocess.PIPE, text=True)
+    first = table.upsert(orders(np.arange(20 * _SMALL))).id + 1
+    command = [sys.executable, "-c", _FOLLOWER, str(folder), str(first)]
+    follower = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert follower.stdout.readline() == "ready\n"
         late = []
@@ -195,13 +197,13 @@ def _followed(folder: Path, commits: int) -> list[Measure]:
             _, rows, seen = follower.stdout.readline().split()
             assert int(rows) == _SMALL, "no change is lost"
             late.append(max(0.0, float(seen) - done) * 1000)
-        idle = psutil.Process(follower.pid).cpu_times()
-        time.sleep(5)
-        spent = psutil.Process(follower.pid).cpu_times()
+        before = psutil.Process(follower.pid).cpu_times()
+        time.sleep(idle)
+        after = psutil.Process(follower.pid).cpu_times()
     finally:
         follower.kill()
         follower.wait()
-    cpu = (sum(spent[:2]) - sum(idle[:2])) / 5
+    cpu = (sum(after[:2]) - sum(before[:2])) / idle
     ordered = sorted(late[1:])  # the first loads modules
     return [
         Measure("a follower has a commit: p50", ordered[len(ordered) // 2], None, "ms", 100),

@@ -18,6 +18,7 @@ from effort import SCALE
 from bench import (
     auto_cdc,
     bloom_merge,
+    change_feeds,
     changelog,
     checksum,
     commit_growth,
@@ -281,10 +282,16 @@ def test_events_of_auto_cdc_come_late_and_out_of_order():
 
 
 @pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="a run that fetches jars and starts a session of its own")
-@pytest.mark.parametrize("bench", [auto_cdc, event_merges])
+@pytest.mark.parametrize("bench", [auto_cdc, change_feeds, event_merges])
 def test_a_bench_beside_peers_says_which_spark_it_needs(tmp_path: Path, bench):
     with pytest.raises(SystemExit, match=r"pyspark 4\.1"):
         bench.run(tmp_path)
+
+
+def test_a_follower_has_every_commit(tmp_path: Path):
+    measures = change_feeds.followed(tmp_path, commits=3, idle=0.1)
+    assert [one.unit for one in measures] == ["ms"] * 3
+    assert all(0 <= one.ours < 10_000 for one in measures)
 
 
 def test_a_model_of_a_cluster_names_what_limits_it():
