@@ -2,11 +2,14 @@
 
 Every round updates rows of one bucket, embedded, with compaction and changelog in the commit. The changelog of all rounds is
 checked: the newest +I or +U of each key is the row that was written.
+
+The best round of each side is one without a larger compaction. So a run of upserts is measured as well, as a whole, with the
+compactions that fall due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -16,17 +19,19 @@ import pyarrow.compute as pc
 
 import lsmlake
 from bench.checksum import of_table, same
-from bench.result import Report
+from bench.result import Measure, Report
 from bench.rows import KEY, SCHEMA, orders
-from bench.timing import compared, take_turns
+from bench.timing import Spent, clock, compared, take_turns
 from lsmlake.api.table import Table
 
 PRODUCERS = ("none", "input", "lookup")
 READS = ("changelog", "diff")
+_WHOLE = 3.0  # times the CPU of upserts without a changelog, compactions included
 
 
-def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int = 5, keys: str = "uniform") -> Report:
-    """`rows`: rows in the bucket. `batch`: rows updated per round. `keys`: "uniform", or "recent" for those inserted last."""
+def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int = 5, run_of: int = 16, keys: str = "uniform") -> Report:
+    """`rows`: rows in the bucket. `batch`: rows updated per round. `run_of`: upserts that are measured as a whole. `keys`:
+    "uniform", or "recent" for those inserted last."""
     lake = lsmlake.connect(folder)
     lake.create_database("bench")
     tables = {name: _filled(lake, name, rows) for name in PRODUCERS}
@@ -44,10 +49,16 @@ def run(folder: Path, rows: int = 2_000_000, batch: int = 100_000, rounds: int =
         return lambda: found.__setitem__(mode, tables["lookup"].changes(last - 1, last, mode=mode).to_arrow())
 
     read = take_turns({mode: partial(reading, mode) for mode in READS}, rounds)
+    further = {number: orders(draw(number, rows, batch), number + 1) for number in range(rounds + 1, rounds + 1 + run_of)}
+    whole = {name: _whole(table, further.values()) for name, table in tables.items()}
     assert of_table(found["changelog"]) == of_table(found["diff"]), "the changelog of one compaction equals the difference"
     answers = {name: of_table(_newest(tables[name])) for name in ("input", "lookup")}
     answers["rows"] = of_table(tables["none"].scan(where=f"{KEY} >= 0").to_arrow())
     measures = [m for name in ("input", "lookup") for m in compared(f"upsert, {name} / none", spent[name], spent["none"], None)]
+    for name in ("input", "lookup"):
+        what = f"{run_of} upserts with their compactions, {name} / none"
+        measures.append(Measure(what, whole[name].seconds, whole["none"].seconds))
+        measures.append(Measure(f"{what}: CPU", whole[name].cpu, whole["none"].cpu, target=_WHOLE))
     return Report(
         "changelog",
         f"{rounds} rounds in turns after one that does not count, best of them",
@@ -62,6 +73,12 @@ def _filled(lake: lsmlake.Lake, name: str, rows: int) -> Table:
     for start in range(0, rows, 1_000_000):
         table.upsert(orders(np.arange(start, min(rows, start + 1_000_000))))
     return table
+
+
+def _whole(table: Table, updates: Iterable[pa.Table]) -> Spent:
+    """What these upserts take, one after another."""
+    parts = [clock(partial(table.upsert, update)) for update in updates]
+    return Spent(*map(sum, zip(*parts, strict=True)))
 
 
 def _drawn(number: int, rows: int, batch: int) -> np.ndarray:

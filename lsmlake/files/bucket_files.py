@@ -151,14 +151,15 @@ class BucketFiles:
                 yield chunk.start, chunk.table
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them."""
+        """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them. Texts that a
+        file stores as a dictionary are decoded for these rows only."""
         if not len(positions):
             return
-        with self.open(file) as reader:
+        with self.open(file, encoded=columns) as reader:
             groups = np.unique(np.searchsorted(reader.starts, positions, side="right") - 1)
             for chunk in reader.chunks(columns, groups.tolist(), rows=_ROWS_AT_ONCE):
                 first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
-                yield chunk.table.take(pa.array(positions[first:last] - chunk.start))
+                yield reader.decoded(chunk.table.take(pa.array(positions[first:last] - chunk.start)))
 
     def positions(self, key: Key, file: DataFile) -> list[int]:
         """The positions of the rows of a key in a file, ascending, dead or not: one or none, several only in a file with rows of

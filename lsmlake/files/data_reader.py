@@ -290,7 +290,7 @@ class DataReader:
         if self.file.bytes <= _ALONE_BYTES and self.groups == 1:
             return []
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
-        texts = {name: self.stored(name) for name in names if pa.types.is_string(self.schema.row_columns.field(name).type)}
+        texts = {name: self.stored(name) for name in names if pa.types.is_string(self.field_of(name).type)}
         stored = {name: text for name, text in texts.items() if text is not None}
         return [n for n, text in stored.items() if all(_by_dictionary(group.column(text.leaves[0])) for group in groups)]
 
@@ -299,6 +299,13 @@ class DataReader:
             return _SYSTEM[column].remove_metadata()
         field = self.schema.row_columns.field(column)
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if column in self.encoded else field
+
+    def decoded(self, rows: pa.Table) -> pa.Table:
+        """Some rows that were read, with texts instead of dictionaries."""
+        for name in self.encoded:
+            field = self.schema.row_columns.field(name)
+            rows = rows.set_column(rows.column_names.index(name), field, rows[name].cast(field.type))
+        return rows
 
     def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
         """Yields all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
