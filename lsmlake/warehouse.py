@@ -26,6 +26,7 @@ from lsmlake.spark.ship import ship as ship_package
 from lsmlake.storage.env import Env
 from lsmlake.storage.location import cache_at, storage_at
 from lsmlake.storage.storage import Storage
+from lsmlake.tables.live import Cache
 from lsmlake.types.literal import zone_named
 
 _WORKERS_MAX = 4  # a compaction needs about 0.6 GB of memory
@@ -103,7 +104,9 @@ def connect(
     storage = storage_at(os.fspath(location), storage_options, disk_cache)
     if spark is not None:
         storage.place(_ANY)  # raises if the tasks cannot reach it
-    env = Env(storage, workers=min(_WORKERS_MAX, os.cpu_count() or 1), followers=FOLLOWERS, copies=disk_cache)
+    workers = min(_WORKERS_MAX, os.cpu_count() or 1)
+    decoded_rows = Cache(limit_bytes=0)  # an option of each table is the limit of what it adds
+    env = Env(storage, workers=workers, followers=FOLLOWERS, copies=disk_cache, decoded=decoded_rows)
     return Lake(env, _runtime(storage, spark, time_zone))
 
 

@@ -99,10 +99,12 @@ class CompactionState:
             return reader.read(range(reader.groups), list(columns))
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """As `BucketFiles.fetch`; rows that are in memory are not read again."""
+        """As `BucketFiles.fetch`; rows that are in memory are not read again. A file that stays in the bucket is likely to be
+        read by the next compactions."""
         cached, stored = self.cached_rows.get(file.name), self.schema.row_columns
         if cached is None or not {*columns} <= {*stored.names} & {*cached.column_names}:
-            yield from self.bucket_files.fetch(file, positions, columns)
+            most = self.schema.parsed_options.changelog.lookup_bytes if file.name in self.files else 0
+            yield from self.bucket_files.fetch_again(file, positions, columns, most)
             return
         rows = cached.select(list(columns))
         yield rows.take(pa.array(positions)).cast(pa.schema([stored.field(name) for name in columns]))

@@ -6,6 +6,7 @@ and the options in effect. `files.data_reader` and `files.data_writer` handle si
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.files.data_reader import DataReader, checked_kinds, reading
+from lsmlake.files.data_reader import Chunk, DataReader, checked_kinds, reading
 from lsmlake.files.data_writer import DATA, Opened, Origin, RunWriter, write_run
 from lsmlake.files.page_reader import GroupBounds, PageReader, RowOfGroup
 from lsmlake.format.data_files import Bucket, DataFile
@@ -27,6 +28,7 @@ from lsmlake.lsm import lookup
 from lsmlake.schema.adapt import lacks_ids, names_of, with_ids
 from lsmlake.schema.schema import ROW_KIND, ROW_KIND_FIELD, Schema
 from lsmlake.storage.concurrency import Once, side_by_side, together
+from lsmlake.tables.live import Cache
 from lsmlake.tables.version import Metadata, Version
 
 _KEYS_AT_ONCE = 1 << 22
@@ -151,15 +153,55 @@ class BucketFiles:
                 yield chunk.start, chunk.table
 
     def fetch(self, file: DataFile, positions: np.ndarray, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them. Texts that a
-        file stores as a dictionary are decoded for these rows only."""
+        """Yields the rows at `positions` (ascending) in order, in chunks. Reads only the row groups that contain them. Texts that
+        a file stores as a dictionary are decoded for these rows only."""
+        if len(positions):
+            yield from self._fetched(file, positions, columns, 0)
+
+    def fetch_again(self, file: DataFile, positions: np.ndarray, columns: Sequence[str], limit_bytes: int) -> Iterator[pa.Table]:
+        """As `fetch`, of a file of which a later call is likely to fetch other rows. If rows of every row group are wanted, the
+        columns of the whole file stay in memory, unless they exceed `limit_bytes`. The columns of those files, of all tables of
+        the environment, that were used least recently are dropped, so that all together do not exceed it either."""
         if not len(positions):
             return
+        cache: Cache | None = self.meta.env.decoded
+        known: tuple[Chunk, ...] | None = None if cache is None else cache.known(self._decoded_key(file, columns))
+        if known is None:
+            yield from self._fetched(file, positions, columns, 0 if cache is None else limit_bytes)
+        else:
+            for chunk in known:
+                yield from self._rows_of(chunk, positions)
+
+    def _fetched(self, file: DataFile, positions: np.ndarray, columns: Sequence[str], limit_bytes: int) -> Iterator[pa.Table]:
+        """Reads and yields rows; see `fetch_again`. `limit_bytes` 0: keeps nothing."""
+        kept: list[Chunk] = []
+        size = 0
         with self.open(file, encoded=columns) as reader:
             groups = np.unique(np.searchsorted(reader.starts, positions, side="right") - 1)
+            keeps = limit_bytes > 0 and len(groups) == reader.groups
             for chunk in reader.chunks(columns, groups.tolist(), rows=_ROWS_AT_ONCE):
-                first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
-                yield reader.decoded(chunk.table.take(pa.array(positions[first:last] - chunk.start)))
+                size += chunk.table.nbytes
+                if keeps and size <= limit_bytes:
+                    kept.append(chunk)
+                else:
+                    keeps, kept = False, []
+                yield from self._rows_of(chunk, positions)
+        if keeps:
+            self.meta.env.decoded.put(self._decoded_key(file, columns), tuple(kept), lambda _: size, limit_bytes)
+
+    def _rows_of(self, chunk: Chunk, positions: np.ndarray) -> Iterator[pa.Table]:
+        """The rows of a chunk at `positions` of the file, with texts instead of dictionaries."""
+        first, last = np.searchsorted(positions, [chunk.start, chunk.start + chunk.table.num_rows])
+        if first == last:
+            return
+        rows = chunk.table.take(pa.array(positions[first:last] - chunk.start))
+        for place, field in enumerate(rows.schema):
+            if pa.types.is_dictionary(field.type):
+                rows = rows.set_column(place, self.schema.row_columns.field(field.name), rows[place].cast(field.type.value_type))
+        yield rows
+
+    def _decoded_key(self, file: DataFile, columns: Sequence[str]) -> tuple[str, bytes, tuple[str, ...]]:
+        return self.meta.paths.data(file), self.schema.derived(_digest), tuple(columns)
 
     def positions(self, key: Key, file: DataFile) -> list[int]:
         """The positions of the rows of a key in a file, ascending, dead or not: one or none, several only in a file with rows of
@@ -304,6 +346,12 @@ class BucketFiles:
 
     def _cache_key(self, file: DataFile) -> tuple[str, str, int]:
         return self.meta.paths.data(file), "keys", self.schema.key
+
+
+def _digest(schema: Schema) -> bytes:
+    """Names a schema. Its number does not: branches count for themselves, and the number of a schema whose commit has lost a race
+    is used again."""
+    return hashlib.sha256(schema.encode()).digest()
 
 
 def _searchable(file: DataFile) -> type[SortedKeys] | type[ShuffledKeys]:

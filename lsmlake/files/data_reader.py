@@ -300,13 +300,6 @@ class DataReader:
         field = self.schema.row_columns.field(column)
         return field.with_type(pa.dictionary(pa.int32(), field.type)) if column in self.encoded else field
 
-    def decoded(self, rows: pa.Table) -> pa.Table:
-        """Some rows that were read, with texts instead of dictionaries."""
-        for name in self.encoded:
-            field = self.schema.row_columns.field(name)
-            rows = rows.set_column(rows.column_names.index(name), field, rows[name].cast(field.type))
-        return rows
-
     def stream(self, columns: Sequence[str]) -> Iterator[Chunk]:
         """Yields all rows in file order, a fraction of a row group at a time, so that many files can be read concurrently."""
         if self.file.bytes <= self.limits.stream_buffer_bytes:  # buffers for the columns would exceed the whole file

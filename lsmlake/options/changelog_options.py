@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lsmlake.options.option import Change, Tables, Values, When, option
-from lsmlake.options.option_types import boolean, names, one_of
+from lsmlake.options.option_types import boolean, names, one_of, size
 
 NONE, INPUT, LOOKUP, FULL_COMPACTION = PRODUCERS = "none", "input", "lookup", "full-compaction"
 _COMPARING = (When("changelog-producer", (LOOKUP, FULL_COMPACTION)),)
@@ -44,4 +44,12 @@ class ChangelogOptions:
         (),
         "columns that do not count as a change",
         only=(_COMPARING, (When("changelog-producer.row-deduplicate", (True,)),)),
+    )
+    lookup_bytes: int = option(
+        "lookup.cache-max-memory-size",
+        size,
+        256 << 20,
+        "memory of a process for rows of files that compactions have decoded to find old rows of a changelog, of all its tables"
+        " together; 0 keeps none",
+        only=(_COMPARING,),
     )

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lsmlake.storage.disk_cache import DiskCache
@@ -114,7 +114,8 @@ class CommitFollower:
 class Env:
     """`clock()`: milliseconds since the epoch; `ids()`: a new unique name part; `random()`: a number in [0, 1); `sleep(seconds)`;
     `workers`: how many buckets one process handles concurrently; `followers`: in the order in which they run; `copies`: the cache
-    on disk to which lookups copy rows. Pickles, so Spark tasks get the driver's environment."""
+    on disk to which lookups copy rows; `decoded`: a `Cache` for rows of files, of all tables (`BucketFiles.fetch_again`), None:
+    they are not kept. Pickles without `decoded`, so Spark tasks get the driver's environment."""
 
     storage: Storage
     clock: Callable[[], int] = _now_ms
@@ -125,6 +126,10 @@ class Env:
     limits: Limits = Limits()
     followers: tuple[CommitFollower, ...] = ()
     copies: DiskCache | None = None
+    decoded: Any = field(default=None, compare=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"decoded": None}
 
 
 def moment_of(env: Env) -> str:

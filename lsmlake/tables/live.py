@@ -214,13 +214,21 @@ class Cache:
                 return found[0]
         return None if self.parent is None else self.parent.known(key)
 
-    def put(self, key: Hashable, value: object, bytes_of: Callable[[object], int] = _bytes_of) -> None:
+    def put(
+        self,
+        key: Hashable,
+        value: object,
+        bytes_of: Callable[[object], int] = _bytes_of,
+        limit_bytes: int | None = None,
+    ) -> None:
+        """Holds a value. `limit_bytes`: instead of the limit of the cache."""
+        limit = self.limit_bytes if limit_bytes is None else limit_bytes
         size = bytes_of(value) + sum(map(sys.getsizeof, key if isinstance(key, tuple) else (key,)))
         with self._lock:
             self._bytes -= self._values.pop(key, (None, 0))[1]
             self._values[key] = value, size
             self._bytes += size
-            while self._bytes > self.limit_bytes and self._values:
+            while self._bytes > limit and self._values:
                 _, (_, freed) = self._values.popitem(last=False)
                 self._bytes -= freed
 

@@ -86,7 +86,7 @@ class Metadata:
 
     def with_empty_cache(self) -> Metadata:
         """The same metadata, without the caches of this process and of the disk."""
-        return Metadata.of(replace(self.env, storage=self.env.storage.uncached, copies=None), self.paths)
+        return Metadata.of(replace(self.env, storage=self.env.storage.uncached, copies=None, decoded=None), self.paths)
 
     def past_disk_cache(self) -> Metadata:
         """The same metadata; with an empty cache if the storage has a cache on disk."""

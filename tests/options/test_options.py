@@ -189,7 +189,7 @@ EFFECTS = [
         {"merge-engine": "aggregation"},
     ),
     (["aggregation.remove-record-on-delete"], {"merge-engine": "aggregation"}, {}),
-    (["changelog-producer.row-deduplicate"], LOOKUP, {"changelog-producer": "input"}),
+    (["changelog-producer.row-deduplicate", "lookup.cache-max-memory-size"], LOOKUP, {"changelog-producer": "input"}),
     (
         ["changelog-producer.row-deduplicate-ignore-fields"],
         FULL | {"changelog-producer.row-deduplicate": "true"},
