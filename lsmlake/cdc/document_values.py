@@ -24,6 +24,7 @@ import pyarrow.json as pa_json
 from lsmlake.cdc.event_digits import MARK
 from lsmlake.kernels import encoded_bytes
 from lsmlake.kernels.decimals import check
+from lsmlake.kernels.search import contains
 from lsmlake.types.type_table import is_bytes, is_text
 
 DECIMAL_DIGITS_MAX = 34
@@ -154,7 +155,7 @@ def why_not(value: str, refused: pa.ArrowInvalid) -> pa.ArrowInvalid:
 
 def _unquoted(strings: pa.Array) -> pa.Array:
     """The texts of strings of JSON."""
-    if not pc.any(pc.match_substring(strings, "\\")).as_py():
+    if not pc.any(contains(strings, "\\")).as_py():
         return pc.utf8_slice_codeunits(strings, 1, -1)
     lines = pc.binary_join_element_wise('{"v":', strings, "}\n", "")
     data = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lsmlake.kernels.search import contains
 from lsmlake.types.type_table import is_bytes, is_text
 
 MARK = "\ufdd0"
@@ -137,7 +138,7 @@ def last_mark(mark: str) -> str:
 
 def unmarked(texts: pa.Array, mark: str = MARK, *, keep: bool = False) -> pa.Array:
     """The texts of a column without marks. `keep`: a number or truth value begins with `MARK`."""
-    if pc.any(pc.match_substring(texts, mark)).as_py() is not True:
+    if pc.any(contains(texts, mark)).as_py() is not True:
         return texts
     inside = pc.replace_substring_regex(texts, rf'"{mark}({TOKEN})"', r"\1")
     return pc.replace_substring_regex(inside, f"^{mark}", MARK if keep else "")

@@ -18,6 +18,7 @@ import pyarrow.json as pa_json
 from lsmlake.cdc.event_digits import MARK
 from lsmlake.cdc.event_queries import EVENT, KEY, WRONG
 from lsmlake.errors import InvalidData
+from lsmlake.kernels.search import contains
 
 BYTE_ORDER_MARK = "\ufeff"
 """The byte order mark. It is no part of the event that it begins."""
@@ -65,8 +66,8 @@ def readable(events: pa.Table) -> pa.Table:
 
 def has_reserved(texts: pa.Array) -> np.ndarray:
     """Flags JSON with the character that marks numbers, see `cdc.event_digits`."""
-    found = pc.match_substring(texts, MARK)
-    if pc.any(pc.match_substring(texts, "\\u")).as_py():
+    found = contains(texts, MARK)
+    if pc.any(contains(texts, "\\u")).as_py():
         found = pc.or_(found, pc.match_substring_regex(texts, _ESCAPED))
     return np.asarray(pc.fill_null(found, False))
 

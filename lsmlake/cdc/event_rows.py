@@ -58,6 +58,7 @@ from lsmlake.errors import InvalidData, InvalidQuery, Wording
 from lsmlake.kernels import encoded_bytes, nested
 from lsmlake.kernels.fitting import fitted
 from lsmlake.kernels.keys import joined
+from lsmlake.kernels.search import contains
 from lsmlake.schema.conform import shown
 from lsmlake.schema.lossless import Unfit
 from lsmlake.schema.omitted import may_be_omitted, with_default
@@ -432,9 +433,9 @@ class _Batch:
             removed, own = self.texts[REMOVED], json.dumps(name, ensure_ascii=False)
             shortened, part = self.texts[SHORTENED], f"{own[:-1]}."
             for text, column in ((part, images), (part, removed), (part, shortened), (own, shortened)):
-                within = np.asarray(pc.fill_null(pc.match_substring(column, text), False)) & (action == _UPDATE)
+                within = np.asarray(pc.fill_null(contains(column, text), False)) & (action == _UPDATE)
                 self._refuse(within, f"the update changes a part of {name!r}: let the source send full documents")
-            keeps &= ~np.asarray(pc.fill_null(pc.match_substring(removed, own), False))
+            keeps &= ~np.asarray(pc.fill_null(contains(removed, own), False))
         return keeps
 
     def _lacking(self, texts: pa.Array, one: pa.Field, written: np.ndarray) -> np.ndarray:
@@ -627,7 +628,7 @@ def _numbers_of(unchanged: dict[int, np.ndarray], count: int) -> pa.Array:
 
 def keeps(rows: pa.Table, column: int) -> np.ndarray:
     """Flags the decoded rows that keep the value of a column."""
-    return np.asarray(pc.fill_null(pc.match_substring(rows[KEPT], f",{column},"), False))
+    return np.asarray(pc.fill_null(contains(rows[KEPT], f",{column},"), False))
 
 
 def _misfit(given: pa.DataType, wanted: pa.DataType, column: str) -> str:
