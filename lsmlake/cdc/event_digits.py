@@ -31,6 +31,11 @@ PRINTED_ANEW = (
     r"|[:\[,]\s*-0\s*[,\]}]"
 )
 """Matches events with a number that a parser may print with other characters."""
+PRINTED_ANEW_IN_JAVA = (
+    r"[:\[,]\s*+-?+(?=[0-9NI])(?:[0-9]++(?:\.[0-9]++)?+[eE]|[0-9]{8,}+\.|[0-9]++\.[0-9]{8}|[0-9]++\.[0-9][0-9]++(?<=0)\s*+[,\]}]"
+    r"|0\.00|[NI]|(?<=-)0\s*+[,\]}])"
+)
+"""The same for Java, which never goes back in a text where that cannot help: twice as fast."""
 NUMBERS = rf"((?:{STRING}|{OTHERS})*)({TOKEN}|\z)"
 """Matches JSON up to the end of the next number, or up to its end."""
 _DIGITS = b"0123456789"

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lsmlake.cdc.event_digits import MARK, NUMBERS, OTHERS, PRINTED_ANEW, TOKEN, last_mark, marks
+from lsmlake.cdc.event_digits import MARK, NUMBERS, OTHERS, PRINTED_ANEW_IN_JAVA, TOKEN, last_mark, marks
 from lsmlake.cdc.event_formats import DELETE, ID, Absent, EventFormat
 
 EVENT, KEY, OFFSET, ROW = "event", "key", "offset", "row"
@@ -35,6 +35,7 @@ _MARKS_IN_JAVA = rf'(?s)((?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|{OTHERS})*+)({TOKEN}|\z)
 """The pattern of `cdc.event_digits.marked`, in which no match needs a stack."""
 HALF_OF_A_PAIR = r"(?i)(?<!\\)(?:\\\\)*\\u(?:d[89ab][0-9a-f]{2}(?!\\ud[c-f])|(?<!\\ud[89ab][0-9a-f]{2}\\u)d[c-f][0-9a-f]{2})"
 """Matches JSON with half of a surrogate pair."""
+_ESCAPE = r"\u"
 Shape = dict[str, object]
 """The fields to read of an object: name -> None for text, `_JSON` for JSON, or the fields of the object inside."""
 
@@ -288,9 +289,10 @@ class SparkWords:
         """The text of an event or document with the marks of `cdc.event_digits`; null if it has half of a surrogate pair."""
         marked = f"regexp_replace({text}, {_escaped(_MARKS_IN_JAVA)}, '$1\"{MARK}$2\"')"
         marked = f"regexp_replace({marked}, '\"{MARK}\"$', '')"
-        marks = "true" if self.marks_all else self.matches(text, PRINTED_ANEW)
+        marks = "true" if self.marks_all else self.matches(text, PRINTED_ANEW_IN_JAVA)
         chosen = f"WHEN {marks} AND NOT contains({text}, '{MARK}') THEN {marked} ELSE {text}"
-        return f"CASE WHEN {self.matches(text, HALF_OF_A_PAIR)} THEN NULL {chosen} END"
+        half = f"contains({text}, {_escaped(_ESCAPE)}) AND {self.matches(text, HALF_OF_A_PAIR)}"  # few texts have an escape
+        return f"CASE WHEN {half} THEN NULL {chosen} END"
 
     def matches(self, text: str, pattern: str) -> str:
         return f"coalesce({text} RLIKE {_escaped(pattern)}, false)"

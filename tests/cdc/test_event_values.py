@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+import random
 import re
+import sys
 from decimal import Decimal
 
 import event_values
@@ -15,7 +18,7 @@ from strategies import new_lake
 
 from lsmlake.cdc import ChangeFormat, decode
 from lsmlake.cdc.decoding import decoded_tables
-from lsmlake.cdc.event_digits import MARK, marked, unmarked
+from lsmlake.cdc.event_digits import MARK, PRINTED_ANEW, PRINTED_ANEW_IN_JAVA, marked, unmarked
 from lsmlake.cdc.event_queries import HALF_OF_A_PAIR
 from lsmlake.errors import InvalidData
 
@@ -132,3 +135,19 @@ def test_half_of_a_surrogate_pair_is_told_from_a_backslash_before_a_u():
         assert bool(re.search(HALF_OF_A_PAIR, text)) == is_half, text
         if not is_half:
             json.loads(text)["s"].encode()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python's re has such quantifiers since 3.11, as Java has")
+def test_the_pattern_for_java_finds_the_same_numbers():
+    """All texts of up to five of these characters that can follow the name of a field, and longer ones drawn from them."""
+    java, other = re.compile(PRINTED_ANEW_IN_JAVA), re.compile(PRINTED_ANEW)
+    short = map("".join, itertools.chain.from_iterable(itertools.product('-01.eN, }"', repeat=size) for size in range(6)))
+    chance = random.Random(1)
+    long = ("".join(chance.choices("-0123456789.eE", [1, 6, *[2] * 9, 3, 1, 1], k=chance.randint(6, 24))) for _ in range(100_000))
+    found = 0
+    for text in itertools.chain(short, long):
+        for written in (f":{text}", f"[ {text}}}", f', "{text}" ]'):
+            expected = other.search(written) is not None
+            assert (java.search(written) is not None) == expected, written
+            found += expected
+    assert found > 10_000
