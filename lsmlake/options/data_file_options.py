@@ -26,6 +26,8 @@ from lsmlake.options.option_types import (
     stats_mode,
 )
 
+_WITH_VECTORS = (When("deletion-vectors.enabled", (True,)),)
+
 
 @dataclass(frozen=True)
 class LayoutOptions:
@@ -70,7 +72,7 @@ class LayoutOptions:
         16,
         "a compaction that writes vectors merges the vectors of its bucket into one file, if they would lie in so many files",
         own=True,
-        only=((When("deletion-vectors.enabled", (True,)),),),
+        only=(_WITH_VECTORS,),
     )
 
     @cached_property
@@ -116,6 +118,7 @@ class DataFileOptions:
         " without deletion vectors: false",
         own=True,
         derived=lambda values: AUTO if values["deletion-vectors.enabled"] else FALSE,
+        only=(_WITH_VECTORS,),
     )
     stats_mode: str = option(
         "metadata.stats-mode",

@@ -177,7 +177,7 @@ EFFECTS = [
     (["compaction.offpeak.end.hour"], UNIVERSAL | {"compaction.offpeak.start.hour": 4}, TIERED),
     (["lookup-compact"], LOOKUP | UNIVERSAL | {"deletion-vectors.enabled": "false"}, {"deletion-vectors.enabled": "false"}),
     (["lookup-compact.max-interval"], GENTLE, UNIVERSAL),
-    (["deletion-vectors.merge-min-count"], {}, {"deletion-vectors.enabled": "false"}),
+    (["deletion-vectors.merge-min-count", "file.row-addresses"], {}, {"deletion-vectors.enabled": "false"}),
     (["file.compression.zstd-level"], {}, {"file.compression": "lz4"}),
     (["metadata.stats-truncate"], {"metadata.stats-mode": "truncate"}, {"metadata.stats-mode": "full"}),
     (["sequence.field"], {"merge-engine": "partial-update"}, {"merge-engine": "first-row"}),
