@@ -12,11 +12,13 @@ the object store of the table (`spark.connector`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from lsmlake.errors import InvalidQuery
@@ -56,8 +58,22 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     elif strategy == AUTO:
         native, rest = shared(plan)
     reading = _FrameBuilder(spark, plan, where)
-    parts = [*reading.native(native), *reading.arrow(by_file(rest))]
+    with _refused(where):
+        parts = [*reading.native(native), *reading.arrow(by_file(rest))]
     return _united(plan, parts)
+
+
+@contextmanager
+def _refused(where: str | None) -> Iterator[None]:
+    """Turns the error of Spark for a condition that it cannot analyse into InvalidQuery. On Connect it comes with the first
+    action."""
+    try:
+        yield
+    except AnalysisException as refused:
+        if where is None:
+            raise
+        found = f"{where!r}: {str(refused).splitlines()[0]}"
+        raise InvalidQuery("Spark cannot evaluate the condition", where="where", found=found, cure="correct it") from refused
 
 
 def refuses_native(spark, plan: Plan) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -434,6 +435,13 @@ def test_what_cannot_be_read_is_refused_before_spark_is_asked(spark, spark_lake)
     ):
         with pytest.raises(InvalidQuery, match=words):
             table.scan(**how).to_spark(strategy)
+
+
+def test_a_condition_that_spark_cannot_analyse_is_refused_with_its_text(spark, spark_lake, mixed):
+    for condition in ("sum(id) = 1", "no_such_function(id)", "id > array(1)"):
+        for strategy in STRATEGIES:
+            with pytest.raises(InvalidQuery, match=f"cannot evaluate the condition, found {re.escape(repr(condition))}"):
+                spark_lake.table("d.mixed").scan(where=condition).to_spark(strategy)
 
 
 @pytest.mark.connect(short="classic")
