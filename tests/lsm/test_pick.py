@@ -446,6 +446,14 @@ def test_a_big_file_between_small_ones_ends_a_rewrite():
     assert outcome(levels, level)["rewrites"] == [["1:1-1", "1:2-2"], ["1:10-10", "1:11-11"]]
 
 
+def test_small_files_of_one_new_run_move_unless_they_are_rewritten_for_another_reason():
+    run = [file("a", 0, 7, 5, (1, 1)), file("b", 0, 7, 5, (2, 2))]
+    assert outcome(Levels.of(run), 2) == {"rewrites": [], "upgrades": ["a", "b"], "kept": [], "dropped": []}
+    assert outcome(Levels.of(run), 2, rewrite_level0=True)["rewrites"] == [["a", "b"]]
+    beside = Levels.of([*run, file("c", 1, 7, None, (3, 3))])
+    assert outcome(beside, 2)["rewrites"] == [["a", "b", "c"]]
+
+
 def test_deletes_end_at_the_last_level_only_by_a_rewrite_unless_vectors_mask_them():
     deleting = file("deleting", 0, 70, 5, (1, 10), delete_rows=3)
     levels = Levels.of([deleting])

@@ -93,3 +93,17 @@ def test_a_part_that_cannot_be_written_leaves_no_file():
             break
     assert failed > 6
     assert lake_on(inner, 1).table("d.t").scan().to_arrow() != rows
+
+
+@pytest.mark.usefixtures("_parts")
+def test_a_compaction_does_not_encode_the_parts_again():
+    """Neither those of the first batch nor those of one that replaces all rows."""
+    table = lake_on(MemoryStorage(), 3).create_table("d.t", COLUMNS, primary_key=["k"])
+    keys = [f"{number:03d}" for number in range(90)]
+    for value in range(3):
+        table.upsert(pa.table({"k": keys, "v": [value] * 90, "w": [0.5] * 90}))
+        files = table.files()
+        assert files.num_rows == 3 and set(files["file_source"].to_pylist()) == {"APPEND"}
+        assert len(set(files["level"].to_pylist())) == 1 and files["level"][0].as_py() > 0
+        assert table.scan().to_arrow()["v"].to_pylist() == [value] * 90
+    assert not table.verify()

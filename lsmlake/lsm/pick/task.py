@@ -5,7 +5,9 @@
 3. A file that is alone in its section moves by metadata (or is kept, if it is at the output level), unless
    - its rows must change: too many are deleted, it is forced, its delete rows must be dropped, it is not sorted, or it is a
      level-0 file and the merge rule may merge its rows with older ones;
-   - or it is small and next to a section that is rewritten or small as well: then they are merged into one file.
+   - or it is small and next to a section that is rewritten or small as well: then they are merged into one file. Small files of
+     one level-0 run move nevertheless, if they have no other neighbours: a writer has divided the run to encode it by several
+     threads, and to merge them would encode it again.
 4. Neighbouring sections to rewrite form one `Rewrite`. A big file that moves ends it, because the key range of an output file
    must not span that of the moved file.
 
@@ -22,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lsmlake.format.data_files import DataFile
-from lsmlake.lsm.levels import Levels, Section, sections
+from lsmlake.lsm.levels import Levels, Section, recency, sections
 from lsmlake.lsm.pick.picked import Compaction
 
 SMALL_PERCENT = 70  # of the target size: a smaller file is merged with its neighbours
@@ -100,8 +102,15 @@ def plan_task(
     def is_empty(file: DataFile) -> bool:
         return file.rows <= levels.dead.get(file.name, 0)
 
+    def is_one_run(group: tuple[Section, ...]) -> bool:
+        files = [file for section in group for file in section.files]
+        return all(map(may_move, group)) and files[0].level == 0 and len({recency(file) for file in files}) == 1
+
     groups = [
-        group for part in compaction.parts for group in _groups(sections(file for file in part if not is_empty(file)), moves)
+        group
+        for part in compaction.parts
+        for neighbours in _groups(sections(file for file in part if not is_empty(file)), moves)
+        for group in (zip(neighbours) if is_one_run(neighbours) else [neighbours])
     ]
     moved = [group[0].files[0] for group in groups if len(group) == 1 and may_move(group[0])]
     return Steps(
