@@ -611,11 +611,17 @@ class Player:
     def _shown(self, files: list[File], mode: str) -> tuple[list[File], list[File]]:
         """The files that a view shows and those that wait: `compacted`, all beyond level 0; `raw`, those of them that need no
         merge - all with vectors, else those at the last level."""
-        last = {place: max(f.level for f in files if f.place == place) for place in {f.place for f in files}}
         merged = mode == "raw" and not self.world.vectors
+        last = {place: self._last_level([f for f in files if f.place == place]) for place in {f.place for f in files}}
         shown = [f for f in files if f.level > 0 and (not merged or f.level == last[f.place])]
         names = {file.path for file in shown}
         return shown, [file for file in files if file.path not in names]
+
+    def _last_level(self, files: list[File]) -> int:
+        """Of a bucket of a table without vectors, as FORMAT.md says. A bucket that was divided may have no file there."""
+        options = self.table.options
+        levels = options.get("num-levels", int(options.get("num-sorted-run.compaction-trigger", 5)) + 1)
+        return max(int(levels), 1 + max(file.level for file in files), 2) - 1
 
     def view(self, number: int, mode: str) -> Rows:
         """The rows that must be seen of a snapshot: `fresh`, `compacted` or `raw`. Rows leave level 0 in the order of commits, so
