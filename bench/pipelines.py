@@ -20,10 +20,10 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import lsmlake
 from bench import checksum
+from bench.debezium_events import by_hand, payload, row_of
 from bench.result import Measure, Report
 from bench.session import session
 from bench.timing import Spent, take_turns
@@ -33,7 +33,6 @@ from lsmlake.spark.change_frames import decoded_frame
 from lsmlake.types.ddl import parse_columns
 
 COLUMNS = "id BIGINT NOT NULL, status STRING, amount DECIMAL(10,2), day DATE, at TIMESTAMP, note STRING"
-_FIELDS = "id BIGINT, status STRING, amount STRING, day INT, at BIGINT, note STRING"
 _TARGET, _TARGET_ON_SPARK = 300_000, 200_000
 DEBEZIUM = ChangeFormat("debezium-json", decimals="text", timestamps="micros")
 _NUMBERED = ("string", "string", "int32", "int64", "string")
@@ -105,60 +104,7 @@ def _on_spark(spark: SparkSession, path: Path, rounds: int) -> dict[str, Spent]:
     return take_turns({name: partial(nowhere, made) for name, made in sides.items()}, rounds)
 
 
-def by_hand(df: DataFrame) -> DataFrame:
-    """The row after each event, or before a delete, with `op` and `lsn`."""
-    shape = f"op STRING, before STRUCT<{_FIELDS}>, after STRUCT<{_FIELDS}>, source STRUCT<lsn: BIGINT>"
-    parsed = df.select(F.from_json("value", shape).alias("e"))
-    row = F.when(F.col("e.op") == "d", F.col("e.before")).otherwise(F.col("e.after"))
-    rows = parsed.select(row.alias("r"), F.col("e.op").alias("op"), F.col("e.source.lsn").alias("lsn"))
-    typed = (
-        "r.id",
-        "r.status",
-        "cast(r.amount as decimal(10,2)) as amount",
-        "date_from_unix_date(r.day) as day",
-        "timestamp_micros(r.at) as at",
-        "r.note",
-    )
-    return rows.selectExpr(*typed, "op", "lsn")
-
-
 # -- events -----------------------------------------------------------------------------------------------------------
-
-
-def _row(number: int) -> dict[str, object]:
-    """Each third event changes the key of the one before it."""
-    key = number - 1 if number % 3 == 2 else number
-    micros = 1_700_000_000_000_000 + number
-    return {
-        "id": key,
-        "status": "paid",
-        "amount": f"{number}.25",
-        "day": 19_000 + number % 500,
-        "at": micros,
-        "note": f"note {number}",
-    }
-
-
-def payload(number: int, key: int | None = None) -> dict[str, object]:
-    """The event of a number: a third are updates, a tenth deletes. `key`: instead of the one of the number."""
-    row = _row(number) if key is None else {**_row(number), "id": key}
-    deleted = number % 10 == 9
-    source = {
-        "version": "3.1.0.Final",
-        "connector": "postgresql",
-        "name": "shop",
-        "ts_ms": 1_700_000_000_000,
-        "snapshot": "false",
-    }
-    source |= {"db": "shop", "sequence": '["24023119","24023128"]', "schema": "public", "table": "orders", "txId": 555}
-    return {
-        "before": row if deleted else None,
-        "after": None if deleted else row,
-        "source": {**source, "lsn": 24_023_128 + number, "xmin": None},
-        "transaction": None,
-        "op": "d" if deleted else "u" if number % 3 == 2 else "c",
-        "ts_ms": 1_700_000_000_100,
-    }
 
 
 def _debezium(number: int) -> str:
@@ -180,7 +126,7 @@ def _with_schema(number: int) -> str:
 
 
 def _texts(number: int) -> dict[str, object]:
-    row = _row(number)
+    row = row_of(number)
     return {**row, "day": "2023-11-14", "at": "2023-11-14 22:13:20.123456"}
 
 
