@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-_FEW_VALUES = 1 << 19
+_FEW_VALUES = 1 << 16
 """Changes that cost no more are always read."""
 _STEPS = 4_000_000  # the statements of a refresh by changes, beyond those of a whole refresh
 _CHANGE = 100  # applies a change
-_QUERIED = 2  # reads and aggregates a value in a query
+_QUERIED = 1.6  # reads and aggregates a value in a query
+_FOUND = 2  # finds the group of a row among more than `_FEW_GROUPS`
+_FEW_GROUPS = 1_000
 _UPSERTED, _REPLACED = 30, 13  # writes a value of the view table
 
 
@@ -48,7 +50,8 @@ def changes_cost_more(readings: Collection[ReadingCost], whole: WholeCost) -> bo
     applied = sum(one.values for one in readings) + _CHANGE * changes
     if applied <= _FEW_VALUES:
         return False
-    queried, written = _QUERIED * whole.values, whole.columns * min(whole.stored, changes)
+    queried = _QUERIED * whole.values + (_FOUND * whole.rows if whole.stored > _FEW_GROUPS else 0)
+    written = whole.columns * min(whole.stored, changes)
     went = changes // 2 if any(one.old for one in readings) else 0
     if whole.extremes and went * whole.stored > whole.rows:  # a group probably lost its extreme, and is computed anew
         applied += queried
