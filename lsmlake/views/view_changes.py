@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from lsmlake.read.plan import Split
 from lsmlake.schema.rowkind import INSERT, NAMES, UPDATE_AFTER
 from lsmlake.schema.schema import Schema
 from lsmlake.tables.version import Metadata, Version
+from lsmlake.views.view_costs import ReadingCost
 
 WEIGHT = "_lsmlake_weight"
 _FEW_ROWS = 100_000
@@ -53,33 +55,63 @@ class TableChanges:
         like = Feed.asked(schema, None, tuple(columns), False, version.meta.paths.root)
         ways = list(_ways(version, after, like)) if version.number != after else [[]]
         planned = [TableChanges(version, like, tuple(pieces)) for pieces in ways]
-        return planned[0] if len(planned) == 1 else min(planned, key=lambda one: one.values)
+        return planned[0] if len(planned) == 1 else min(planned, key=lambda one: one.reading.values)
 
-    @property
-    def number(self) -> int:
-        """About how many changes there are."""
-        return sum(piece.rows for piece in self.pieces)
+    @cached_property
+    def reading(self) -> ReadingCost:
+        """The work of reading them. Reads vectors, and no data."""
+        old = sum(_old_rows(self.version.meta, piece) for piece in self.pieces)
+        return ReadingCost(sum(piece.rows for piece in self.pieces), old, len(self.like.schema.columns))
 
     @property
     def few(self) -> bool:
         """Whether memory holds them easily."""
         total = self.version.snapshot.total_rows if self.version.snapshot else 0
-        return self.number <= _FEW_ROWS + total // 2
+        return self.reading.changes <= _FEW_ROWS + total // 2
 
     @property
-    def values(self) -> int:
-        """About how many values are decoded to read them. Reads vectors, and no data."""
-        width = len(self.like.schema.columns)
-        return width * (self.number + sum(_old_rows(self.version.meta, piece) for piece in self.pieces))
+    def net(self) -> bool:
+        """Whether no row comes and goes: each bucket is compared once, and in no other columns than those asked for."""
+        compared = all(len(piece.steps) == 1 and isinstance(piece.steps[0], Pair) for piece in self.pieces)
+        return compared and len(self.like.columns) == len(self.like.schema.columns)
 
     def rows(self) -> pa.Table:
-        """These columns and `WEIGHT`. The changes are exact, but not net: a row can come and go."""
+        """These columns and `WEIGHT`. The changes are exact, but not always `net`: a row can come and go."""
         fields = (self.like.schema.row_columns.field(name) for name in self.like.columns)
         empty = pa.schema([*fields, pa.field(WEIGHT, pa.int64())])
         tables = [empty.empty_table()]
         for piece in self.pieces:
             tables += (_weighted(rows, empty) for rows in read_piece(self.version.meta, self.like, piece))
         return pa.concat_tables(tables)
+
+
+def least_reading(version: Version, after: int, columns: Sequence[str]) -> ReadingCost:
+    """The least work of reading the changes after snapshot `after`, by the counts of snapshots and of the indexes of vectors.
+    Reads no vector and no list of earlier files: a file that was marked since then has at least one row group to be read. Raises
+    SnapshotNotFound if the snapshot is not retained."""
+    meta, last = version.meta, version.snapshot
+    first = meta.snapshots.get(after) if after else None
+    if first is None or last is None:
+        return ReadingCost(last.total_rows if last else 0, 0, len(columns))
+    growth = last.total_rows - first.total_rows
+    logged = version.options.changelog.producer == LOOKUP  # its files may have the old rows
+    if logged or first.index_manifest == last.index_manifest:
+        return ReadingCost(abs(growth), 0, len(columns))
+    with meta.snapshots.unless_expired(first, last):
+        before, now = dict(meta.manifests.vector_refs(first)), meta.manifests.vector_refs(last)
+        files = meta.manifests.live(last, version.schema)
+    known = files.filter(pc.less_equal(files["sequence"], after))
+    target, went, old = version.options.files.row_group_bytes, 0, 0
+    marked = pc.is_in(known["name"], value_set=pa.array([name for name in now if before.get(name) != now[name]], pa.string()))
+    for name, rows, size in zip(*(known[one].filter(marked).to_pylist() for one in ("name", "rows", "bytes")), strict=True):
+        went += now[name].cardinality - (before[name].cardinality if name in before else 0)
+        old += rows // _row_groups(rows, size, target)
+    return ReadingCost(max(0, growth + went) + went, old, len(columns))
+
+
+def _row_groups(rows: int, size_bytes: int, target_bytes: int) -> int:
+    """About how many row groups a file has."""
+    return max(1, min(rows, _COMPRESSION * size_bytes // target_bytes))
 
 
 def _old_rows(meta: Metadata, piece: Piece) -> int:
@@ -95,7 +127,7 @@ def _fetched(meta: Metadata, pair: Pair) -> int:
         if name not in after:
             rows += file.rows
             continue
-        groups = max(1, min(file.rows, _COMPRESSION * file.bytes // target))
+        groups = _row_groups(file.rows, file.bytes, target)
         marked = (new.get(name, EMPTY) - old.get(name, EMPTY)) | (old.get(name, EMPTY) - new.get(name, EMPTY))
         touched = len(np.unique(marked.positions() * groups // file.rows)) if marked.cardinality else 0
         rows += file.rows * min(groups, touched + superseded) // groups

@@ -23,28 +23,29 @@ from lsmlake.commit.request import Advance, Identity, Position
 from lsmlake.errors import InvalidQuery, SnapshotNotFound, TableNotFound
 from lsmlake.format.snapshot import SourcePosition
 from lsmlake.maintain.refresh_report import NOTHING, RefreshReport
+from lsmlake.read.arrow_scan import output_schema, read_plan
+from lsmlake.read.plan import plan
 from lsmlake.read.point import rows_of_keys
 from lsmlake.schema.rowkind import Source
 from lsmlake.schema.schema import Schema
 from lsmlake.storage.env import Env
 from lsmlake.tables.databases import metadata_of
 from lsmlake.tables.version import Version
-from lsmlake.views.view_changes import WEIGHT, TableChanges
+from lsmlake.views.view_changes import WEIGHT, TableChanges, least_reading
+from lsmlake.views.view_costs import ReadingCost, WholeCost, changes_cost_more
 from lsmlake.views.view_queries import ViewQueries, columns_needed, columns_read
 from lsmlake.views.view_shape import CHANGES, KEY, ROWS, WHOLE, ViewShape, key, shape_of
 from lsmlake.views.view_sources import OpenedQuery, check_columns, open_query
-from lsmlake.views.view_state import AGAIN, added, arguments, net, state_aggregates, state_fields, with_key, with_values
+from lsmlake.views.view_state import AGAIN, added, arguments, net, state_aggregates, state_fields, valued, with_key
 from lsmlake.write.replace import Replacement
 from lsmlake.write.write import write_tables
 from lsmlake.write.write_request import WriteRequest
 
 _KIND = "_lsmlake_kind"
-_FEW_VALUES = 1 << 20
-"""The changes are always read if that decodes so few values."""
-_WRITTEN_VALUE = 3
-"""How much dearer a value is that is written than one that is read."""
 _FEW_KEYS = 100
 """For so many keys the query is always evaluated alone."""
+_SCANNED = 10
+"""So many stored groups are read in the time in which one is looked up."""
 _OVERTAKEN = "other refreshes came first on every attempt", "run one refresh at a time"
 _ANEW = "write CREATE OR REPLACE MATERIALIZED VIEW, or drop the view table and create it with another query"
 
@@ -176,27 +177,26 @@ class Refresh:
 
     def _changed(self) -> list[pa.Table]:
         """The changes of each table in FROM. Raises _Dearer if evaluating the query costs less than reading them."""
-        planned: dict[str, TableChanges] = {}
-        names = []
-        for table in self.shape.tables:
-            name, columns = self._name_of(table.version), columns_needed(self.shape, table)
-            names.append(f"{name} {columns}")
-            if names[-1] not in planned:
-                planned[names[-1]] = TableChanges.of(table.version, self.before[name].snapshot, columns)
+        named = [(self._name_of(one.version), tuple(columns_needed(self.shape, one))) for one in self.shape.tables]
+        versions = (one.version for one in self.shape.tables)
+        tables = {key: (version, self.before[key[0]].snapshot, key[1]) for key, version in zip(named, versions, strict=True)}
+        self._check_cost([least_reading(*one) for one in tables.values()])
+        planned = {key: TableChanges.of(*one) for key, one in tables.items()}
         if not all(changes.few for changes in planned.values()):
             raise _Dearer("the changes of a table are more than half of its rows and 100,000")
-        self._check_cost(planned.values())
-        read = {name: net(changes.rows(), self.zone) for name, changes in planned.items()}
-        return [read[name] for name in names]
+        self._check_cost([one.reading for one in planned.values()])
+        read = {key: one.rows() if one.net else net(one.rows(), self.zone) for key, one in planned.items()}
+        return [read[key] for key in named]
 
-    def _check_cost(self, planned: Collection[TableChanges]) -> None:
-        """Raises _Dearer if the changes come to more values, read and written, than the query and all rows of the view table."""
-        sources = [table for table in self.shape.tables if table.version.snapshot is not None]
-        queried = sum(table.version.snapshot.total_rows * len(columns_read(self.shape, table)) for table in sources)
-        stored, width = self.version.snapshot.total_rows, _WRITTEN_VALUE * len(self.version.schema.columns)
-        read, written = sum(one.values for one in planned), min(stored, sum(one.number for one in planned))
-        if read > _FEW_VALUES and read + written * width > queried + stored * width:
-            raise _Dearer("the changed rows lie in so many row groups that reading them costs more than the query")
+    def _check_cost(self, readings: Collection[ReadingCost]) -> None:
+        """Raises _Dearer if refreshing by the changes costs more than a whole refresh."""
+        shape, sources = self.shape, [one for one in self.shape.tables if one.version.snapshot is not None]
+        rows = [one.version.snapshot.total_rows for one in sources]
+        values = sum(number * len(columns_read(shape, one)) for number, one in zip(rows, sources, strict=True))
+        extremes = any(one.is_extreme for one in shape.measures)
+        stored, columns = self.version.snapshot.total_rows, len(self.version.schema.columns)
+        if changes_cost_more(readings, WholeCost(sum(rows), values, stored, columns, extremes)):
+            raise _Dearer("reading the changes, and the row groups in which their old rows lie, costs more than the query")
 
     def _name_of(self, version: Version) -> str:
         return next(name for name, one in self.opened.sources.items() if one is version)
@@ -230,34 +230,35 @@ class Refresh:
             return _Rows(self._empty(), self._gone(None), number)
         touched = _distinct(with_key(found.drop_columns([WEIGHT]), self.zone))
         if self.shape.grouped or len(changed) > 1:
-            result = self._of_keys(self.queries.result(self.queries.newest, self._restriction(touched)), touched)
+            result = with_key(self.queries.result(self.queries.newest, self._restriction(touched)), self.zone)
+            result = _among(result, touched)
         else:  # the changes of a table have the whole rows of their keys
             came = changed[0].filter(pc.greater(changed[0][WEIGHT], 0))
             result = with_key(self.queries.result([came.drop_columns([WEIGHT])]), self.zone)
         return _Rows(self._of_result(result), self._gone(_without(touched, result)), number)
 
     def _groups(self, keys: pa.Table | None = None) -> pa.Table:
-        """The groups and their states, computed from the rows. `keys`: only these."""
+        """The groups with their states and values, computed from the rows. `keys`: only these."""
         restriction = None if keys is None else self._restriction(keys)
-        return self._of_keys(self.queries.groups(state_aggregates(self.shape), self.queries.newest, restriction), keys)
+        groups = self.queries.groups(state_aggregates(self.shape), self.queries.newest, restriction)
+        return _among(valued(self.shape, groups, self.zone), keys)
 
     def _restriction(self, keys: pa.Table) -> pa.Table | None:
         """The keys for which to evaluate the query; None: for all, which is cheaper if they are most of them."""
         most = max(_FEW_KEYS, self.version.snapshot.total_rows // 2)
         return keys.select(_key_names(keys)) if keys.num_rows <= most else None
 
-    def _of_keys(self, rows: pa.Table, keys: pa.Table | None) -> pa.Table:
-        """Rows with `KEY`; only those of `keys`, if there are any."""
-        keyed = with_key(rows, self.zone)
-        return keyed if keys is None else keyed.filter(pc.is_in(keyed[KEY], value_set=keys[KEY].combine_chunks()))
-
     def _stored(self, keys: pa.Table) -> pa.Table:
-        """The stored states of groups: `KEY` and the state. `keys`: `KEY` and `key(i)`."""
-        wanted = self._primary_keys(keys)
+        """The stored states of groups, perhaps of others, too: `KEY` and the state. `keys`: `KEY` and `key(i)`."""
         names = [one.name for one in state_fields(self.shape)]
         schema = self.version.schema
         columns = [name for name in schema.columns.names if name in {*schema.primary_key, *names}]
-        rows = rows_of_keys(self.version, wanted, columns)
+        if keys.num_rows * _SCANNED < self.version.snapshot.total_rows:
+            rows = rows_of_keys(self.version, self._primary_keys(keys), columns)
+        else:
+            planned = plan(self.version, None, columns)
+            with self.version.unless_expired():
+                rows = pa.concat_tables([output_schema(planned).empty_table(), *read_plan(planned)])
         if KEY not in rows.column_names:
             own = {key(number): rows[name] for number, name in enumerate(self.shape.key_columns)}
             rows = with_key(pa.table({**own, **{name: rows[name] for name in names}}), self.zone)
@@ -274,10 +275,9 @@ class Refresh:
     # -- rows as the view table stores them ---------------------------------------------------------------------------
 
     def _of_groups(self, groups: pa.Table) -> pa.Table:
-        """The rows of groups with their states."""
-        valued = with_values(self.shape, groups, self.zone)
+        """The rows of groups with their states and values."""
         items = {f"_lsmlake_o{number}": one for number, one in enumerate(self.shape.items)}
-        return self._as_stored(self.queries.over(items, valued, [one.name for one in hidden_fields(self.shape)]))
+        return self._as_stored(self.queries.over(items, groups, [one.name for one in hidden_fields(self.shape)]))
 
     def _of_result(self, result: pa.Table) -> pa.Table:
         """The rows of the query with the columns of its key behind."""
@@ -350,6 +350,11 @@ def _in_order(schema: Schema) -> list[str]:
 def _key_names(rows: pa.Table) -> list[str]:
     """The columns `key(i)`."""
     return [name for name in rows.column_names if name.startswith(key(0)[:-1])]
+
+
+def _among(rows: pa.Table, keys: pa.Table | None) -> pa.Table:
+    """The rows that have one of the keys; None: all."""
+    return rows if keys is None else rows.filter(pc.is_in(rows[KEY], value_set=keys[KEY].combine_chunks()))
 
 
 def _without(keys: pa.Table, rows: pa.Table) -> pa.Table:

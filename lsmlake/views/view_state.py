@@ -26,6 +26,8 @@ from lsmlake.views.view_shape import KEY, ROWS, Measure, ViewShape, key, value
 
 AGAIN = "_lsmlake_again"
 _STATE, _CHANGES = "view_state", "view_changes"
+_ALL = "'all'"
+"""The key of the only group of a query without GROUP BY."""
 
 
 def state_fields(shape: ViewShape) -> list[pa.Field]:
@@ -93,11 +95,12 @@ def arguments(shape: ViewShape) -> dict[str, exp.Expression]:
 
 def with_key(rows: pa.Table, zone: str) -> pa.Table:
     """Rows with columns `key(i)`, and the column `KEY`: the key as text, equal for equal keys, null included."""
-    names = [name for name in rows.column_names if name.startswith(key(0)[:-1])]
-    if not names:
-        return rows.append_column(KEY, pa.repeat(pa.scalar("all"), rows.num_rows))
-    parts = " || ".join(_part(name, rows.schema.field(name).type) for name in names)
-    return _run(f"SELECT *, {parts} AS {quoted(KEY)} FROM {_CHANGES}", {_CHANGES: rows}, zone)
+    return _run(f"SELECT *, {_key(rows.schema)} FROM {_CHANGES}", {_CHANGES: rows}, zone)
+
+
+def _key(columns: pa.Schema) -> str:
+    keys = [field for field in columns if field.name.startswith(key(0)[:-1])]
+    return f"{' || '.join(_part(one.name, one.type) for one in keys) if keys else _ALL} AS {quoted(KEY)}"
 
 
 def _part(name: str, kind: pa.DataType) -> str:
@@ -125,7 +128,8 @@ def net(changes: pa.Table, zone: str) -> pa.Table:
 
 
 def added(shape: ViewShape, changes: pa.Table, state: pa.Table, zone: str) -> pa.Table:
-    """The new states of the groups that changed: `KEY`, `key(i)`, the state, and `AGAIN`, whether it is to be computed anew.
+    """The new states of the groups that changed: `KEY`, `key(i)`, the state, `AGAIN`, whether it is to be computed anew, and the
+    values as in `valued`.
 
     Args:
         shape: the query.
@@ -144,11 +148,13 @@ def added(shape: ViewShape, changes: pa.Table, state: pa.Table, zone: str) -> pa
             SELECT {listed}, sum({quoted(WEIGHT)}) AS w FROM {_CHANGES} GROUP BY {listed} HAVING sum({quoted(WEIGHT)}) <> 0
         ), d AS (
             SELECT {quoted(KEY)}{own}, {", ".join(sums)} FROM net GROUP BY {quoted(KEY)}
+        ), n AS (
+            SELECT d.{quoted(KEY)}{"".join(f", d.{one}" for one in keys)},
+                {", ".join(f"{part.value} AS {part.column}" for part in parts)},
+                {" OR ".join(part.doubt for part in parts)} AS {AGAIN}
+            FROM d LEFT JOIN {_STATE} s ON s.{quoted(KEY)} = d.{quoted(KEY)}
         )
-        SELECT d.{quoted(KEY)}{"".join(f", d.{one}" for one in keys)},
-            {", ".join(f"{part.value} AS {part.column}" for part in parts)},
-            {" OR ".join(part.doubt for part in parts)} AS {AGAIN}
-        FROM d LEFT JOIN {_STATE} s ON s.{quoted(KEY)} = d.{quoted(KEY)}
+        SELECT {", ".join(["*", *_values(shape)])} FROM n
     """
     return _run(sql, {_CHANGES: changes, _STATE: state}, zone)
 
@@ -198,10 +204,14 @@ def _extreme_added(number: int, measure: Measure, x: str) -> _Added:
 # -- the values of the aggregates -----------------------------------------------------------------------------------------
 
 
-def with_values(shape: ViewShape, groups: pa.Table, zone: str) -> pa.Table:
-    """Groups with the columns `value(i)`: the aggregates that the states stand for."""
-    values = [f"{_value(number, one)} AS {quoted(value(number))}" for number, one in enumerate(shape.measures)]
-    return _run(f"SELECT {', '.join(['*', *values])} FROM {_CHANGES}", {_CHANGES: groups}, zone) if values else groups
+def valued(shape: ViewShape, groups: pa.Table, zone: str) -> pa.Table:
+    """Groups with `KEY` and the columns `value(i)`: the aggregates that the states stand for."""
+    columns = ["*", _key(groups.schema), *_values(shape)]
+    return _run(f"SELECT {', '.join(columns)} FROM {_CHANGES}", {_CHANGES: groups}, zone)
+
+
+def _values(shape: ViewShape) -> list[str]:
+    return [f"{_value(number, one)} AS {quoted(value(number))}" for number, one in enumerate(shape.measures)]
 
 
 def _value(number: int, measure: Measure) -> str:

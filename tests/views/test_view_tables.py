@@ -13,7 +13,7 @@ import lsmlake
 from lsmlake import Lake, Table
 from lsmlake.cdc.change_reader import ChangeFiles
 from lsmlake.errors import InvalidOption, InvalidQuery, InvalidSchema, LakeError, MissingDependency, TableExists, TableNotFound
-from lsmlake.views import view_refresh
+from lsmlake.views import view_costs
 from lsmlake.views.view_changes import WEIGHT, TableChanges
 
 REVENUE = "SELECT dt, sum(amount) AS total FROM sales.orders GROUP BY dt"
@@ -170,7 +170,8 @@ def test_changelog_files_are_read_instead_of_old_rows_where_they_have_all_change
 
 
 def test_updates_all_over_the_table_are_cheaper_by_the_query(lake: Lake, monkeypatch):
-    monkeypatch.setattr(view_refresh, "_FEW_VALUES", 0)
+    for threshold in ("_FEW_VALUES", "_STEPS"):
+        monkeypatch.setattr(view_costs, threshold, 0)
     orders = lake.table("sales.orders")
     orders.upsert([order(number, str(number % 3)) for number in range(1000)], compact=True)
     lake.create_view_table("sales.revenue", REVENUE)
