@@ -256,6 +256,59 @@ def test_a_refused_statement_changes_nothing(lake, orders, statement: str):
     assert (rows(lake), len(orders.snapshots()), lake.tables(), orders.schema) == before
 
 
+LOST, UNFIT = "without loss", "does not fit column"
+INSIDE = {  # type -> value -> what is stored, or what the refusal says
+    "ARRAY<INT>": {
+        "array(2.0, 3L, NULL)": [2, 3, None], "array()": [], "NULL": None, "array(1, 2.5)": LOST, "array(1, 3000000000)": "range",
+        "array('1')": UNFIT, "array(true)": UNFIT,
+    },
+    "ARRAY<BOOLEAN>": {"array(1)": UNFIT},
+    "ARRAY<DATE>": {
+        "array(TIMESTAMP '2026-01-01 00:00:00')": [DAY], "array(TIMESTAMP '2026-01-01 10:00:00')": LOST,
+        "array('2026-01-01')": UNFIT,
+    },
+    "ARRAY<STRING>": {"array(1.50, 2)": ["1.50", "2.00"]},
+    "ARRAY<ARRAY<INT>>": {"array(array(1.0), NULL, array(2L))": [[1], None, [2]], "array(array(1.5))": LOST},
+    "STRUCT<a: ARRAY<INT>>": {"named_struct('a', array(1.0))": {"a": [1]}, "named_struct('a', array(1.5))": LOST},
+    "ARRAY<STRUCT<a: INT, b: ARRAY<STRUCT<z: INT>>>>": {
+        "array(named_struct('a', 1.0, 'b', array(named_struct('z', 2L))))": [{"a": 1, "b": [{"z": 2}]}],
+        "array(named_struct('a', 1.0, 'b', array(named_struct('z', 2.5))))": LOST,
+    },
+    "MAP<STRING, DOUBLE>": {"map('a', 1)": [("a", 1.0)]},
+    "MAP<STRING, ARRAY<INT>>": {"map('a', array(1.5))": UNFIT},
+}  # fmt: skip
+FORMS = (
+    "INSERT INTO d.x VALUES (1, {value})",
+    "UPDATE d.x SET v = {value}",
+    "MERGE INTO d.x USING (SELECT 1 AS k) s ON id = k WHEN MATCHED THEN UPDATE SET v = {value}",
+    "CREATE OR REPLACE TABLE d.x (id INT, v {kind}, PRIMARY KEY (id)) AS SELECT 1, {value}",
+)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in INSIDE.items() for value in values])
+def test_an_assignment_loses_nothing_inside_of_arrays_structs_and_maps(lake, kind: str, value: str):
+    expected = INSIDE[kind][value]
+    lake.sql(f"CREATE TABLE d.x (id INT, v {kind}, PRIMARY KEY (id))")
+    for form in FORMS:
+        lake.sql("INSERT INTO d.x VALUES (1, NULL)")
+        before = len(lake.table("d.x").snapshots())
+        if isinstance(expected, str):
+            with pytest.raises(InvalidQuery, match=expected):
+                lake.sql(form.format(value=value, kind=kind))
+            assert len(lake.table("d.x").snapshots()) == before
+        else:
+            lake.sql(form.format(value=value, kind=kind))
+            assert lake.table("d.x").to_arrow()["v"].to_pylist() == [expected]
+
+
+def test_a_cast_of_arrays_in_arrays_is_that_of_their_elements(lake):
+    """Spark cuts a fraction off, and writes null in small letters; a cast of the whole by DuckDB does neither."""
+    found = lake.sql("SELECT CAST(array(array(1.5)) AS ARRAY<ARRAY<INT>>), CAST(array(array(1, NULL)) AS ARRAY<STRING>)")
+    assert found.fetchall() == [([[1]], ["[1, null]"])]
+    with pytest.raises(InvalidQuery, match="cannot become"):
+        lake.sql("SELECT CAST(named_struct('a', array(1.5)) AS STRUCT<a: ARRAY<INT>>)")
+
+
 @pytest.fixture(params=["with a key", "append-only"])
 def people(request, lake):
     key = ", PRIMARY KEY (id)" if request.param == "with a key" else ""
