@@ -120,7 +120,18 @@ def _typed(name: str, kind: exp.DataType, where: str) -> pa.Field:
 
 
 def _unknown(kind: exp.DataType, where: str) -> InvalidSchema:
-    return InvalidSchema("unknown column type", where=where, expected=TYPES, found=spelled(kind))
+    return InvalidSchema(
+        "unknown column type", where=where, expected=TYPES, found=_written(kind), cure="write one of these types"
+    )
+
+
+def _written(kind: exp.DataType) -> str:
+    """The text of a type. sqlglot would write a type that is none of Spark's as one that is, such as DATETIME as TIMESTAMP."""
+    if kind.args.get("nested") or not isinstance(kind.this, _Type):
+        return spelled(kind)
+    name = _SIZED_TEXT.get(kind.this) or (_PLAIN[kind.this].name if kind.this in _PLAIN else kind.this.value)
+    parameters = ", ".join(spelled(part) for part in kind.expressions)
+    return f"{name}({parameters})" if parameters else name
 
 
 def _parameters(kind: exp.DataType) -> list[exp.Expression]:
@@ -226,4 +237,4 @@ def _sized_text(kind: exp.DataType, where: str) -> SizedText:
         return SizedText(_SIZED_TEXT[kind.this], int(numbers[0]))
     name = _SIZED_TEXT[kind.this]
     cure = "write its length, or STRING, which has none"
-    raise InvalidSchema(f"{name} has one length", where=where, expected=f"{name}(n)", found=spelled(kind), cure=cure)
+    raise InvalidSchema(f"{name} has one length", where=where, expected=f"{name}(n)", found=_written(kind), cure=cure)

@@ -107,7 +107,8 @@ def test_which_becomes_in(condition, becomes, tmp_path, monkeypatch):
 
 
 QUERIES = [
-    "(SELECT x FROM s WHERE s.x = r.id) LIMIT 0", "(SELECT x FROM s WHERE s.x = r.id) LIMIT 1", "(SELECT x FROM s WHERE s.x = r.id)",
+    "(SELECT x FROM s WHERE s.x = r.id) LIMIT 0", "(SELECT x FROM s WHERE s.x = r.id) LIMIT 1",
+    "(SELECT x FROM s WHERE s.x = r.id)",
     "((SELECT x FROM s WHERE s.x = r.id))", "(SELECT x FROM s) ORDER BY x", "(SELECT x FROM s) LIMIT 1 OFFSET 9",
     "VALUES (1)", "(VALUES (1)) LIMIT 0", "(SELECT x FROM s) UNION ALL (SELECT x FROM s) LIMIT 0", "FROM s SELECT x WHERE x > 9",
     "TABLE s", "(WITH q AS (SELECT 1) SELECT * FROM q) LIMIT 0",
