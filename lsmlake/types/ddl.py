@@ -30,6 +30,8 @@ _PLAIN = {_Type[token]: row for row in TABLE for token in row.ddl}
 _SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")
 """The arguments of a parsed type that this module reads."""
+_OF_COLUMN = ("this", "kind", "constraints")
+"""The arguments of a parsed column that this module reads."""
 TYPES = f"{', '.join(BY_NAME)}, DECIMAL(p,s), VARCHAR(n), CHAR(n), ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
 _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
 
@@ -160,6 +162,9 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
         )
     name = definition.name
     where = f"{parent}.{name}" if parent else f"column {name}"
+    if others := [one for key, one in definition.args.items() if one and key not in _OF_COLUMN]:
+        text = ", ".join(spelled(one) if isinstance(one, exp.Expression) else str(one) for one in others)
+        raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=text, cure="remove it")
     made, seen = _typed(name, definition.args.get("kind"), where), set()
     for constraint in definition.args.get("constraints") or ():
         kind = constraint.args.get("kind")
