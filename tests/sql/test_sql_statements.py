@@ -231,6 +231,7 @@ REFUSED = {
     "WITH q AS (SELECT 9 AS id) INSERT INTO d.orders (id) WITH q AS (SELECT 8 AS id) TABLE q": "all queries into one WITH",
     "WITH q AS (SELECT 9 AS id) INSERT INTO d.orders (id) (WITH r AS (SELECT 8 AS id) SELECT id FROM r)": "into one WITH",
     "INSERT OVERWRITE d.orders REPLACE WHERE dt = DATE '2026-01-01' TABLE d.orders": "OVERWRITE and REPLACE WHERE exclude",
+    "SELECT id FROM d.orders VERSION AS OF 1.0": "a version is a number, .* write VERSION AS OF 12",
     "INSERT INTO d.orders () VALUES ()": "a row of VALUES has no values",
     "CREATE TABLE d.x AS d.orders": "AS needs a query",
     "MERGE INTO d.orders t USING d.orders s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (1)": "number of values",
