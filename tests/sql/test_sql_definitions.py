@@ -178,11 +178,15 @@ IN_PYTHON = {
     "SELECT * FROM d.t$branch_nope": "branches lists the branches",
     "ALTER TABLE d.t SET TBLPROPERTIES ('nope' = '1')": r"SELECT name FROM table\$options lists all options",
     "SHOW CREATE TABLE d.t$branch_nope": "branches lists the branches",
+    "CALL create_tag('d.t', 'kept')": "write CALL create_tag with replace => true",
+    "CALL create_branch('d.t', 'kept')": "or delete that branch",
 }
 
 
 @pytest.mark.parametrize("text", IN_PYTHON)
 def test_errors_speak_sql(text: str, t):
+    t.sql("CALL create_tag('d.t', 'kept')")
+    t.sql("CALL create_branch('d.t', 'kept')")
     with pytest.raises(LakeError, match=IN_PYTHON[text]) as found:
         t.sql(text)
     assert not CALLS.search(str(found.value))
