@@ -24,6 +24,7 @@ _Where = Callable[[int], str]
 _AsEvents = Callable[[Column, _Where], Column]
 _BATCH_ROWS = 1 << 16
 _CHUNK = 16 << 20
+_NAME_IT = Wording("name the column of the events: column=...", command="name the column of the events: --column NAME")
 _SHOWN = 60
 
 
@@ -223,8 +224,7 @@ def _key_of(table: pa.Table, in_bytes: bool) -> Column | None:
 def check_column(name: str, names: Sequence[str]) -> None:
     """Raises InvalidData if data with columns of these `names` has no column of events of this `name`."""
     if name not in names:
-        cure = "name the column of the events: column=..."
-        raise InvalidData("the data has no such column of events", where=f"column {name!r}", expected=list(names), cure=cure)
+        raise InvalidData("the data has no such column of events", where=f"column {name!r}", expected=list(names), cure=_NAME_IT)
 
 
 def _events(texts: Column, key: Column | None = None, offset: Column | None = None) -> pa.Table:
@@ -253,7 +253,7 @@ def _as_text(values: Column, where: _Where | None = None, *, rejects: bool = Tru
                 where="events",
                 expected="text or bytes with JSON",
                 found=f"{values.type}: {broken}",
-                cure="name the column of the events: column=...",
+                cure=_NAME_IT,
             ) from broken
     texts = unchecked(values)
     if rejects:

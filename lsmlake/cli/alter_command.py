@@ -15,8 +15,9 @@ from lsmlake.maintain.alter import RESCALE
 from lsmlake.schema.alterations.draft import Alteration
 
 _COLUMN = re.compile(
-    r"(?P<name>\S+)\s+(?P<type>.+?)(?:\s+DEFAULT\s+(?P<quote>'?)(?P<default>.*)(?P=quote))?", re.IGNORECASE | re.DOTALL
+    r"(?P<name>\S+)\s+(?P<type>.+?)(?:\s+DEFAULT\s+(?:'(?P<text>(?:[^']|'')*)'|(?P<word>[^\s']+)))?", re.IGNORECASE | re.DOTALL
 )
+_DEFAULT = re.compile(r"\sDEFAULT\s", re.IGNORECASE)
 _Names = list[str] | None
 
 
@@ -60,6 +61,8 @@ def alter(
         set (NAME=VALUE): Set an option; may be repeated.
         unset (NAME): Remove an option; may be repeated.
     """
+    _check_exclusive("--not-null", not_null, "--nullable", nullable)
+    _check_exclusive("--set", [name for name, _ in pairs(set, "NAME=VALUE")], "--unset", unset)
     alterations: list[Alteration] = [
         *map(lsmlake.unset_option, unset or ()),
         *map(lsmlake.drop_column, drop or ()),
@@ -68,8 +71,8 @@ def alter(
         *_added(add or ()),
         *(lsmlake.move_column(name, first=True) for name in first or ()),
         *(lsmlake.move_column(name, after=other) for name, other in pairs(after, "NAME=OTHER", "--after")),
-        *(lsmlake.set_comment(*pair) for pair in pairs(comment, "NAME=TEXT", "--comment")),
-        *(lsmlake.set_default(*pair) for pair in pairs(default, "NAME=VALUE", "--default")),
+        *(lsmlake.set_comment(*pair) for pair in pairs(comment, "NAME=TEXT", "--comment", as_written=True)),
+        *(lsmlake.set_default(*pair) for pair in pairs(default, "NAME=VALUE", "--default", as_written=True)),
         *map(lsmlake.drop_not_null, nullable or ()),
         *map(lsmlake.set_not_null, not_null or ()),
         *map(lsmlake.drop_partition_field, drop_partition_field or ()),
@@ -91,9 +94,16 @@ def _added(texts: Iterable[str]) -> list[Alteration]:
     columns = []
     for text in texts:
         match = _COLUMN.fullmatch(text.strip())
-        if match is None:
-            raise InvalidOption("not a column", found=repr(text), cure="write --add 'NAME TYPE [DEFAULT VALUE]'")
-        default = match["default"]
-        is_null = default is not None and not match["quote"] and default.upper() == "NULL"
-        columns.append(lsmlake.add_column(match["name"], match["type"], default=None if is_null else default))
+        if match is None or _DEFAULT.search(match["type"]):
+            cure = "write --add 'NAME TYPE [DEFAULT VALUE]', with quotes around a value with blanks, and nothing behind it"
+            raise InvalidOption("not a column", found=repr(text), cure=cure)
+        quoted, word = match["text"], match["word"]
+        value = quoted.replace("''", "'") if quoted is not None else None if word is None or word.upper() == "NULL" else word
+        columns.append(lsmlake.add_column(match["name"], match["type"], default=value))
     return columns
+
+
+def _check_exclusive(one: str, of_one: _Names, other: str, of_other: _Names) -> None:
+    """Refuses a name that two options name which undo each other."""
+    if both := [name for name in of_one or () if name in (of_other or ())]:
+        raise InvalidOption(f"{one} and {other} exclude each other", found=both[0], cure="leave one of them out")

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from lsmlake import __version__
 from lsmlake.cli.arguments import Debug, WarehouseFirst
 from lsmlake.cli.commands import COMMANDS
-from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings
+from lsmlake.cli.guard import EXIT_CODES, GuardedGroup, Settings, check_once
 from lsmlake.cli.plain_values import without_pydantic
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -23,16 +23,24 @@ class _LazyGroup(GuardedGroup):
     def get_params(self, ctx: typer.Context) -> list[Any]:
         return without_pydantic(super().get_params(ctx))
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        check_once(self, ctx, args)
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: typer.Context, args: list[str]):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and single(name), rest
 
 
 class _QuickCommand(TyperCommand):
-    """Converts only the values that need it."""
+    """Converts only the values that need it, and takes an option once."""
 
     def get_params(self, ctx: typer.Context) -> list[Any]:
         return without_pydantic(super().get_params(ctx))
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        check_once(self, ctx, args)
+        return super().parse_args(ctx, args)
 
 
 def single(name: str):

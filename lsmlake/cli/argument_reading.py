@@ -86,20 +86,23 @@ def partition_terms(text: str | None) -> list[str]:
     return terms
 
 
-def settings(texts: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Parse texts of the form NAME=VALUE, the values of `option`. Raises InvalidOption, also for a repeated name."""
-    return dict(pairs(texts, "NAME=VALUE", option))
+def settings(texts: Sequence[str] | None, option: str, *, as_written: bool = False) -> dict[str, str]:
+    """Parse texts of the form NAME=VALUE, the values of `option`. `as_written`: see `pairs`. Raises InvalidOption, also for a
+    repeated name."""
+    return dict(pairs(texts, "NAME=VALUE", option, as_written=as_written))
 
 
-def pairs(texts: Sequence[str] | None, form: str, option: str | None = None) -> list[tuple[str, str]]:
+def pairs(
+    texts: Sequence[str] | None, form: str, option: str | None = None, *, as_written: bool = False
+) -> list[tuple[str, str]]:
     """Parse texts of a form such as OLD=NEW, the values of `option`. Raises InvalidOption, also for a repeated name. `option`:
-    None: the caller checks the names."""
+    None: the caller checks the names. `as_written`: a value is a text of the user, whose blanks count."""
     split = []
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidOption(f"{form.partition('=')[2].lower()} is missing", found=repr(text), cure=f"write {form}")
-        split.append((name.strip(), value.strip()))
+        split.append((name.strip(), value if as_written else value.strip()))
     names = [name for name, _ in split]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice and option is not None:

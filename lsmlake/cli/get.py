@@ -43,7 +43,7 @@ def _key(written: list[str], schema: Schema) -> pa.Table:
     types = ", ".join(f"{name} {format_type_of(schema.columns.field(name))}" for name in schema.primary_key)
     form = " ".join(f"{name}=..." for name in schema.primary_key)
     is_json = len(written) == 1 and written[0].lstrip().startswith("{")
-    values = _object(written[0]) if is_json else pairs(written, "COLUMN=VALUE")
+    values = _object(written[0]) if is_json else pairs(written, "COLUMN=VALUE", as_written=True)
     names = [name for name, _ in values]
     if sorted(names) != sorted(schema.primary_key):
         raise InvalidQuery("not a key of this table", expected=types, found=" ".join(written), cure=f"write {form}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from lsmlake.errors import (
     InvalidOption,
@@ -63,6 +63,20 @@ class GuardedGroup(TyperGroup):
         except Exception as error:
             pass_interruption(error)
             _fail(ctx, foreign(error, f"lsmlake {ctx.invoked_subcommand or ''}".strip()))
+
+
+def check_once(command: TyperCommand | TyperGroup, ctx: typer.Context, args: list[str]) -> None:
+    """Ends the process if an option in `args` that takes one value is given twice: the parser would take the last one and
+    forget the others."""
+    _, _, order = command.make_parser(ctx).parse_args([*args])
+    for number, parameter in enumerate(order):
+        repeats = parameter.multiple or (parameter.is_flag and not parameter.secondary_opts) if _is_option(parameter) else True
+        if not repeats and parameter in order[:number]:
+            _fail(ctx, InvalidOption(f"{max(parameter.opts, key=len)} is given twice", cure="give it once"))
+
+
+def _is_option(parameter: object) -> bool:
+    return parameter.param_type_name == "option"
 
 
 def _fail(ctx: typer.Context, error: LakeError) -> NoReturn:

@@ -89,8 +89,8 @@ def load(
         flags = "--overwrite with --create" if overwrite else "--where without --overwrite"
         raise InvalidQuery("these options do not go together", where=table, found=flags, cure="leave one of them out")
     if not create and (given := _flags({"primary_key": primary_key, "partition_by": partition_by, "option": option})):
-        cure = f"leave out {given}, which belong to --create"
-        raise InvalidSchema("the table exists already", where=table, found=given, cure=cure)
+        cure = f"leave out {given}, which belong to --create, or add --create"
+        raise InvalidSchema("only --create takes these options", where=table, found=given, cure=cure)
     if create:
         keys, partitions = column_names(primary_key, "--primary-key") or (), partition_terms(partition_by)
         options = settings(option, "--option")

@@ -57,7 +57,7 @@ def sql(
         json: Print one JSON array for each statement.
     """
     chosen = output_of(format, json, output)
-    args = settings(arg, "--arg") or None
+    args = settings(arg, "--arg", as_written=True) or None
     shell = sql is None and sys.stdin.isatty()
     if shell and (args or chosen.takes_one_query):
         option = chosen.takes_one_query or "--arg"
@@ -69,6 +69,8 @@ def sql(
     texts, _ = statements(sys.stdin.read() if sql is None else sql)
     if chosen.takes_one_query and len(texts) != 1:
         raise InvalidQuery(f"{chosen.takes_one_query} takes one query", found=f"{len(texts)} statements", cure="write one")
+    if sql is not None and not texts:
+        raise InvalidQuery("the SQL is empty", found=repr(sql), cure="write a statement, or leave SQL out to read standard input")
     for text in texts:
         _run(lake, text, args, chosen)
 

@@ -86,12 +86,7 @@ def cast(sql: str, kind: pa.DataType, wanted: pa.DataType, safe: bool = False) -
         element = f"e{_depth(kind)}"
         made = cast(element, kind.value_type, wanted.value_type, safe)
         return made and f"list_transform({sql}, lambda {element}: {made})"
-    if t.is_struct(kind) and t.is_struct(wanted) and [f.name for f in kind] == [f.name for f in wanted]:
-        return plain if all(_widens(f.type, wanted.field(f.name).type) for f in kind) else None
-    if t.is_map(kind) and t.is_map(wanted):
-        inner = _widens(kind.key_type, wanted.key_type) and _widens(kind.item_type, wanted.item_type)
-        return plain if inner else None
-    return None
+    return plain if _widens(kind, wanted) else None
 
 
 def _nested_text(sql: str, kind: pa.DataType) -> str | None:
@@ -131,8 +126,12 @@ def _widens(kind: pa.DataType, wanted: pa.DataType) -> bool:
     t = pa.types
     if t.is_null(kind) or kind == wanted:
         return True
-    if t.is_nested(kind):
-        return cast("x", kind, wanted) is not None
+    if t.is_list(kind) and t.is_list(wanted):
+        return _widens(kind.value_type, wanted.value_type)
+    if t.is_struct(kind) and t.is_struct(wanted) and [f.name for f in kind] == [f.name for f in wanted]:
+        return all(_widens(f.type, wanted.field(f.name).type) for f in kind)
+    if t.is_map(kind) and t.is_map(wanted):
+        return _widens(kind.key_type, wanted.key_type) and _widens(kind.item_type, wanted.item_type)
     if t.is_integer(kind) and t.is_integer(wanted):
         return kind.bit_width <= wanted.bit_width
     if is_interval(kind) and is_interval(wanted):
@@ -233,18 +232,19 @@ def assign(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str | None:
 def _assign_nested(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str | None:
     """As `assign`, for each field of a struct and each element of an array."""
     t = pa.types
-    if (plain := cast(sql, kind, wanted)) is not None:
-        return plain
+    if _widens(kind, wanted):
+        return cast(sql, kind, wanted)
+    value = f"e{_depth(kind)}"
     if t.is_list(kind) and t.is_list(wanted):
-        element = assign("x", kind.value_type, wanted.value_type)
-        return element and f"list_transform({sql}, lambda x: {element})"
+        element = assign(value, kind.value_type, wanted.value_type)
+        return element and f"list_transform({sql}, lambda {value}: {element})"
     if not (t.is_struct(kind) and t.is_struct(wanted)) or [f.name for f in kind] != [f.name for f in wanted]:
         return None
-    fields = [(f.name, assign(f"struct_extract(x, {text(f.name)})", f.type, wanted.field(f.name).type)) for f in kind]
-    if any(value is None for _, value in fields):
+    fields = [(f.name, assign(f"struct_extract({value}, {text(f.name)})", f.type, wanted.field(f.name).type)) for f in kind]
+    if any(made is None for _, made in fields):
         return None
-    packed = ", ".join(f"{quoted(name)} := CAST({value} AS {duck_name(wanted.field(name).type)})" for name, value in fields)
-    return f"list_transform([{sql}], lambda x: CASE WHEN x IS NOT NULL THEN struct_pack({packed}) END)[1]"
+    packed = ", ".join(f"{quoted(name)} := CAST({made} AS {duck_name(wanted.field(name).type)})" for name, made in fields)
+    return f"list_transform([{sql}], lambda {value}: CASE WHEN {value} IS NOT NULL THEN struct_pack({packed}) END)[1]"
 
 
 def _lossless(sql: str, kind: pa.DataType, wanted: pa.DataType) -> str:

@@ -42,6 +42,7 @@ PLACE, SPAN = "start", "span"
 """Keys of a node's `meta`: the place where it starts in the text; the places where it starts and ends."""
 _CALLS_WITH_WORDS = ("CAST", "TRY_CAST", "TRIM")
 _BEHIND_A_NAME = (TokenType.COMMA, TokenType.FROM, TokenType.ALIAS)
+_BEGINS_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.VALUES, TokenType.FROM, TokenType.TABLE)
 _AFTER_IS = ("NULL", "TRUE", "FALSE", "UNKNOWN")
 _CLAUSES = ("WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT", "OFFSET")
 _PLACES = {TokenType[word]: place for place, word in enumerate(_CLAUSES)}
@@ -113,6 +114,7 @@ class PlainSpark(SparkTypes):
         SUPPORTS_TABLE_QUERY: ClassVar[bool] = True
         FUNCTION_PARSERS: ClassVar[Any] = {
             **{name: read for name, read in Spark.Parser.FUNCTION_PARSERS.items() if name in _CALLS_WITH_WORDS},
+            "EXISTS": lambda self: self._exists(),
             "EXTRACT": lambda self: self._extract(),
             "SUBSTRING": lambda self: self._call_with_words("substring", "FROM", "FOR"),
             "SUBSTR": lambda self: self._call_with_words("substr", "FROM", "FOR"),
@@ -126,6 +128,17 @@ class PlainSpark(SparkTypes):
                 for _ in takewhile(self._match_text_seq, words):
                     arguments.append(self._parse_bitwise())
             return exp.Anonymous(this=name, expressions=arguments)
+
+        def _exists(self) -> exp.Expression:
+            """EXISTS of a query, which may be in parentheses of its own, with clauses behind them; or a call with an array."""
+            name, start = self._tokens[self._index - 2].text, self._index
+            words = (one.token_type for one in self._tokens[start:] if one.token_type is not TokenType.L_PAREN)
+            if next(words, None) in _BEGINS_QUERY:
+                query = self._parse_ddl_select()
+                if query is not None and self._match(TokenType.R_PAREN, advance=False):
+                    return self.expression(exp.Exists(this=query))
+                self._retreat(start)
+            return exp.Anonymous(this=name, expressions=self._parse_function_args(True))
 
         def _extract(self) -> exp.Expression:
             """`field FROM time`, or with a comma a call as any other, in which the field is a text."""

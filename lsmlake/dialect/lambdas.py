@@ -166,9 +166,10 @@ def _over_map(result: str) -> Function:
 def _over(context: Context, node: exp.Expression, arguments: Arguments, *more: pa.DataType) -> tuple[Typed, str, Typed]:
     """An array, the head of a lambda over its elements, and the body."""
     if len(arguments) != 2:
-        context.text.refuse(
-            node, "expected an ARRAY and a lambda", found=f"{len(arguments)} arguments", cure="write transform(array, x -> x + 1)"
-        )
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+        query = ", or EXISTS (SELECT ...)" if name == "exists" else ""
+        found, cure = f"{len(arguments)} arguments", f"write {name}(array, x -> ...){query}"
+        context.text.refuse(node, "expected an ARRAY and a lambda", found=found, cure=cure)
     array = array_argument(context, node, context.typed(arguments[0]))
     names, body, scope = _lambda(context, node, arguments[1], array.type.value_type, *more)
     replaced = {names[1]: f"CAST({names[1]} - 1 AS INTEGER)"} if len(names) > 1 else None

@@ -15,7 +15,7 @@ from lsmlake.dialect.grammar import SPAN, PlainSpark
 from lsmlake.dialect.scope import UNKNOWN, Typed
 from lsmlake.dialect.sql_text import Text
 from lsmlake.dialect.sql_types import BIGINT, DOUBLE, INT, as_decimal, duck_name
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, Wording
 from lsmlake.types.literal import number
 from lsmlake.types.type_table import TABLE, of_value
 
@@ -85,16 +85,22 @@ def bind(statement: exp.Expression, args: Mapping[str, object] | Sequence[object
             used.add(name)
         else:
             shown = f":{name}" if name is not None else f"? number {position + 1}"
-            text.refuse(node, f"the parameter {shown} has no value", found=args, cure="pass its value in args")
+            text.refuse(node, f"the parameter {shown} has no value", found=args, cure=_pass(name))
         made = literal(value, name or str(position))
         stand_in(made, node)
         node.replace(made)
         statement = made if node is statement else statement
     if unused := [*(set(named) - used), *listed[position:]]:
-        raise InvalidQuery(
-            "args has values without a parameter in the text", found=short(unused), cure="write :name or ? for them"
-        )
+        what = Wording("args has values without a parameter in the text", command="--arg names no parameter of the text")
+        cure = Wording("write :name or ? for them", command="write :NAME in the text, or leave --arg out")
+        raise InvalidQuery(what, found=short(unused), cure=cure)
     return statement
+
+
+def _pass(name: str | None) -> Wording:
+    """The cure for a parameter without a value. `name`: None: it is a `?`."""
+    command = f"add --arg {name}=VALUE" if name is not None else "write :NAME instead of ?, and add --arg NAME=VALUE"
+    return Wording("pass its value in args", command=command)
 
 
 _INSTEAD_OF = "instead"

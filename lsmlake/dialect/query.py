@@ -134,6 +134,8 @@ class QueryTranslator(Queries):
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions]
         if len({len(row) for row in rows}) != 1:
             self.text.refuse(node, "the rows of VALUES have different lengths", cure="give each row as many values")
+        if not rows[0]:
+            self.text.wrong(node, "a row of VALUES has no values", cure="give it values")
         columns = [translator.unified(cells, [translator.typed(cell) for cell in cells]) for cells in zip(*rows, strict=True)]
         lines = ", ".join(f"({', '.join(row)})" for row in zip(*(sqls for sqls, _ in columns), strict=True))
         names = ", ".join(quoted(f"#{i}") for i in range(len(columns)))

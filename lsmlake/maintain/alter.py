@@ -237,7 +237,8 @@ def _left_to_rescale(version: Version, new: Schema) -> dict[str, str]:
     partitions = manifest.partitions_of(entries.take(pa.array(first)), version.schema)
     kept = np.array([partition in other for partition in partitions])[codes]
     rows = int(entries["rows"].to_numpy()[kept].sum())
-    return {RESCALE: f"{len(other):,} partitions keep their buckets; rescale({buckets}) would write their {rows:,} rows again"}
+    kept_by = f"{len(other):,} {'partition keeps its' if len(other) == 1 else 'partitions keep their'} buckets"
+    return {RESCALE: f"{kept_by}; a rescale to {buckets} would write {rows:,} rows again"}
 
 
 def _check_partitions(version: Version, name: str, new: Schema) -> None:

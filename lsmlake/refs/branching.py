@@ -232,7 +232,11 @@ def check_main(meta: Metadata) -> None:
 
 
 _DOING = {FORWARD: "forwarded to", RENAME: "renamed", DELETE: "deleted"}
-_TAKEN = Wording("choose another name; delete_branch() removes a branch", command="choose another name, or delete that branch")
+_TAKEN = Wording(
+    "choose another name; delete_branch() removes a branch",
+    command="choose another name, or delete that branch",
+    sql="choose another name, or delete that branch",
+)
 
 
 def begin(meta: Metadata, name: str, info: BranchInfo, state: BranchState, work: BranchWork) -> BranchState | None:

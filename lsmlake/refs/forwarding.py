@@ -25,14 +25,17 @@ from lsmlake.tables.version import Metadata
 _AFRESH = Wording(
     "copy the rows with upsert(), or create a new branch from the table and write them there",
     command="create a new branch of the table and load the rows there",
+    sql="INSERT the rows, or CALL create_branch for a new branch and insert them there",
 )
 _CONSUMER_OF_BRANCH = Wording(
     "let it read the branch to its end, or remove it by reset_consumer() of the branch",
     command="let it read the branch to its end, or remove it: `lsmlake consumers 'TABLE$branch_NAME' --remove NAME`",
+    sql="let it read the branch to its end, or remove it: CALL reset_consumer of the branch",
 )
 _CONSUMER = Wording(
     "let it read the table to its end and reset_consumer() to the latest snapshot of the branch, or remove it",
     command="`lsmlake consumers TABLE --remove NAME` removes it",
+    sql="let it read the table to its end, or remove it: CALL reset_consumer",
 )
 
 

@@ -210,6 +210,7 @@ def _publish(version: Version, target: Snapshot) -> Snapshot:
 _CONSUMER = Wording(
     "reset_consumer() removes it or sets it back; or roll back without cut: streams see the reverse changes",
     command="`lsmlake consumers TABLE --remove NAME` removes it; without --cut, streams see the reverse changes",
+    sql="CALL reset_consumer removes it or sets it back; or roll back without cut: streams see the reverse changes",
 )
 
 

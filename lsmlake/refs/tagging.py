@@ -35,6 +35,7 @@ from lsmlake.tables.version import Metadata
 _TAKEN = Wording(
     "create_tag(..., replace=True) replaces it, or choose another name",
     command="`lsmlake tag TABLE --create NAME --replace` replaces it, or choose another name",
+    sql="write CALL create_tag with replace => true, or choose another name",
 )
 _RETAIN = Wording("correct retain", command="correct --retain")
 _RETAIN_MAX_MS = 1 << 50

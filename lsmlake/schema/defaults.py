@@ -17,7 +17,7 @@ from lsmlake.kernels.fitting import fitted
 from lsmlake.schema import lossless
 from lsmlake.schema.years import has_outside
 from lsmlake.types import column_types
-from lsmlake.types.type_table import as_integers, column_type
+from lsmlake.types.type_table import as_integers, column_type, is_text
 from lsmlake.types.type_text import format_type_of
 
 INITIAL, WRITE = DEFAULTS = column_types.DEFAULTS
@@ -75,7 +75,9 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
         return pa.scalar(None, column_types.plain(of.type))
     _no_default_of_nested(of.type, of.name)
     try:
-        values = lossless.convert(pa.array([value]), of.type, "UTC")
+        given = pa.array([value])
+        _no_other_than_boolean(given.type, of.type)
+        values = lossless.convert(given, of.type, "UTC")
         if has_outside(values):
             raise ValueError("a date or time outside the years 1 to 9999")
         return fitted(values, of)[0]
@@ -87,6 +89,13 @@ def scalar_of(value: object, of: pa.Field, where: str) -> pa.Scalar:
             found=unfit if isinstance(value, pa.Scalar) else repr(value),
             cure="correct the default",
         ) from unfit
+
+
+def _no_other_than_boolean(given: pa.DataType, wanted: pa.DataType) -> None:
+    """Raises Unfit if one type is BOOLEAN and the other is not: a write refuses TRUE for a number, too. Text is read."""
+    t = pa.types
+    if t.is_boolean(given) != t.is_boolean(wanted) and not (is_text(given) or t.is_null(given)):
+        raise lossless.Unfit
 
 
 def check_defaults(fields: Iterable[pa.Field], where: str) -> None:

@@ -50,7 +50,7 @@ Assigned = Callable[[exp.Create, exp.Expression, Schema], Callable[[], pa.Table 
 
 @dataclass
 class Definition:
-    """A parsed CREATE TABLE. `given`: the clauses read so far; no clause may occur twice."""
+    """A parsed CREATE TABLE. `given`: the clauses read so far; no clause may occur twice. `nullable`: the columns with NULL."""
 
     columns: pa.Schema | None = None
     primary_key: tuple[str, ...] = ()
@@ -59,6 +59,7 @@ class Definition:
     comment: str | None = None
     like: str | None = None
     given: set[str] = field(default_factory=set)
+    nullable: dict[str, exp.Expression] = field(default_factory=dict)
 
     @property
     def arguments(self) -> dict[str, object]:
@@ -105,6 +106,8 @@ def create(catalog: Catalog, node: exp.Create, query_of: Query, assigned: Assign
         if replaces and _there(lake, name):
             return lambda: _replace(lake, name, made, made.columns, [])
         return lambda: lake.create_table(name, made.columns, if_not_exists=exists, **made.arguments)
+    if isinstance(query, exp.Table):
+        text.wrong(query, "AS needs a query", cure="write AS SELECT * FROM the table")
     if made.columns is not None and not isinstance(node.this, exp.Schema):
         text.refuse(node, "AS takes the columns of its query", cure="name the columns of the partitions without their types")
     rows_of = query_of(query) if made.columns is None else assigned(node, query, made.schema(lake.env.clock(), "", name))
@@ -197,6 +200,10 @@ def _definition(node: exp.Create, text: Text, zone: str) -> Definition:
         columns += _clause(item, made, defaults, text)
     if (named := made.options.pop("primary-key", None)) is not None:
         _set_key(made, tuple(name.strip() for name in named.split(",")), node, text)
+    for name in made.primary_key:
+        if name in made.nullable:
+            cure = "leave NULL out, or the column out of the key"
+            text.refuse(made.nullable[name], f"column {name} of the primary key cannot be null", found="NULL", cure=cure)
     if columns:
         made.columns = _with_defaults(ddl.columns_of(columns), defaults, text, zone)
     return made
@@ -306,6 +313,9 @@ def _column(item: exp.Expression, made: Definition, defaults: dict[str, exp.Expr
                 if item.name in defaults:
                     text.refuse(item, f"column {item.name} has two defaults", cure="give one")
                 defaults[item.name] = found.this
+            case exp.NotNullColumnConstraint() as found if found.args.get("allow_null"):
+                made.nullable[item.name] = item
+                kept.append(constraint)
             case _:
                 kept.append(constraint)
     return exp.ColumnDef(this=item.this, kind=item.args.get("kind"), constraints=kept)

@@ -18,7 +18,7 @@ from lsmlake.dialect.expression import Translator
 from lsmlake.dialect.literals import stand_in
 from lsmlake.dialect.query import Query
 from lsmlake.dialect.scope import Scope
-from lsmlake.dialect.sql_text import Text, passed_on
+from lsmlake.dialect.sql_text import Text, passed_on, peek
 from lsmlake.dialect.sql_types import duck_name, quoted
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.predicate.condition import predicate_from
@@ -126,11 +126,13 @@ class InsertStatements:
             fixed = {name.lower() for name in static}
             given = [name for name in version.schema.columns.names if name.lower() not in fixed]
         engine = None if _says_default(node.expression) else self.engine
-        query, given = _query(node, version.schema, given), None if node.args.get("by_name") else given
+        query, given = _query(node, self.text, version.schema, given), None if node.args.get("by_name") else given
         where, overwrites = node.args.get("where"), bool(node.args.get("overwrite"))
+        if where is not None and overwrites:
+            self.text.refuse(where, "OVERWRITE and REPLACE WHERE exclude each other", cure="write INSERT INTO ... REPLACE WHERE")
         replaces = None
         if where is not None or overwrites:
-            condition = where if where is not None else _condition(static)
+            condition = where if where is not None else _condition(static, version.schema)
             replaces = self._replacement(table, version, condition)
         return _Insertion(table, version, query, given, static, replaces, engine)
 
@@ -142,7 +144,9 @@ class InsertStatements:
         if others:
             self.text.refuse(others[0], "TRUNCATE takes one table", cure="write a statement for each")
         table, version = self.catalog.table(target), self.catalog.newest(target)
-        condition = _condition(_static(node if node.args.get("partition") else target, version.schema, self.text, dynamic=False))
+        condition = _condition(
+            _static(node if node.args.get("partition") else target, version.schema, self.text, dynamic=False), version.schema
+        )
         if condition is None:
             request = WriteRequest(Identity(version.meta.env.ids()), replaces=Replacement(everything=True))
             return lambda: publish(version, [], request)
@@ -224,7 +228,7 @@ def _says_default(query: exp.Expression | None) -> bool:
     return any(is_default(cell) for row in rows for cell in (row.expressions if isinstance(row, exp.Tuple) else [row]))
 
 
-def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expression:
+def _query(node: exp.Insert, text: Text, schema: Schema, given: Sequence[str]) -> exp.Expression:
     """The query that gives the rows: VALUES with the defaults of the columns `given`, TABLE name, or any query."""
     query = node.expression or exp.Select(expressions=[exp.Star()], from_=exp.From(this=node.args.get("source")))
     if isinstance(query, exp.Values):
@@ -235,8 +239,10 @@ def _query(node: exp.Insert, schema: Schema, given: Sequence[str]) -> exp.Expres
                 if value is not cell:
                     stand_in(value, cell)
                     cell.replace(value)
-    if node.args.get("with_"):
-        query.set("with_", node.args.get("with_"))
+    if (with_ := node.args.get("with_")) is not None:
+        if peek(query, "with_") is not None or peek(query.unnest(), "with_") is not None:
+            text.refuse(query, "WITH stands before INSERT and in its query", cure="write all queries into one WITH")
+        query.set("with_", with_)
     return query
 
 
@@ -260,9 +266,12 @@ def _static(target: exp.Expression, schema: Schema, text: Text, *, dynamic: bool
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _condition(static: Mapping[str, exp.Expression]) -> exp.Expression | None:
-    """The condition for the partitions with these values; None for all."""
-    parts = [exp.NullSafeEQ(this=exp.column(name, quoted=True), expression=value) for name, value in static.items()]
+def _condition(static: Mapping[str, exp.Expression], schema: Schema) -> exp.Expression | None:
+    """The condition for the partitions with these values; None for all. A value becomes a STRING as in a row of the partition:
+    1 is '1', and not each text of that number."""
+    texts = {field.name for field in schema.columns if pa.types.is_string(field.type)}
+    values = {name: exp.cast(value, exp.DType.TEXT, copy=False) if name in texts else value for name, value in static.items()}
+    parts = [exp.NullSafeEQ(this=exp.column(name, quoted=True), expression=value) for name, value in values.items()]
     return reduce(lambda left, right: exp.And(this=left, expression=right), parts) if parts else None
 
 

@@ -293,7 +293,8 @@ class Catalog:
         if isinstance(value, exp.Cast) and type_of(value.to) in (TIMESTAMP, TIMESTAMP_NTZ, DATE):  # TIMESTAMP '...'
             value = value.this
         self.text.word(version, "kind", "AS OF")
-        if not isinstance(value, exp.Literal):
+        counts = not isinstance(value, exp.Literal) or value.is_string or value.this.isdecimal()
+        if not (isinstance(value, exp.Literal) and counts):
             self.text.refuse(version, "a version is a number, the name of a tag, or a time", cure="write VERSION AS OF 12")
         if str(version.this).upper() == "TIMESTAMP":
             return Moment(timestamp=value.this)

@@ -137,6 +137,8 @@ def _or_default(path: Path, value: ExpressionPart, columns: Mapping[str, pa.Fiel
 def default_of_column(field: pa.Field) -> exp.Expression:
     """The default of a column as a literal; NULL if it has none."""
     value = default_of(field, WRITE)
+    if value is not None and value.is_valid and field.type == pa.timestamp("us"):  # a literal without a zone is a TIMESTAMP
+        return exp.cast(exp.Literal.string(str(value.as_py())), exp.DType.TIMESTAMPNTZ)
     return exp.Null() if value is None else literal(value.as_py(), field.name)
 
 

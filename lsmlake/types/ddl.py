@@ -30,6 +30,8 @@ _PLAIN = {_Type[token]: row for row in TABLE for token in row.ddl}
 _SIZED_TEXT = {_Type.VARCHAR: VARCHAR, _Type.CHAR: CHAR}
 _UNDERSTOOD = ("this", "expressions", "nested")
 """The arguments of a parsed type that this module reads."""
+_OF_COLUMN = ("this", "kind", "constraints")
+"""The arguments of a parsed column that this module reads."""
 TYPES = f"{', '.join(BY_NAME)}, DECIMAL(p,s), VARCHAR(n), CHAR(n), ARRAY<type>, MAP<type, type> or STRUCT<name: type, ...>"
 _GRAMMAR = "name TYPE [NOT NULL] [COMMENT 'text'], ..."
 
@@ -120,7 +122,18 @@ def _typed(name: str, kind: exp.DataType, where: str) -> pa.Field:
 
 
 def _unknown(kind: exp.DataType, where: str) -> InvalidSchema:
-    return InvalidSchema("unknown column type", where=where, expected=TYPES, found=spelled(kind))
+    return InvalidSchema(
+        "unknown column type", where=where, expected=TYPES, found=_written(kind), cure="write one of these types"
+    )
+
+
+def _written(kind: exp.DataType) -> str:
+    """The text of a type. sqlglot would write a type that is none of Spark's as one that is, such as DATETIME as TIMESTAMP."""
+    if kind.args.get("nested") or not isinstance(kind.this, _Type):
+        return spelled(kind)
+    name = _SIZED_TEXT.get(kind.this) or (_PLAIN[kind.this].name if kind.this in _PLAIN else kind.this.value)
+    parameters = ", ".join(spelled(part) for part in kind.expressions)
+    return f"{name}({parameters})" if parameters else name
 
 
 def _parameters(kind: exp.DataType) -> list[exp.Expression]:
@@ -149,6 +162,9 @@ def _field(definition: exp.Expression, parent: str) -> pa.Field:
         )
     name = definition.name
     where = f"{parent}.{name}" if parent else f"column {name}"
+    if others := [one for key, one in definition.args.items() if one and key not in _OF_COLUMN]:
+        text = ", ".join(spelled(one) if isinstance(one, exp.Expression) else str(one) for one in others)
+        raise InvalidSchema("unsupported column attribute", where=where, expected=_GRAMMAR, found=text, cure="remove it")
     made, seen = _typed(name, definition.args.get("kind"), where), set()
     for constraint in definition.args.get("constraints") or ():
         kind = constraint.args.get("kind")
@@ -226,4 +242,4 @@ def _sized_text(kind: exp.DataType, where: str) -> SizedText:
         return SizedText(_SIZED_TEXT[kind.this], int(numbers[0]))
     name = _SIZED_TEXT[kind.this]
     cure = "write its length, or STRING, which has none"
-    raise InvalidSchema(f"{name} has one length", where=where, expected=f"{name}(n)", found=spelled(kind), cure=cure)
+    raise InvalidSchema(f"{name} has one length", where=where, expected=f"{name}(n)", found=_written(kind), cure=cure)

@@ -612,7 +612,7 @@ def test_buckets_are_rescaled(copy: Path):
     assert set(lsmlake.connect(copy).table("sales.orders").partitions()["total_buckets"].to_pylist()) == {3}
     assert call("rescale", "sales.orders", "--buckets", "3", "-w", copy) == "sales.orders: nothing to rescale\n"
     assert "auto, or an integer" in complaint("rescale", "sales.orders", "--buckets", "0", "-w", copy)
-    assert "rescale(5) would write" in call("alter", "sales.orders", "--set", "bucket=5", "-w", copy)
+    assert "a rescale to 5 would write" in call("alter", "sales.orders", "--set", "bucket=5", "-w", copy)
     assert call("alter", "sales.orders", "--set", "bucket=3", "-w", copy).endswith("snapshot 7\n")
 
 

@@ -492,7 +492,7 @@ def test_an_alteration_says_what_a_rescale_would_do():
     assert table.alter(set_option("bucket", 3)).properties == {}
     table.upsert(rows(0, KEYS, 1))
     altered = table.alter(set_option("bucket", 5))
-    assert altered.properties == {"rescale": f"1 partitions keep their buckets; rescale(5) would write their {KEYS} rows again"}
+    assert altered.properties == {"rescale": f"1 partition keeps its buckets; a rescale to 5 would write {KEYS} rows again"}
     assert table.alter(set_option("bucket", "auto")).properties == {}
     table.upsert(rows(0, KEYS, 2))
     assert {total for _, total in shares(table)} == {3}

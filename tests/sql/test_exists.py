@@ -1,4 +1,4 @@
-"""EXISTS that becomes IN gives the rows that EXISTS gives: DuckDB evaluates the text as it is over the same rows."""
+"""EXISTS in its forms, also where it becomes IN, gives what DuckDB gives for the same text over the same rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from effort import scaled
 
 import lsmlake
+from lsmlake.errors import InvalidQuery
 from lsmlake.sql import run_query
 
 TYPES = {"id": "BIGINT NOT NULL", "k": "INT", "s": "STRING", "d": "DECIMAL(5,2)", "t": "DATE", "n": "INT", "f": "DOUBLE"}
@@ -103,3 +104,33 @@ def test_which_becomes_in(condition, becomes, tmp_path, monkeypatch):
     monkeypatch.setattr(run_query, "run_sql", lambda query: said.append(plain(query)) or said[-1])
     lake.sql(f"SELECT * FROM d.t AS a WHERE {condition}").to_arrow()
     assert ("EXISTS" not in said[-1]) is becomes
+
+
+QUERIES = [
+    "(SELECT x FROM s WHERE s.x = r.id) LIMIT 0", "(SELECT x FROM s WHERE s.x = r.id) LIMIT 1",
+    "(SELECT x FROM s WHERE s.x = r.id)",
+    "((SELECT x FROM s WHERE s.x = r.id))", "(SELECT x FROM s) ORDER BY x", "(SELECT x FROM s) LIMIT 1 OFFSET 9",
+    "VALUES (1)", "(VALUES (1)) LIMIT 0", "(SELECT x FROM s) UNION ALL (SELECT x FROM s) LIMIT 0", "FROM s SELECT x WHERE x > 9",
+    "TABLE s", "(WITH q AS (SELECT 1) SELECT * FROM q) LIMIT 0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("place", ["WHERE EXISTS ({})", "WHERE NOT EXISTS ({}) AND id < 3"])
+def test_each_form_of_a_query_can_stand_in_exists(query, place, tmp_path):
+    """DuckDB, running the same text, is the model. No word behind an inner parenthesis is lost."""
+    data = {"r": pa.table({"id": [1, 2, 3]}), "s": pa.table({"x": [1, 2, 2]})}
+    model = duckdb.connect()
+    for name, rows in data.items():
+        model.register(name, rows)
+    text = f"SELECT id FROM r {place.format(query)} ORDER BY id"
+    assert lsmlake.connect(tmp_path).sql(text, tables=data).fetchall() == model.sql(text).fetchall()
+
+
+def test_exists_is_a_function_of_an_array_too(tmp_path):
+    lake = lsmlake.connect(tmp_path)
+    assert lake.sql("SELECT exists(array(1, 2), x -> x > 1), EXISTS((array(1)), v -> v > 1)").fetchall() == [(True, False)]
+    with pytest.raises(InvalidQuery, match=r"found 1 arguments; write exists\(array, x -> ...\), or EXISTS \(SELECT"):
+        lake.sql("SELECT EXISTS (array(1))")
+    with pytest.raises(InvalidQuery, match=r"write filter\(array, x -> ...\)$"):
+        lake.sql("SELECT filter(array(1))")

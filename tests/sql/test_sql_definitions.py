@@ -119,9 +119,17 @@ REFUSED = {
     "CREATE TABLE d.x (a INT, CONSTRAINT pk PRIMARY KEY (a))": "this is not a column",
     "CREATE TABLE d.x (a INT, CHECK (a > 1))": "this is not a column",
     "CREATE TABLE d.x (a INT GENERATED ALWAYS AS (1))": "unsupported column attribute",
+    "CREATE TABLE d.x (a INT NULL PRIMARY KEY)": "column a of the primary key cannot be null",
+    "CREATE TABLE d.x (a INT NULL, b INT NULL, PRIMARY KEY (b))": "column b of the primary key cannot be null",
+    "CREATE TABLE d.x (a INT NULL) TBLPROPERTIES ('primary-key' = 'a')": "cannot be null, found NULL",
     "CREATE TABLE d.x (a INT8)": "found 'INT8'",
+    "CREATE TABLE d.x (a DATETIME)": "found DATETIME",
+    "CREATE TABLE d.x (a ARRAY<TIMESTAMP(3)>)": "found TIMESTAMP\\(3\\)",
+    "CREATE TABLE d.x (a STRING(5))": "found STRING\\(5\\)",
+    "CREATE TABLE d.x (a FLOAT(53))": "found FLOAT\\(53\\)",
+    "CREATE TABLE d.x (a VARCHAR(MAX))": "found VARCHAR\\(MAX\\)",
     "CREATE TABLE d.x (a TEXT)": "found 'TEXT'",
-    "CREATE TABLE d.x (a VARCHAR)": "expected VARCHAR\\(n\\)",
+    "CREATE TABLE d.x (a VARCHAR)": "found VARCHAR; write its length",
     "CREATE TABLE d.x (a CHAR(5, 2))": "expected CHAR\\(n\\)",
     "ALTER TABLE d.t ADD COLUMN e VARCHAR(3) DEFAULT 'abcd'": "does not fit the type, expected VARCHAR\\(3\\)",
     "CREATE TABLE d.x (a INT) LIKE d.t": "LIKE takes all from the other table",
@@ -170,11 +178,15 @@ IN_PYTHON = {
     "SELECT * FROM d.t$branch_nope": "branches lists the branches",
     "ALTER TABLE d.t SET TBLPROPERTIES ('nope' = '1')": r"SELECT name FROM table\$options lists all options",
     "SHOW CREATE TABLE d.t$branch_nope": "branches lists the branches",
+    "CALL create_tag('d.t', 'kept')": "write CALL create_tag with replace => true",
+    "CALL create_branch('d.t', 'kept')": "or delete that branch",
 }
 
 
 @pytest.mark.parametrize("text", IN_PYTHON)
 def test_errors_speak_sql(text: str, t):
+    t.sql("CALL create_tag('d.t', 'kept')")
+    t.sql("CALL create_branch('d.t', 'kept')")
     with pytest.raises(LakeError, match=IN_PYTHON[text]) as found:
         t.sql(text)
     assert not CALLS.search(str(found.value))

@@ -8,6 +8,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 
+import lsmlake
 from lsmlake.api.table import Table
 from lsmlake.errors import InvalidData, InvalidQuery, LakeError, TableExists, TableNotFound
 from lsmlake.sql import call
@@ -227,6 +228,12 @@ REFUSED = {
     "CREATE TABLE d.x (a INT, b INT DEFAULT a)": "unknown column a",
     "CREATE TABLE d.x (a DATE DEFAULT current_date())": "write the time as a literal",
     "CREATE TABLE d.x (a ARRAY<INT> DEFAULT array(1))": "without fields or elements",
+    "WITH q AS (SELECT 9 AS id) INSERT INTO d.orders (id) WITH q AS (SELECT 8 AS id) TABLE q": "all queries into one WITH",
+    "WITH q AS (SELECT 9 AS id) INSERT INTO d.orders (id) (WITH r AS (SELECT 8 AS id) SELECT id FROM r)": "into one WITH",
+    "INSERT OVERWRITE d.orders REPLACE WHERE dt = DATE '2026-01-01' TABLE d.orders": "OVERWRITE and REPLACE WHERE exclude",
+    "SELECT id FROM d.orders VERSION AS OF 1.0": "a version is a number, .* write VERSION AS OF 12",
+    "INSERT INTO d.orders () VALUES ()": "a row of VALUES has no values",
+    "CREATE TABLE d.x AS d.orders": "AS needs a query",
     "MERGE INTO d.orders t USING d.orders s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id, dt) VALUES (1)": "number of values",
     "CREATE OR REPLACE TABLE d.orders (a INT)": "keeps its primary key, expected PRIMARY KEY .id, dt",
     "CALL nope('d.orders')": "no procedure nope",
@@ -254,6 +261,115 @@ def test_a_refused_statement_changes_nothing(lake, orders, statement: str):
     with pytest.raises(LakeError, match=REFUSED[statement]):
         lake.sql(statement)
     assert (rows(lake), len(orders.snapshots()), lake.tables(), orders.schema) == before
+
+
+LOST, UNFIT = "without loss", "does not fit column"
+INSIDE = {  # type -> value -> what is stored, or what the refusal says
+    "ARRAY<INT>": {
+        "array(2.0, 3L, NULL)": [2, 3, None], "array()": [], "NULL": None, "array(1, 2.5)": LOST, "array(1, 3000000000)": "range",
+        "array('1')": UNFIT, "array(true)": UNFIT,
+    },
+    "ARRAY<BOOLEAN>": {"array(1)": UNFIT},
+    "ARRAY<DATE>": {
+        "array(TIMESTAMP '2026-01-01 00:00:00')": [DAY], "array(TIMESTAMP '2026-01-01 10:00:00')": LOST,
+        "array('2026-01-01')": UNFIT,
+    },
+    "ARRAY<STRING>": {"array(1.50, 2)": ["1.50", "2.00"]},
+    "ARRAY<ARRAY<INT>>": {"array(array(1.0), NULL, array(2L))": [[1], None, [2]], "array(array(1.5))": LOST},
+    "STRUCT<a: ARRAY<INT>>": {"named_struct('a', array(1.0))": {"a": [1]}, "named_struct('a', array(1.5))": LOST},
+    "ARRAY<STRUCT<a: INT, b: ARRAY<STRUCT<z: INT>>>>": {
+        "array(named_struct('a', 1.0, 'b', array(named_struct('z', 2L))))": [{"a": 1, "b": [{"z": 2}]}],
+        "array(named_struct('a', 1.0, 'b', array(named_struct('z', 2.5))))": LOST,
+    },
+    "MAP<STRING, DOUBLE>": {"map('a', 1)": [("a", 1.0)]},
+    "MAP<STRING, ARRAY<INT>>": {"map('a', array(1.5))": UNFIT},
+}  # fmt: skip
+FORMS = (
+    "INSERT INTO d.x VALUES (1, {value})",
+    "UPDATE d.x SET v = {value}",
+    "MERGE INTO d.x USING (SELECT 1 AS k) s ON id = k WHEN MATCHED THEN UPDATE SET v = {value}",
+    "CREATE OR REPLACE TABLE d.x (id INT, v {kind}, PRIMARY KEY (id)) AS SELECT 1, {value}",
+)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in INSIDE.items() for value in values])
+def test_an_assignment_loses_nothing_inside_of_arrays_structs_and_maps(lake, kind: str, value: str):
+    expected = INSIDE[kind][value]
+    lake.sql(f"CREATE TABLE d.x (id INT, v {kind}, PRIMARY KEY (id))")
+    for form in FORMS:
+        lake.sql("INSERT INTO d.x VALUES (1, NULL)")
+        before = len(lake.table("d.x").snapshots())
+        if isinstance(expected, str):
+            with pytest.raises(InvalidQuery, match=expected):
+                lake.sql(form.format(value=value, kind=kind))
+            assert len(lake.table("d.x").snapshots()) == before
+        else:
+            lake.sql(form.format(value=value, kind=kind))
+            assert lake.table("d.x").to_arrow()["v"].to_pylist() == [expected]
+
+
+def test_a_cast_of_arrays_in_arrays_is_that_of_their_elements(lake):
+    """Spark cuts a fraction off, and writes null in small letters; a cast of the whole by DuckDB does neither."""
+    found = lake.sql("SELECT CAST(array(array(1.5)) AS ARRAY<ARRAY<INT>>), CAST(array(array(1, NULL)) AS ARRAY<STRING>)")
+    assert found.fetchall() == [([[1]], ["[1, null]"])]
+    with pytest.raises(InvalidQuery, match="cannot become"):
+        lake.sql("SELECT CAST(named_struct('a', array(1.5)) AS STRUCT<a: ARRAY<INT>>)")
+
+
+AS_INSERTED = [
+    ("INT", "TRUE"), ("INT", "'5'"), ("INT", "5.0"), ("INT", "5.5"), ("BOOLEAN", "1"), ("BOOLEAN", "'true'"),
+    ("BOOLEAN", "TRUE"),
+    ("DOUBLE", "TRUE"), ("DECIMAL(5,2)", "TRUE"), ("DECIMAL(5,2)", "1.555"), ("DECIMAL(5,2)", "1.5"), ("STRING", "TRUE"),
+    ("STRING", "1"), ("STRING", "1.5D"), ("STRING", "DATE '2026-01-01'"), ("BINARY", "'ab'"), ("BINARY", "X'00'"),
+    ("STRING", "X'61'"),
+    ("TIMESTAMP", "DATE '2026-01-01'"), ("DATE", "TIMESTAMP '2026-01-01 00:00:00'"), ("DATE", "TIMESTAMP '2026-01-01 00:00:01'"),
+    ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ '2026-03-29 02:30:00'"), ("TIMESTAMP", "TIMESTAMP_NTZ '2026-01-01 00:00:01'"),
+    ("VARCHAR(2)", "'abc'"), ("CHAR(3)", "'a'"), ("INT", "X'05'"), ("INT", "CAST('5' AS INT)"), ("INT", "DATE '2026-01-01'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value"), AS_INSERTED)
+def test_a_default_is_the_value_that_an_insert_would_store(tmp_path, kind: str, value: str):
+    """CREATE TABLE and both forms of ALTER TABLE take and refuse what INSERT does, also the word DEFAULT, in a zone with gaps."""
+    berlin = lsmlake.connect(tmp_path, time_zone="Europe/Berlin")
+    berlin.sql("CREATE DATABASE d")
+    berlin.sql(f"CREATE TABLE d.x (id INT, v {kind})")
+
+    def stored(*texts: str) -> object:
+        try:
+            for text in texts:
+                berlin.sql(text)
+        except LakeError:
+            return "refused"
+        return [[*row.values()][-1] for row in berlin.table("d.y").to_arrow().to_pylist()]
+
+    berlin.sql(f"CREATE TABLE d.y (id INT, v {kind})")
+    given = stored(f"INSERT INTO d.y VALUES (1, {value})")
+    berlin.sql("DROP TABLE d.y")
+    twice = "refused" if given == "refused" else given * 2
+    fill = "INSERT INTO d.y (id) VALUES (1)", "INSERT INTO d.y VALUES (1, DEFAULT)"
+    assert stored(f"CREATE TABLE d.y (id INT, v {kind} DEFAULT {value})", *fill) == twice
+    for alter in (f"ALTER TABLE d.y ALTER COLUMN v SET DEFAULT {value}", f"ALTER TABLE d.y ADD COLUMN w {kind} DEFAULT {value}"):
+        berlin.sql(f"CREATE OR REPLACE TABLE d.y (id INT{', v ' + kind if ' v ' in alter else ''})")
+        assert stored(alter, *fill) == twice
+    if twice != "refused":
+        (made,) = berlin.sql("SHOW CREATE TABLE d.y").fetchall()[0]
+        berlin.sql("DROP TABLE d.y")
+        assert stored(made, *fill) == twice
+
+
+@pytest.mark.parametrize(
+    "statement", ["INSERT OVERWRITE d.x PARTITION (p = {}) VALUES (9)", "TRUNCATE TABLE d.x PARTITION (p = {})"]
+)
+@pytest.mark.parametrize(("value", "meant"), [("1", "1"), ("'1'", "1"), ("'01'", "01"), ("1.0", "1.0"), ("NULL", None)])
+def test_a_value_of_a_partition_is_the_text_that_it_would_become(lake, statement: str, value: str, meant: str | None):
+    """1 is the partition '1': not '01', which is equal to 1 where a text is compared with a number."""
+    texts = ["1", "01", "1.0", "x", None]
+    lake.sql("CREATE TABLE d.x (id INT, p STRING) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO d.x VALUES (1, '1'), (1, '01'), (1, '1.0'), (1, 'x'), (1, NULL)")
+    lake.sql(statement.format(value))
+    expected = {(1, text) for text in texts if text != meant} | ({(9, meant)} if "INSERT" in statement else set())
+    assert {*lake.sql("SELECT * FROM d.x").fetchall()} == expected
 
 
 @pytest.fixture(params=["with a key", "append-only"])

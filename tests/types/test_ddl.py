@@ -122,6 +122,8 @@ def test_the_definitions_of_a_parsed_create_table_are_read():
         ("a BINARY(3)", "unknown column type"),
         ("a INT DEFAULT 3", "DEFAULT 3"),
         ("a INT GENERATED ALWAYS AS (b)", "unsupported column attribute"),
+        ("a INT FIRST", "found FIRST; remove it"),
+        ("b STRUCT<a: INT AFTER c>", "found AFTER c; remove it"),
         ("a INT PRIMARY KEY", "PRIMARY KEY"),
         ("a INT, PRIMARY KEY (a)", "cannot be read"),
         ("a INT CHECK (a > 1)", "CHECK"),
