@@ -17,8 +17,9 @@
     ├── InternalError (RuntimeError)      an error in lsmlake itself; please report it
     └── MissingDependency (ImportError)   an extra, or a program such as Java, is not installed
 
-A message has up to five parts, in this order: where, what, expected, found, cure. A part that names a call of the library is a
-`Wording`, which also has a text for users of the command line, and may have one for those of SQL.
+A message has up to five parts, in this order: where, what, expected, found, cure. A part that names a call of the library or one
+of its arguments is a `Wording`, which also has a text for users of the command line, and may have one for those of SQL and of
+Spark's `format("lsmlake")`.
 
 The library raises no other exceptions, except MemoryError and those that are not an Exception, such as KeyboardInterrupt:
 `foreign` converts all others.
@@ -27,34 +28,50 @@ The library raises no other exceptions, except MemoryError and those that are no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 
 class Wording(str):
     """A part of a message that names a call of the library. `command`: this part for users of the command line; `sql`: for users
-    of SQL ("": the same text)."""
+    of SQL ("": the same text). `pattern`, `arguments`: those of `with_arguments`, if it made the part."""
 
     command: str
     sql: str
+    pattern: str
+    arguments: tuple[str, ...]
 
-    def __new__(cls, text: str, *, command: str, sql: str = "") -> Wording:
+    def __new__(cls, text: str, *, command: str, sql: str = "", pattern: str = "", arguments: tuple[str, ...] = ()) -> Wording:
         worded = super().__new__(cls, text)
-        worded.command, worded.sql = command, sql
+        worded.command, worded.sql, worded.pattern, worded.arguments = command, sql, pattern, arguments
         return worded
 
+    def with_options(self, options: Mapping[str, str]) -> str:
+        """This part for users who write options instead of arguments. A call is worded as in SQL."""
+        if self.arguments:
+            return self.pattern.format(*(repr(options.get(name, name)) for name in self.arguments))
+        return self.sql or str(self)
+
     def __reduce__(self):
-        return _worded, (str(self), self.command, self.sql)
+        return _worded, (str(self), self.command, self.sql, self.pattern, self.arguments)
 
 
-def with_arguments(text: str, *names: str) -> Wording:
+def with_arguments(text: str, *names: str, command: str = "", sql: str = "") -> Wording:
     """A part of a message with the names of arguments, for each `{}` one. Users of the command line read the option of this name:
-    `with_arguments("{} is negative", "dead_share")` is "--dead-share is negative" to them."""
-    return Wording(text.format(*names), command=text.format(*(f"--{name.replace('_', '-')}" for name in names)))
+    `with_arguments("{} is negative", "dead_share")` is "--dead-share is negative" to them, unless `command` is their text. `sql`:
+    the text for users of SQL."""
+    flags = text.format(*(f"--{name.replace('_', '-')}" for name in names))
+    return Wording(text.format(*names), command=command or flags, sql=sql, pattern=text, arguments=names)
 
 
-def _worded(text: str, command: str, sql: str) -> Wording:
-    return Wording(text, command=command, sql=sql)
+def literally(text: str) -> str:
+    """A text as a part of that of `with_arguments`, without places for names."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _worded(text: str, command: str, sql: str, pattern: str, arguments: tuple[str, ...]) -> Wording:
+    return Wording(text, command=command, sql=sql, pattern=pattern, arguments=arguments)
 
 
 class RowPlace(str):
@@ -119,6 +136,18 @@ class LakeError(Exception):
         return self.changed(
             **{name: Wording(part.sql, command=part.command) if part.sql else part for name, part in parts.items()}
         )
+
+    def for_options(self: _Error, options: Mapping[str, str]) -> _Error:
+        """The error in terms of options. `options`: argument -> the option by which a user gives it."""
+        words = {name: part.with_options(options) if isinstance(part, Wording) else part for name, part in self._parts().items()}
+        return type(self)(**words)
+
+    def names_argument(self) -> bool:
+        """Whether the message names an argument."""
+        return any(isinstance(part, Wording) and part.arguments for part in self._parts().values())
+
+    def _parts(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in ("what", "where", "expected", "found", "cure")}
 
     def changed(self: _Error, **parts: object) -> _Error:
         """The same error with other parts: `where`, `expected`, `found` or `cure`."""
@@ -210,6 +239,30 @@ class EngineFailed(LakeError, RuntimeError):
 
 class InternalError(LakeError, RuntimeError):
     """An error in lsmlake itself: please report it. The original error is the cause (`__cause__`) of this error."""
+
+
+_ABOUT_ARGUMENTS = InvalidQuery, SnapshotNotFound, TableNotFound
+
+
+@contextmanager
+def naming(argument: str, kinds: tuple[type[LakeError], ...] = _ABOUT_ARGUMENTS) -> Iterator[None]:
+    """Names the argument in errors of these kinds that the body raises about its value, unless they name one already."""
+    try:
+        yield
+    except kinds as error:
+        if error.names_argument():
+            raise
+        place = f", {error.where}" if error.where else ""
+        raise error.changed(where=with_arguments("{}" + literally(place), argument)) from error.__cause__
+
+
+@contextmanager
+def in_options(options: Mapping[str, str]) -> Iterator[None]:
+    """Words the errors of the body in terms of options, see `LakeError.for_options`."""
+    try:
+        yield
+    except LakeError as error:
+        raise error.for_options(options) from error.__cause__
 
 
 _ENGINES = ("pyspark.", "py4j.")

@@ -16,7 +16,7 @@ from lsmlake.cdc.commits import Feed
 from lsmlake.cdc.encoding import EventWriter
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import LATEST_FULL, SNAPSHOT, TIMESTAMP, UNLIMITED, Follower, Limit, Offset, Start, check_start
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, naming, with_arguments
 from lsmlake.notebook import html_pairs
 from lsmlake.predicate.where import predicate_of
 from lsmlake.read.travel import milliseconds
@@ -44,26 +44,29 @@ class Following:
         whose column names are used; default: the schema in effect. Raises InvalidQuery."""
         schema, root = schema or Version.latest(meta).schema, meta.paths.root
         if self.snapshot is not None and self.timestamp is not None:
-            raise InvalidQuery("both a snapshot and a timestamp are given", where=root, cure="give one of them")
+            what, cure = with_arguments("{} and {} exclude each other", "snapshot", "timestamp"), "give one of them"
+            raise InvalidQuery(what, where=root, cure=cure)
         implied = SNAPSHOT if self.snapshot is not None else TIMESTAMP if self.timestamp is not None else LATEST_FULL
-        time_ms = None if self.timestamp is None else milliseconds(self.timestamp, zone)
+        with naming("timestamp"):
+            time_ms = None if self.timestamp is None else milliseconds(self.timestamp, zone)
         start = check_start(Start(implied if self.start is None else self.start, self.snapshot, time_ms), root)
         mode = check_mode(AUTO if self.mode is None else self.mode, schema, root)
         for name, most in zip(Limit._fields, self.limit, strict=True):
             if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
                 raise InvalidQuery(
-                    f"max_{name} is too small",
+                    with_arguments("{} is too small", f"max_{name}"),
                     where=root,
                     expected="1 or more",
                     found=repr(most),
                     cure="correct the limit",
                 )
         if self.consumer is not None:
-            meta.paths.consumer(self.consumer)  # refuses an invalid name
-        predicate = predicate_of(
-            self.where, schema.typed_columns, zone, None
-        )  # no current time: it would change while the stream runs
-        feed = Feed.asked(schema, predicate, self.columns, self.commit_columns, root)
+            with naming("consumer"):
+                meta.paths.consumer(self.consumer)  # refuses an invalid name
+        with naming("where"):  # no current time: it would change while the stream runs
+            predicate = predicate_of(self.where, schema.typed_columns, zone, None)
+        with naming("columns"):
+            feed = Feed.asked(schema, predicate, self.columns, self.commit_columns, root)
         return Follower(meta, feed, mode, start, self.consumer)
 
     def events(self, follower: Follower) -> EventWriter | None:

@@ -19,7 +19,7 @@ from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_formats import ID, ChangeFormat
 from lsmlake.cdc.event_rows import EventReader
 from lsmlake.cdc.inner_names import split_paths
-from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.errors import InvalidQuery, Wording, with_arguments
 from lsmlake.format.paths import split_name
 from lsmlake.options.merge_options import AGGREGATION, DEDUPLICATE, PARTIAL_UPDATE
 from lsmlake.schema.schema import Schema
@@ -102,10 +102,11 @@ class ChangeInput:
             split_name(rejected)
         for name, listed in (("columns", columns), ("except_columns", left_out)):
             if twice := sorted({one for one in listed or () if listed.count(one) > 1}):
-                raise InvalidQuery(f"{name} names a column twice", found=twice, cure="name it once")
+                raise InvalidQuery(with_arguments("{} names a column twice", name), found=twice, cure="name it once")
         for name, text in ((DELETES, apply_as_deletes), (TRUNCATES, apply_as_truncates)):
             if text is not None and not text.strip():
-                raise InvalidQuery(f"{name} is empty", expected="a condition", found=repr(text), cure=f"leave {name} out")
+                what, cure = with_arguments("{} is empty", name), with_arguments("leave {} out", name)
+                raise InvalidQuery(what, expected="a condition", found=repr(text), cure=cure)
         if on_error not in (RAISE, REJECT):
             raise InvalidQuery("unknown on_error", expected=f"{RAISE!r} or {REJECT!r}", found=repr(on_error), cure="correct it")
         left_inside = frozenset()
@@ -122,7 +123,8 @@ class ChangeInput:
         )
         for wrong, one, other, why in contradictions:
             if wrong:
-                raise InvalidQuery(f"{one} and {other} contradict each other: {why}", found="both", cure=f"leave out {one}")
+                what = with_arguments(f"{{}} and {{}} contradict each other: {why}", one, other)
+                raise InvalidQuery(what, found="both", cure=with_arguments("leave out {}", one))
         if ignore_null_updates and engine not in (DEDUPLICATE, PARTIAL_UPDATE):
             raise InvalidQuery(
                 f"merge-engine = {engine} cannot ignore nulls of updates",
@@ -213,7 +215,8 @@ class ChangeInput:
     def _check_known(self, names: Sequence[str]) -> None:
         argument = "except_columns" if self.chosen is None else "columns"
         if unknown := [name for name in (self.chosen or self.left_out) if name not in names]:
-            raise InvalidQuery(f"{argument} names unknown columns", expected=list(names), found=unknown, cure="correct the names")
+            what = with_arguments("{} names unknown columns", argument)
+            raise InvalidQuery(what, expected=list(names), found=unknown, cure="correct the names")
 
 
 def check_order(order: Sequence[str], left: Sequence[str], schema: Schema) -> None:
@@ -223,7 +226,7 @@ def check_order(order: Sequence[str], left: Sequence[str], schema: Schema) -> No
     hidden = [name for name in schema.columns.names if name.lower() in order and name.lower() not in written]
     if hidden:
         raise InvalidQuery(
-            "order_by reads a column of the table that the write leaves out",
+            with_arguments("{} reads a column of the table that the write leaves out", "order_by"),
             found=hidden,
             cure=Wording("write the column, too, or order by another one", command="write the column, too"),
         )

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from lsmlake.cdc.commits import COMMIT_FIELDS, Commit, Feed
 from lsmlake.cdc.diff import Pair, pairs, read_pair
-from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, with_arguments
 from lsmlake.files.bucket_files import BucketFiles
 from lsmlake.format import manifest
 from lsmlake.format.data_files import APPEND, Bucket, DataFile
@@ -130,7 +130,7 @@ def check_mode(mode: str, schema: Schema, where: str) -> str:
     """Returns `mode`. Raises InvalidQuery if it is unknown, or if the table has no changelog to read."""
     if mode not in (*MODES, AUTO):
         raise InvalidQuery(
-            "unknown mode of changes",
+            with_arguments("unknown {}", "mode"),
             where=where,
             expected=" or ".join(map(repr, MODES)),
             found=repr(mode),
@@ -147,8 +147,9 @@ def _no_changelog(what: str, where: str) -> InvalidQuery:
         where=where,
         expected="changelog-producer = input, lookup or full-compaction",
         found="none",
-        cure=Wording(
-            "use mode 'diff', or write a changelog from now on: alter(set_option('changelog-producer', 'lookup'))",
+        cure=with_arguments(
+            "use {} 'diff', or write a changelog from now on: set changelog-producer = lookup of the table",
+            "mode",
             command="use --mode diff, or write a changelog from now on: `lsmlake alter TABLE --set changelog-producer=lookup`",
         ),
     )

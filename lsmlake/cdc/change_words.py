@@ -20,7 +20,7 @@ from lsmlake.cdc import computed_columns
 from lsmlake.cdc.computed_columns import ComputedColumn
 from lsmlake.cdc.event_rows import REASON, ROW_KIND, TRUNCATED, keeps
 from lsmlake.cdc.refused_rows import first_refused, refused_rows
-from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, RowPlace
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, RowPlace, literally, naming, with_arguments
 from lsmlake.types import column_types
 
 DELETES, TRUNCATES = "apply_as_deletes", "apply_as_truncates"
@@ -131,19 +131,20 @@ class ChangeWords:
         from lsmlake.dialect.sort_keys import sort_keys  # loads sqlglot
 
         columns = _known(columns)
-        return (
-            sort_keys([text], columns, self.zone) if argument == ORDER else condition_of(text, Scope.of(columns), zone=self.zone)
-        )
+        with naming(argument):
+            if argument == ORDER:
+                return sort_keys([text], columns, self.zone)
+            return condition_of(text, Scope.of(columns), zone=self.zone)
 
 
 def _refused(argument: str, text: str, refused: InvalidQuery) -> InvalidData:
-    what, cure = f"{argument} {text!r} cannot be evaluated", "correct the row, or the expression"
-    return InvalidData(what, found=refused, cure=cure)
+    what, cure = "{} " + literally(repr(text)) + " cannot be evaluated", "correct the row, or the expression"
+    return InvalidData(with_arguments(what, argument), found=refused, cure=cure)
 
 
 def _hopeless(argument: str, text: str, refused: InvalidQuery) -> InvalidQuery:
-    what, cure = f"{argument} {text!r} cannot be evaluated for many values of a batch", "correct the expression"
-    return InvalidQuery(what, found=refused, cure=cure)
+    what, cure = "{} " + literally(repr(text)) + " cannot be evaluated for many values of a batch", "correct the expression"
+    return InvalidQuery(with_arguments(what, argument), found=refused, cure=cure)
 
 
 def columns_read(text: str, columns: pa.Schema) -> list[str]:

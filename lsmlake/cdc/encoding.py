@@ -23,7 +23,7 @@ from lsmlake.cdc.event_formats import ID, ChangeFormat
 from lsmlake.cdc.event_queries import KEY, VALUE
 from lsmlake.cdc.event_texts import WrittenColumn
 from lsmlake.cdc.registered_schemas import registered
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, with_arguments
 from lsmlake.format.paths import on_branch, split_name
 from lsmlake.kernels.avro_rows import BYTES
 from lsmlake.kernels.keys import joined as in_one_chunk
@@ -63,16 +63,18 @@ class EventWriter:
         format, where = ChangeFormat.of(given), meta.paths.root
         if like.commits:
             raise InvalidQuery(
-                "commit_columns are columns of rows, and format gives events, which have their positions inside",
+                with_arguments(
+                    "{} adds columns to rows, and {} gives events, which have their positions inside", "commit_columns", "format"
+                ),
                 where=where,
-                found=f"format={format.name!r}, commit_columns=True",
+                found=f"events of {format.name}",
                 cure="leave one of them out",
             )
         key = like.schema.primary_key
         if lacking := [name for name in key if name not in like.columns]:
             raise InvalidQuery(
-                "change events need the key", where=where, expected=f"all of {list(key)}", found=f"no {lacking} in columns",
-                cure="name the key columns in columns, too",
+                "change events need the key", where=where, expected=f"all of {list(key)}", found=f"not {lacking}",
+                cure=with_arguments("name the key columns in {}, too", "columns"),
             )  # fmt: skip
         if format.events.document and key not in ((), (ID,)) and ID in like.columns:
             raise InvalidQuery(

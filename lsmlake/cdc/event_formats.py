@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from lsmlake.errors import InvalidQuery, Wording
+from lsmlake.errors import InvalidQuery, Wording, with_arguments
 from lsmlake.storage.schema_registry import Registry
 
 INSERT, UPDATE, DELETE, TRUNCATE, SKIP = "insert", "update", "delete", "truncate", "skip"
@@ -24,6 +24,7 @@ INSERT, UPDATE, DELETE, TRUNCATE, SKIP = "insert", "update", "delete", "truncate
 
 ID = "_id"
 """The key of documents of MongoDB."""
+_HERE = with_arguments("{}", "ChangeFormat", command="--format")
 
 
 class Counting(Enum):
@@ -289,14 +290,12 @@ class ChangeFormat:
             given = getattr(self, name)
             if given is not None and given not in choices:
                 expected, cure = list(choices), "correct it"
-                raise InvalidQuery(f"unknown {name}", where="ChangeFormat", expected=expected, found=repr(given), cure=cure)
+                raise InvalidQuery(f"unknown {name}", where=_HERE, expected=expected, found=repr(given), cure=cure)
         if self.events.avro != (self.registry is not None):
-            found = f"{self.name} with registry={'...' if self.registry else None}"
+            found = f"{self.name} {'without' if self.registry is None else 'with'} a registry"
             written = """write both or neither: --format '{"name": "debezium-avro", "registry": "http://registry:8081"}'"""
             cure = Wording("pass both or neither", command=written)
-            raise InvalidQuery(
-                "debezium-avro needs registry, and no other format does", where="ChangeFormat", found=found, cure=cure
-            )
+            raise InvalidQuery("debezium-avro needs registry, and no other format does", where=_HERE, found=found, cure=cure)
         if not (self.registry is None or isinstance(self.registry, (str, Mapping))):
             expected, cure = "an address, or the schemas by their numbers", "correct it"
             raise InvalidQuery("not a registry", expected=expected, found=type(self.registry).__name__, cure=cure)
@@ -304,7 +303,7 @@ class ChangeFormat:
         if unheard := [one.name for one in fields(self) if one.name not in known and getattr(self, one.name) != one.default]:
             raise InvalidQuery(
                 f"{self.name} has no use for {', '.join(unheard)}: its events tell these themselves, or do not have them",
-                where="ChangeFormat",
+                where=_HERE,
                 expected=f"only {list(self.events.arguments)}",
                 found=unheard,
                 cure=f"leave out {', '.join(unheard)}",
@@ -312,14 +311,14 @@ class ChangeFormat:
         for name in ("schema", "tombstones"):
             if not isinstance(given := getattr(self, name), bool):
                 expected, cure = "True or False", "correct it"
-                raise InvalidQuery(f"{name} is a flag", where="ChangeFormat", expected=expected, found=repr(given), cure=cure)
+                raise InvalidQuery(f"{name} is a flag", where=_HERE, expected=expected, found=repr(given), cure=cure)
         if not isinstance(self.unavailable, str):
             found = repr(self.unavailable)
-            raise InvalidQuery("unavailable is no text", where="ChangeFormat", expected="text", found=found, cure="pass a text")
+            raise InvalidQuery("unavailable is no text", where=_HERE, expected="text", found=found, cure="pass a text")
         if not (self.topic is None or (isinstance(self.topic, str) and _TOPIC.fullmatch(self.topic))):
             raise InvalidQuery(
                 "no topic of Kafka can have this name",
-                where="ChangeFormat",
+                where=_HERE,
                 expected="up to 249 of the characters a-z A-Z 0-9 . _ -",
                 found=repr(self.topic),
                 cure="pass the name of the topic, or leave topic out",

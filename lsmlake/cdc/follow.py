@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from lsmlake.cdc.change_reader import Piece, insert_pieces, snapshot_pieces
 from lsmlake.cdc.commits import Feed
-from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, naming, with_arguments
 from lsmlake.tables.consumers import Progress, progress_of, put_consumer
 from lsmlake.tables.live import Cache
+from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 from lsmlake.tables.version import Metadata
 
 LATEST_FULL, LATEST, SNAPSHOT, SNAPSHOT_FULL, TIMESTAMP = STARTS = (
@@ -82,13 +83,15 @@ class Follower:
         """Returns the first offset: the consumer's progress, else that of `start`. Raises SnapshotNotFound."""
         known = progress_of(self.meta, self.consumer) if self.consumer else None
         if known is not None:
-            return self._from(known.next_snapshot)._replace(full=known.full)
+            with naming("consumer"):
+                return self._from(known.next_snapshot)._replace(full=known.full)
         if self.start.kind == TIMESTAMP:
             return Offset(self._first_after(self.start.time_ms))
-        if self.start.kind == SNAPSHOT_FULL:
-            return Offset(self.meta.snapshots.get(self.start.snapshot).id, 0, True)
-        if self.start.kind == SNAPSHOT:
-            return self._from(self.start.snapshot)
+        with naming("snapshot"):
+            if self.start.kind == SNAPSHOT_FULL:
+                return Offset(self.meta.snapshots.get(self.start.snapshot).id, 0, True)
+            if self.start.kind == SNAPSHOT:
+                return self._from(self.start.snapshot)
         latest = self.meta.snapshots.latest_id() or 0
         return Offset(latest, 0, True) if latest and self.start.kind == LATEST_FULL else Offset(latest + 1)
 
@@ -164,32 +167,32 @@ def _bytes_of(pieces: list[Piece]) -> int:
     return _FILE_BYTES * (1 + sum(1 + piece.described_files for piece in pieces))
 
 
-_NO_SNAPSHOT = Wording("pass snapshot=..., or another start", command="add --snapshot N, or choose another --start")
+_NO_SNAPSHOT = with_arguments(
+    "pass {}, or another {}", "snapshot", "start", command="add --snapshot N, or choose another --start"
+)
 
 
 def check_start(start: Start, where: str) -> Start:
     """Returns `start`. Raises InvalidQuery if its values contradict each other."""
 
-    def refuse(what: str, expected: str, found: object, cure: str | Wording) -> None:
-        raise InvalidQuery(what, where=where, expected=expected, found=repr(found), cure=cure)
+    def refuse(what: str, expected: str, found: object, cure: str) -> None:
+        raise InvalidQuery(what, where=where, expected=expected, found="" if found is None else repr(found), cure=cure)
 
     if start.kind not in STARTS:
-        refuse("unknown start", " or ".join(STARTS), start.kind, "pass one of these")
+        refuse(with_arguments("unknown {}", "start"), " or ".join(STARTS), start.kind, "pass one of these")
     snapshot, needs = start.snapshot, start.kind in (SNAPSHOT, SNAPSHOT_FULL)
     if needs and snapshot is None:
-        refuse(f"start {start.kind!r} needs a snapshot", "a snapshot id", None, _NO_SNAPSHOT)
+        refuse(with_arguments(f"{{}} {start.kind!r} needs {{}}", "start", "snapshot"), "a snapshot id", None, _NO_SNAPSHOT)
     if not needs and snapshot is not None:
         expected = f"{SNAPSHOT!r} or {SNAPSHOT_FULL!r}"
-        refuse(f"start {start.kind!r} takes no snapshot", expected, start.kind, "omit snapshot or start")
+        what, cure = f"{{}} {start.kind!r} takes no {{}}", with_arguments("omit {} or {}", "snapshot", "start")
+        refuse(with_arguments(what, "start", "snapshot"), expected, start.kind, cure)
     if snapshot is not None and (isinstance(snapshot, bool) or not isinstance(snapshot, int) or snapshot < 1):
-        refuse("a snapshot is a number", "1 or more", snapshot, "snapshots() lists the snapshots")
+        refuse(with_arguments("{} is a number", "snapshot"), "1 or more", snapshot, LIST_SNAPSHOTS)
     if start.kind == TIMESTAMP and start.time_ms is None:
-        refuse(
-            f"start {start.kind!r} needs a timestamp",
-            "a time",
-            None,
-            Wording("pass timestamp=...", command="add --timestamp TIME"),
-        )
+        cure = with_arguments("pass {}", "timestamp", command="add --timestamp TIME")
+        refuse(with_arguments(f"{{}} {start.kind!r} needs {{}}", "start", "timestamp"), "a time", None, cure)
     if start.kind != TIMESTAMP and start.time_ms is not None:
-        refuse(f"start {start.kind!r} takes no timestamp", repr(TIMESTAMP), start.kind, "omit timestamp or start")
+        what, cure = f"{{}} {start.kind!r} takes no {{}}", with_arguments("omit {} or {}", "timestamp", "start")
+        refuse(with_arguments(what, "start", "timestamp"), repr(TIMESTAMP), start.kind, cure)
     return start

@@ -23,6 +23,7 @@ from lsmlake.dialect.failures import TRY
 from lsmlake.dialect.scope import Scope, ScopeColumn, Typed
 from lsmlake.dialect.sql_text import Text, peek
 from lsmlake.dialect.sql_types import BOOLEAN, DATE, NULL, STRING, TIMESTAMP, common, duck_name, is_dated, is_number
+from lsmlake.errors import Wording
 from lsmlake.types.intervals import is_interval
 from lsmlake.types.type_text import format_type
 
@@ -63,9 +64,16 @@ class Grouped(Protocol):
         """`grouping` and `grouping_id`: which expressions of GROUP BY are not in the grouping set of a group."""
 
 
+_STATEMENT = Wording(
+    "write the statement in lake.sql, whose conditions can hold queries",
+    command="write the statement in `lsmlake sql`, whose conditions can hold queries",
+    sql="leave the query out, or join its rows",
+)
+
+
 def refuse_query(text: Text, node: exp.Expression) -> NoReturn:
     """Refuses a query where none is allowed, as in the argument `where` of a method."""
-    text.refuse(node, "a query is not supported here", cure="write the statement in lake.sql, whose conditions can hold queries")
+    text.refuse(node, "a query is not supported here", cure=_STATEMENT)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,15 @@ from lsmlake.dialect.registry import function
 from lsmlake.dialect.scope import INT64_DIGITS, Narrow, Scope, Typed
 from lsmlake.dialect.sql_text import Text, operands, peek
 from lsmlake.dialect.sql_types import BINARY, BOOLEAN, NULL, STRING, TINYINT, text
-from lsmlake.errors import InvalidSchema
+from lsmlake.errors import InvalidSchema, Wording
 from lsmlake.types.ddl import type_of
 from lsmlake.types.type_text import format_type
+
+_VALUE = Wording(
+    "write the value; lake.sql takes it in args",
+    command="write the value; `lsmlake sql` takes it by --arg",
+    sql="write the value, or pass it beside the statement",
+)
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,7 @@ def _literal(context: Context, node: exp.Expression) -> Typed:
         case exp.HexString():
             return Typed(f"unhex('{'0' * (len(node.this) % 2) + node.this}')", BINARY)
         case exp.Placeholder():
-            context.text.refuse(node, "a parameter has no value", cure="write the value; lake.sql takes it in args")
+            context.text.refuse(node, "a parameter has no value", cure=_VALUE)
         case exp.Interval():
             return interval_functions.literal(context, node)
         case exp.Array():

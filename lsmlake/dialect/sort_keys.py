@@ -16,7 +16,7 @@ from lsmlake.dialect.grammar import PlainSpark
 from lsmlake.dialect.row_evaluation import Columns, needs_of
 from lsmlake.dialect.scope import Scope
 from lsmlake.dialect.sql_text import Text, shown
-from lsmlake.errors import InvalidQuery
+from lsmlake.errors import InvalidQuery, Wording, literally, naming, with_arguments
 from lsmlake.types.ddl import requoted
 from lsmlake.types.type_text import format_type
 
@@ -31,14 +31,14 @@ def parts_of(text: str) -> list[str]:
     try:
         tokens = sqlglot.tokenize(text, dialect=PlainSpark)
     except SqlglotError as error:
-        raise InvalidQuery("the text is not SQL", where=f"order_by {shown(text)}", cure="correct the text") from error
+        raise InvalidQuery("the text is not SQL", where=_place(text), cure="correct the text") from error
     depth, first, parts = 0, 0, []
     for token in tokens:
         depth += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
         if token.token_type in (TokenType.DESC, TokenType.ASC) and not depth:
             raise InvalidQuery(
-                "order_by is ascending: of two rows the one with the greater value is newer",
-                where=f"order_by {shown(text)}",
+                with_arguments("{} is ascending: of two rows the one with the greater value is newer", "order_by"),
+                where=_place(text),
                 found=token.text,
                 cure="leave the word out; write -n, or another expression that grows, where the smaller value is newer",
             )
@@ -54,15 +54,20 @@ def columns_in(text: str) -> set[str]:
     try:
         tree = sqlglot.parse_one(requoted(text), dialect=PlainSpark)
     except SqlglotError as error:
-        raise InvalidQuery("the text is not SQL", where=f"order_by {shown(text)}", cure="correct the text") from error
+        raise InvalidQuery("the text is not SQL", where=_place(text), cure="correct the text") from error
     if drawn := next((name for _, name in drawing_calls(tree)), None):
         what, cure = f"{drawn} gives another value each time, which is no order", "order by a value of the rows"
-        raise InvalidQuery(what, where=f"order_by {shown(text)}", cure=cure)
+        raise InvalidQuery(what, where=_place(text), cure=cure)
     names = {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}
     if not names:
         cure = "name a column, without quotes"
-        raise InvalidQuery("order_by names no column, so it orders nothing", where=f"order_by {shown(text)}", cure=cure)
+        what = with_arguments("{} names no column, so it orders nothing", "order_by")
+        raise InvalidQuery(what, where=_place(text), cure=cure)
     return names
+
+
+def _place(text: str) -> Wording:
+    return with_arguments("{} " + literally(shown(text)), "order_by")
 
 
 def sort_keys(texts: Sequence[str], columns: pa.Schema, zone: str) -> Columns:
@@ -79,6 +84,7 @@ def sort_keys(texts: Sequence[str], columns: pa.Schema, zone: str) -> Columns:
     scope, sqls, fields, needs = Scope.of(columns), {}, [], {}
     with ExitStack() as stack:
         for number, given in enumerate(texts):
+            stack.enter_context(naming("order_by"))
             columns_in(given)
             text = Text(given)
             node = stack.enter_context(text.read())

@@ -49,7 +49,7 @@ class ChangelogOptions:
         "lookup.cache-max-memory-size",
         size,
         256 << 20,
-        "memory of a process for rows of files that compactions have decoded to find old rows of a changelog, of all its tables"
-        " together; 0 keeps none",
+        "memory of a connection for rows of files that compactions have decoded to find old rows of a changelog, of all its"
+        " tables together; 0 keeps none",
         only=(_COMPARING,),
     )

@@ -11,13 +11,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lsmlake.errors import InvalidQuery, SnapshotNotFound, with_arguments
+from lsmlake.errors import InvalidQuery, SnapshotNotFound, Wording, with_arguments
 from lsmlake.format.snapshot import Snapshot
 from lsmlake.tables.snapshots import LIST_SNAPSHOTS
 from lsmlake.tables.version import Metadata
 from lsmlake.types.literal import cast, zone_named
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_YEARS = "in the years 1 to 9999 in UTC"
+_TIME = Wording(
+    f"'YYYY-MM-DD HH:MM:SS' or a datetime, {_YEARS}",
+    command=f"'YYYY-MM-DD HH:MM:SS', {_YEARS}",
+    sql=f"'YYYY-MM-DD HH:MM:SS', {_YEARS}",
+)
 _INSTANT = pa.timestamp("us", "UTC")
 
 
@@ -86,7 +92,7 @@ def milliseconds(value: str | datetime.datetime, zone: str) -> int:
     except (ValueError, OverflowError):  # not a time, or outside the years 1 to 9999
         raise InvalidQuery(
             "not a timestamp",
-            expected="'YYYY-MM-DD HH:MM:SS' or a datetime, in the years 1 to 9999 in UTC",
+            expected=_TIME,
             found=repr(value),
             cure="correct the timestamp",
         ) from None

@@ -29,10 +29,12 @@ from lsmlake.types.type_text import format_type_of
 _CAST_CURE = Wording(
     "pass cast=True, which converts every value that loses nothing, or convert the column before writing",
     command="convert the column first",
+    sql="convert the column first, by CAST",
 )
 _ROUNDED_CURE = Wording(
     "round the column, use a DOUBLE column, or pass cast=True for the FLOAT that prints the same",
     command="round the column, or use a DOUBLE column",
+    sql="round the column, use a DOUBLE column, or convert the column first, by CAST",
 )
 _TEXT_MAX = 200  # characters of a value in an error
 
@@ -129,7 +131,7 @@ def _cure_of_missing(wanted: Sequence[str], schema: Schema) -> str:
     ordering = {*schema.primary_key, *schema.parsed_options.merge.sequence_field}
     if schema.append_only or schema.combines_rows or set(wanted) <= ordering:
         return cure
-    return f"{cure}, or change only some columns of rows: with merge(), or in a table with 'merge-engine' = 'partial-update'"
+    return f"{cure}, or change only some columns of rows: by MERGE, or in a table with 'merge-engine' = 'partial-update'"
 
 
 def check_types(data: pa.Schema, schema: Schema, columns: Sequence[str], cast: Cast | None) -> None:

@@ -58,15 +58,13 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     elif strategy == AUTO:
         native, rest = shared(plan)
     reading = _FrameBuilder(spark, plan, where)
-    with _refused(where):
-        parts = [*reading.native(native), *reading.arrow(by_file(rest))]
-    return _united(plan, parts)
+    return _united(plan, [*reading.native(native), *reading.arrow(by_file(rest))])
 
 
 @contextmanager
 def _refused(where: str | None) -> Iterator[None]:
-    """Turns the error of Spark for a condition that it cannot analyse into InvalidQuery. On Connect it comes with the first
-    action."""
+    """Turns the error of Spark for a condition that it cannot analyse into InvalidQuery. Surrounds only what applies the
+    condition: Spark has other such errors, as for a missing file. On Connect the error comes with the first action."""
     try:
         yield
     except AnalysisException as refused:
@@ -187,7 +185,8 @@ class _FrameBuilder:
         return [self._filtered(task_reads.rows(self.spark, self.plan, splits, task_reads.needed(self.plan, self.where)))]
 
     def _filtered(self, rows):
-        return rows if self.where is None else rows.filter(self.where)
+        with _refused(self.where):
+            return rows if self.where is None else rows.filter(self.where)
 
     @property
     def _scans(self) -> Scans:
@@ -228,7 +227,8 @@ class _FrameBuilder:
         key = "mask", connector.session_name(self.spark), frozenset((file.name, refs.get(file.name)) for file in files)
         keep = partial(self.meta.files.cache.get, key)
         where = self.where if fails else None
-        live, made = mask.live_rows(self.spark, rows, masked, addresses.sql, unknown, self.meta.env.limits, keep, where)
+        with _refused(where):
+            live, made = mask.live_rows(self.spark, rows, masked, addresses.sql, unknown, self.meta.env.limits, keep, where)
         if self.plan.columns != tuple(self.plan.schema.columns.names):
             return live  # `_united` selects the columns
         made = *made, addresses.column

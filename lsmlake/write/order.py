@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, Wording
+from lsmlake.errors import InvalidData, InvalidQuery, InvalidSchema, with_arguments
 from lsmlake.kernels.groups import Groups
 from lsmlake.lsm.merge.contested import contested
 from lsmlake.lsm.merge.rule import MergeRule
@@ -101,7 +101,7 @@ class Order:
                 return self.keys.over(rows)
             except InvalidQuery as refused:
                 cure = "correct the value, or the expression"
-                raise InvalidData("order_by cannot be evaluated", found=refused, cure=cure) from refused
+                raise InvalidData(with_arguments("{} cannot be evaluated", "order_by"), found=refused, cure=cure) from refused
         return pa.table([rows[name] for name in self.names], names=[str(i) for i in range(len(self.names))])
 
 
@@ -136,7 +136,7 @@ def _column(text: str, columns: pa.Schema) -> str:
     matching = [name for name in columns.names if name.lower() == text.lower()]
     if len(matching) != 1:
         raise InvalidQuery(
-            "order_by names no column of the data" if not matching else "order_by names several columns of the data",
+            with_arguments(f"{{}} names {'several columns' if matching else 'no column'} of the data", "order_by"),
             expected=f"one of {columns.names}",
             found=repr(text),
             cure="correct the name",
@@ -148,7 +148,7 @@ def _orderable(name: str, columns: pa.Schema) -> str:
     type_ = columns.field(name).type
     if pa.types.is_nested(type_) or pa.types.is_null(type_):
         raise InvalidQuery(
-            "order_by names a column whose values have no order",
+            with_arguments("{} names a column whose values have no order", "order_by"),
             where=f"column {name!r}",
             found=type_,
             cure="order by a number, a time or a text, such as a field of a struct",
@@ -169,7 +169,7 @@ def check_typed(given: Sequence[pa.Field]) -> None:
     for field in given:
         if is_text(field.type):
             raise InvalidData(
-                "order_by names a column of text, and the table has no such column that tells its type",
+                with_arguments("{} names a column of text, and the table has no such column that tells its type", "order_by"),
                 where=f"column {field.name!r}",
                 expected="a column of the table, or an expression that converts the text",
                 found="text, of which 10 is before 9",
@@ -178,7 +178,7 @@ def check_typed(given: Sequence[pa.Field]) -> None:
 
 
 _NAME = re.compile(r"\s*[^\W\d]\w*\s*")
-_EXPECTED = "the name of a column, an expression of SQL, a list of them, or lsmlake.ANY"
+_EXPECTED = with_arguments("the name of a column, an expression of SQL, a list of them, or {}", "lsmlake.ANY")
 
 
 class AnyOrder(Enum):
@@ -215,10 +215,12 @@ class OrderBy:
             return None if given is None else OrderBy(any=True, zone=zone)
         texts = [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else []
         if not texts or not all(isinstance(text, str) for text in texts):
-            raise InvalidQuery("order_by names no order", expected=_EXPECTED, found=repr(given), cure="name a column")
+            what = with_arguments("{} names no order", "order_by")
+            raise InvalidQuery(what, expected=_EXPECTED, found=repr(given), cure="name a column")
         parts = [part for text in texts for part in _parts(text)]
         if not all(parts):
-            raise InvalidQuery("an expression of order_by is empty", expected=_EXPECTED, found=repr(given), cure="name a column")
+            what = with_arguments("an expression of {} is empty", "order_by")
+            raise InvalidQuery(what, expected=_EXPECTED, found=repr(given), cure="name a column")
         return OrderBy(tuple(parts), zone=zone)
 
     @property
@@ -267,9 +269,11 @@ _WHY = {
     Ordered.NONE: "have passed a shuffle",
     Ordered.QUERY: "come from a query that gives its rows in any order",
 }
-_CURE = Wording(
-    "pass order_by=<a column or expression that grows from change to change>, such as order_by='updated_at'; or set the table "
-    "option sequence.field; or pass order_by=lsmlake.ANY if any of the rows will do",
+_CURE = with_arguments(
+    "pass {}=<a column or expression that grows from change to change>, such as {}='updated_at'; or set the table "
+    "option sequence.field; or pass {}={} if any of the rows will do",
+    *["order_by"] * 3,
+    "lsmlake.ANY",
     command="order the rows: set the table option sequence.field",
     sql="let the query leave one row of each key, such as by max_by and GROUP BY; or set the table option sequence.field; or, "
     "without Spark, end the query with ORDER BY",

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.commit.requirements import Overtaken, replacing
-from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording
+from lsmlake.errors import CommitConflict, InvalidData, InvalidQuery, RowPlace, Wording, naming, with_arguments
 from lsmlake.format.data_files import Bucket, BucketState, CommitMessage
 from lsmlake.options.merge_options import DEDUPLICATE
 from lsmlake.predicate import Predicate, evaluate
@@ -34,6 +34,10 @@ _MOVING = Wording(
     "pass truncate=True to replace all rows, or delete(where) the rows and upsert the new ones",
     command="replace all rows, or delete the rows by `lsmlake sql` and load the new ones",
     sql="DELETE FROM the table WHERE ..., then INSERT INTO it",
+)
+
+_OUTSIDE = with_arguments(
+    "filter the data by {}, or overwrite without {}: the partitions of the data are then replaced", "where", "where"
 )
 
 
@@ -70,11 +74,10 @@ class Replacement:
             )
         if not schema.all_partition_columns:
             raise InvalidQuery(
-                "where needs partitions, and the table has none",
+                with_arguments("{} needs partitions, and the table has none", "where"),
                 where=name,
-                expected="no where",
-                found=where,
-                cure="leave out where: all rows of the table are replaced; or use delete_keys and upsert for some rows",
+                found=repr(where),
+                cure=with_arguments("leave out {}: all rows are replaced; or delete some rows, and write the new ones", "where"),
             )
         return Replacement(where=partition_predicate(schema, where, zone, now))
 
@@ -92,7 +95,8 @@ class Replacement:
         if self.where is None:
             chosen = {key for key, bucket in partitions.items() if _is_replaced(bucket, written, schema)}
         else:
-            matches = partitions_match(self.where, schema, list(partitions.values()))
+            with naming("where", (InvalidQuery,)):
+                matches = partitions_match(self.where, schema, list(partitions.values()))
             chosen = {
                 key for (key, bucket), one in zip(partitions.items(), matches, strict=True) if _decided(one, bucket, schema)
             }
@@ -103,7 +107,8 @@ class Replacement:
         returns them; `first_row`: the number of the first row of the data, None: unknown."""
         if self.where is None or not rows.num_rows:
             return
-        inside = evaluate(self.where, rows)
+        with naming("where", (InvalidQuery,)):
+            inside = evaluate(self.where, rows)
         if inside.all():
             return
         row = int(np.flatnonzero(~inside)[0])
@@ -111,9 +116,9 @@ class Replacement:
         raise InvalidData(
             "a row lies outside of the partitions to overwrite",
             where=RowPlace("", first_row + number) if first_row is not None else "data",
-            expected="rows that satisfy where",
+            expected=with_arguments("rows that satisfy {}", "where"),
             found=row_text(rows.select(sorted(self.where.columns)).slice(row, 1)),
-            cure="filter the data by where, or overwrite without where: the partitions of the data are then replaced",
+            cure=_OUTSIDE,
         )
 
 
@@ -189,7 +194,7 @@ def partition_predicate(schema: Schema, where: str | Predicate, zone: str, now: 
         columns = dict.fromkeys(field.column for field in schema.all_partition_columns)
         other = sorted(predicate.columns - columns.keys())
         raise InvalidQuery(
-            "where may use partition columns only",
+            with_arguments("{} may use partition columns only", "where"),
             expected=f"partition columns {list(columns)}",
             found=other,
             cure="remove the other columns",

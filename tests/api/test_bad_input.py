@@ -299,7 +299,7 @@ def test_a_message_shows_a_part_of_many_columns_and_other_ways_to_write_some(lak
     message = str(refused.value)
     assert message.startswith("the data lacks the columns ['c2', 'c3', ") and "'c11', and 188 more], expected" in message
     assert len(message) < 600 and "'c199'" not in message
-    assert "or change only some columns of rows: with merge(), or in a table with 'merge-engine' = 'partial-update'" in message
+    assert "or change only some columns of rows: by MERGE, or in a table with 'merge-engine' = 'partial-update'" in message
     assert refused.value.expected == ["k", *names], "programs get the whole list"
     with pytest.raises(InvalidData, match=r"is known\) and drop the extra ones$"):
         wide.delete_keys({"c0": ["a"]})

@@ -133,6 +133,60 @@ def test_updates_of_spread_keys_have_an_exact_changelog(tmp_path: Path, kept: st
         assert (table.version.meta.env.decoded.bytes > 0) == (kept != "0 b")
 
 
+def test_columns_of_a_branch_do_not_get_the_rows_of_another_branch(tmp_path: Path):
+    """Both add a column `note` by a schema of the same number, with different defaults, and share the file of the old rows."""
+    table = filled(tmp_path, **{"changelog-producer": "lookup"})
+    table.create_branch("apart")
+    ids = np.arange(3, ROWS - 5, 5)
+    for handle, note in ((table, "here"), (table.branch("apart"), "there"), (table, "here")):
+        if "note" not in handle.schema.names:
+            handle.alter(lsmlake.add_column("note", "STRING", default=note))
+        before = handle.snapshots()["snapshot_id"].to_pylist()
+        handle.upsert(pa.table({"id": ids, "city": ["a"] * len(ids), "price": ids * 1.0, "note": ["new"] * len(ids)}))
+        changes = handle.changes(max(before), mode="changelog").to_arrow()
+        old = changes.filter(pc.equal(changes["_row_kind"], "-U"))
+        assert old.num_rows == len(ids)
+        assert set(old["note"].to_pylist()) == {note}
+        ids = ids + 1
+    assert table.version.meta.env.decoded is table.branch("apart").version.meta.env.decoded
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_are_those_that_pyarrow_takes(tmp_path: Path, seed: int):
+    """Texts of few and of many values, empty ones and nulls, which differ between the row groups; rows in any number."""
+    chance = np.random.default_rng(seed)
+    count = int(chance.integers(1, 30_000))
+    ids = np.arange(count)
+    few = [None, "", "x", "\u00e9\n\0", *(f"text {number}" for number in range(chance.integers(0, 60)))]
+    blocks = np.repeat(chance.integers(0, len(few), count // 500 + 1), 500)[:count]
+    texts = [
+        few[(block + step) % len(few)] for block, step in zip(blocks.tolist(), chance.integers(0, 4, count).tolist(), strict=True)
+    ]
+    rows = pa.table(
+        {
+            "id": ids,
+            "city": pa.array(texts, pa.string()),
+            "price": pa.array(ids * 0.5, mask=chance.random(count) < 0.3),
+            "note": pa.array([None] * count if seed % 2 else list(map(str, ids.tolist())), pa.string()),
+            "tags": pa.array([None if number % 7 == 0 else texts[number : number + number % 3] for number in range(count)]),
+            "place": pa.array([None if number % 5 == 0 else {"town": texts[number]} for number in range(count)]),
+        }
+    )
+    lake = lsmlake.connect(tmp_path)
+    lake.create_database("default")
+    table = lake.create_table("default.mixed", rows.schema, primary_key=["id"], options={"file.block-size": "32 kb"})
+    table.upsert(rows)
+    files, file, _ = place(table, tmp_path)
+    for size in (1, count // 3, count, count // 2):
+        positions = np.sort(chance.choice(count, max(1, size), replace=False))
+        names = chance.permutation(rows.column_names).tolist()
+        wanted = rows.select(names).take(pa.array(positions)).to_pydict()
+        for found in (files.fetch(file, positions, names), files.fetch_again(file, positions, names, ENOUGH)):
+            taken_rows = pa.concat_tables(found)
+            assert taken_rows.schema.types == [files.schema.row_columns.field(name).type for name in names]
+            assert taken_rows.to_pydict() == wanted
+
+
 def test_decoded_rows_are_not_passed_on_to_tasks(tmp_path: Path):
     files, file, _ = place(filled(tmp_path), tmp_path)
     fetched(files, file, SPREAD, ENOUGH)

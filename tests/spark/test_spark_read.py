@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from spark_support import configured, plan_of, same, seen
 from strategies import Shape, conditions, encoded_rows
 
 import lsmlake
-from lsmlake.errors import InvalidQuery, SnapshotNotFound
+from lsmlake.errors import InvalidQuery, LakeError, SnapshotNotFound
 
 pytestmark = pytest.mark.spark
 
@@ -442,6 +443,16 @@ def test_a_condition_that_spark_cannot_analyse_is_refused_with_its_text(spark, s
         for strategy in STRATEGIES:
             with pytest.raises(InvalidQuery, match=f"cannot evaluate the condition, found {re.escape(repr(condition))}"):
                 spark_lake.table("d.mixed").scan(where=condition).to_spark(strategy)
+
+
+def test_a_missing_file_is_not_taken_for_a_wrong_condition(spark, spark_lake):
+    """Spark's error for a path that does not exist is of the same class as that for a condition that it cannot analyse."""
+    table = _small(spark_lake, spark)
+    for path in Path(spark_lake.env.storage.root).rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(LakeError) as caught:
+        table.scan(where="abs(id) > 0").to_spark("native").collect()
+    assert "condition" not in str(caught.value)
 
 
 @pytest.mark.connect(short="classic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 
 from pyspark.sql.types import StructType
@@ -13,11 +13,13 @@ from lsmlake.api.following import Following
 from lsmlake.cdc.change_input import ChangeArguments, ChangeInput
 from lsmlake.cdc.event_formats import ChangeFormat
 from lsmlake.cdc.follow import Limit
-from lsmlake.errors import InvalidOption
+from lsmlake.errors import InvalidOption, naming
+from lsmlake.format.snapshot import Snapshot
 from lsmlake.options.option_types import boolean
 from lsmlake.read.plan import Projection
-from lsmlake.read.travel import Moment
+from lsmlake.read.travel import Moment, resolve
 from lsmlake.schema.schema import Schema
+from lsmlake.tables.version import Metadata
 from lsmlake.types.literal import zone_named
 from lsmlake.write.order import ANY, OrderBy
 from lsmlake.write.replace import Replacement
@@ -57,6 +59,33 @@ OPTIONS = {
     REPLACE_WHERE: "overwrite: replace the partitions for which this predicate is true; default: all rows",
     OVERWRITE_MODE: "overwrite: static = replace all rows (default); dynamic = the partitions of the new rows",
 }
+
+_LIMITS = dict(zip(("max_rows", "max_bytes", "max_files"), (MAX_ROWS, MAX_BYTES, MAX_FILES), strict=True))
+_OF_TABLE = {name: name for name in (PATH, BRANCH, COLUMNS)}
+ARGUMENTS_OF_READS = {
+    **_OF_TABLE,
+    **_LIMITS,
+    "where": WHERE,
+    "snapshot": SNAPSHOT,
+    "timestamp": TIMESTAMP,
+    "tag": TAG,
+    "start": START,
+    "mode": MODE,
+    "consumer": CONSUMER,
+    "commit_columns": COMMITS,
+    "format": EVENTS,
+    "ChangeFormat": EVENTS,
+}
+"""Argument of a method -> the option by which a read or a stream gives it: the words of errors (`errors.in_options`)."""
+ARGUMENTS_OF_WRITES = {
+    **_OF_TABLE,
+    "where": REPLACE_WHERE,
+    "order_by": ORDER_BY,
+    "lsmlake.ANY": _ANY,
+    "apply_as_deletes": DELETES,
+    "except_columns": LEFT_OUT,
+}
+"""The same of a write."""
 
 _FORMAT = 'format("lsmlake")'
 _ONE_PATH = "load one table, and combine DataFrames by union()"
@@ -164,7 +193,7 @@ class Given:
         except ValueError:
             expected = "a name such as Europe/Berlin or +01:00"
             raise InvalidOption(
-                "unknown time zone", where=_FORMAT, expected=expected, found=repr(name), cure="correct it"
+                f"option {ZONE!r} is no time zone", where=_FORMAT, expected=expected, found=repr(name), cure="correct it"
             ) from None
         return name
 
@@ -180,6 +209,17 @@ class Given:
     def moment(self) -> Moment:
         """The moment at which a batch read sees the table."""
         return Moment(self._number(SNAPSHOT), self.texts.get(TIMESTAMP), self.texts.get(TAG))
+
+    def snapshot(self, meta: Metadata) -> Snapshot | None:
+        """The snapshot that a batch reads, see `read.travel.resolve`."""
+        argument = next((name for name, value in asdict(self.moment).items() if value is not None), "snapshot")
+        with naming(argument):
+            return resolve(meta, self.moment, self.zone)
+
+    def projection(self, schema: Schema) -> tuple[str, ...]:
+        """The columns to read. Raises InvalidQuery."""
+        with naming("columns"):
+            return Projection.of(schema, None, self.columns).columns
 
     def refuse_writing(self) -> None:
         """Raises InvalidOption for an option that is only for writes."""
@@ -211,7 +251,8 @@ class Given:
         if CHANGELOG in self.texts and not self.changelog:
             cure = "remove one of them: events have all changes"
             raise InvalidOption(f"{EVENTS!r} and {CHANGELOG!r} = false contradict each other", where=_FORMAT, cure=cure)
-        return ChangeFormat.of_text(text)
+        with naming("format"):
+            return ChangeFormat.of_text(text)
 
     @property
     def commit_columns(self) -> bool:
@@ -272,7 +313,7 @@ class Given:
 
     def check_columns(self, schema: Schema, asked: Sequence[str]) -> None:
         """Raises InvalidOption if the option `columns` names other columns than those that Spark asks for, by a schema."""
-        if self.columns is not None and (chosen := Projection.of(schema, None, self.columns).columns) != tuple(asked):
+        if self.columns is not None and (chosen := self.projection(schema)) != tuple(asked):
             what, cure = f"option {COLUMNS!r} and the schema of the DataFrame or catalog table differ", "leave one of them out"
             raise InvalidOption(what, where=_FORMAT, expected=list(asked), found=list(chosen), cure=cure)
 
@@ -283,11 +324,12 @@ class Given:
             raise InvalidOption(
                 f"option {OVERWRITE_MODE!r} is not valid",
                 where=_FORMAT,
-                expected=f"static or dynamic; no {REPLACE_WHERE} with dynamic",
+                expected=f"static or dynamic; no {REPLACE_WHERE!r} with dynamic",
                 found=repr(self.texts[OVERWRITE_MODE]),
                 cure="remove it, or correct it",
             )
-        return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name, now)
+        with naming("where"):
+            return Replacement.of(schema, where, mode == "static" and where is None, self.zone, name, now)
 
     def order_by(self, keyed: bool) -> OrderBy | None:
         """The order of the rows of a key. `keyed`: whether the table has a primary key."""

@@ -21,9 +21,11 @@ from lsmlake.cdc.change_reader import Piece, by_bucket, read_piece
 from lsmlake.cdc.commits import Feed
 from lsmlake.cdc.encoding import EventWriter
 from lsmlake.cdc.follow import UNLIMITED, Follower, Limit, Offset
+from lsmlake.errors import InvalidQuery, in_options, naming
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.read.arrow_scan import read_split
 from lsmlake.read.plan import Plan
+from lsmlake.spark.datasource.options import ARGUMENTS_OF_READS
 from lsmlake.spark.frame_types import of_tasks
 from lsmlake.spark.ship import Package, WithPackage
 
@@ -48,8 +50,9 @@ class BatchReader(WithPackage, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # Spark reads one partition even if the plan has none
             return
-        for table in read_split(self.plan, partition.value):
-            yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
+        with in_options(ARGUMENTS_OF_READS), naming("where", (InvalidQuery,)):
+            for table in read_split(self.plan, partition.value):
+                yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
 
 
 class StreamReader(WithPackage, DataSourceStreamReader):
@@ -68,6 +71,7 @@ class StreamReader(WithPackage, DataSourceStreamReader):
         self.package, self.follower, self.limit, self.changelog, self.events = package, follower, limit, changelog, events
         self.arrow = of_tasks(schema)
 
+    @in_options(ARGUMENTS_OF_READS)
     def initialOffset(self) -> dict:
         offset = self.follower.begin()
         self.follower.note(offset)
@@ -76,6 +80,7 @@ class StreamReader(WithPackage, DataSourceStreamReader):
     def latestOffset(self) -> dict:
         return self.follower.end()._asdict()
 
+    @in_options(ARGUMENTS_OF_READS)
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
         """Each partition carries the columns to read: the columns of this reader, even if the table has others when a task
         begins."""
@@ -87,8 +92,9 @@ class StreamReader(WithPackage, DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         like, piece = partition.value
-        for table in self._tables(like, piece):
-            yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
+        with in_options(ARGUMENTS_OF_READS), naming("where", (InvalidQuery,)):
+            for table in self._tables(like, piece):
+                yield from table.cast(self.arrow).to_batches(max_chunksize=_BATCH_ROWS)
 
     def _tables(self, like: Feed, piece: Piece) -> Iterator[pa.Table]:
         if self.events is not None:

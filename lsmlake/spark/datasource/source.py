@@ -21,13 +21,11 @@ from lsmlake.api.table import Table
 from lsmlake.api.table_verbs.handle import writable
 from lsmlake.cdc.commits import COMMIT_FIELDS
 from lsmlake.cdc.encoding import messages_of
-from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound, few
+from lsmlake.errors import InvalidOption, InvalidQuery, SnapshotNotFound, few, in_options, naming
 from lsmlake.lsm.difference import KIND_FIELD
 from lsmlake.maintain.alter import evolve
-from lsmlake.read.plan import Projection
-from lsmlake.read.travel import resolve
 from lsmlake.schema.schema import Schema
-from lsmlake.spark.datasource.options import SCHEMA, START, Given
+from lsmlake.spark.datasource.options import ARGUMENTS_OF_READS, ARGUMENTS_OF_WRITES, SCHEMA, START, Given
 from lsmlake.spark.datasource.readers import BatchReader, LimitedStreamReader, StreamReader
 from lsmlake.spark.datasource.writers import BatchWriter, StreamWriter
 from lsmlake.spark.frame_types import to_arrow, to_spark
@@ -66,9 +64,12 @@ class LakeSource(DataSource):
         return "lsmlake"
 
     def _table(self, given: Given) -> Table:
-        table = table_at(given.path, None if self.env is None else pickle.loads(self.env))
-        return table if given.branch is None else table.branch(given.branch)
+        with naming("path"):
+            table = table_at(given.path, None if self.env is None else pickle.loads(self.env))
+        with naming("branch"):
+            return table if given.branch is None else table.branch(given.branch)
 
+    @in_options(ARGUMENTS_OF_READS)
     def schema(self) -> StructType:
         given = self.given
         schema = _offered(given, self._table(given))
@@ -77,25 +78,26 @@ class LakeSource(DataSource):
             if given.in_catalog:
                 given.store_in(made)
             return made
-        names = Projection.of(schema, None, given.columns).columns
-        fields = _fields(schema, names)
+        fields = _fields(schema, given.projection(schema))
         made = to_spark(pa.schema([*([KIND_FIELD] if given.changelog else []), *fields, *_commits(given)]))
         if given.in_catalog:
             given.store_in(made)
         return made
 
+    @in_options(ARGUMENTS_OF_READS)
     def reader(self, schema: StructType) -> DataSourceReader:
         self.given.refuse_writing()
         given = self.given.recalled(schema)
         given.refuse_streaming()
         table, asked = replace(self._table(given), runtime=_InZone(given.zone)), to_arrow(schema)
-        moment = given.moment
-        stored = Version.at(table.meta, resolve(table.meta, moment, given.zone)).schema
+        stored = Version.at(table.meta, given.snapshot(table.meta)).schema
         _check_asked(asked, stored, table.path, "load the DataFrame again, or drop and create the table in Spark's catalog again")
         given.check_columns(stored, asked.names)
-        scan = table.scan(where=given.where, columns=asked.names, **asdict(moment))
-        return BatchReader(self.package, scan.plan(), asked)
+        with naming("where"):
+            scan = table.scan(where=given.where, columns=asked.names, **asdict(given.moment))
+            return BatchReader(self.package, scan.plan(), asked)
 
+    @in_options(ARGUMENTS_OF_READS)
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self.given.refuse_writing()
         given = self.given.recalled(schema)
@@ -123,6 +125,7 @@ class LakeSource(DataSource):
         """`overwrite`: whether the output mode is complete."""
         return self._writer(StreamWriter, schema, overwrite)
 
+    @in_options(ARGUMENTS_OF_WRITES)
     def _writer(self, kind: type[Writer], schema: StructType, overwrite: bool) -> Writer:
         self.given.check_write(overwrite, stream=kind is StreamWriter)
         given = self.given.recalled(schema)
@@ -146,7 +149,7 @@ def _offered(given: Given, table: Table) -> Schema:
     if given.streams:
         return _followed(given, table) or table.version.schema
     try:
-        return Version.at(table.meta, resolve(table.meta, given.moment, given.zone)).schema
+        return Version.at(table.meta, given.snapshot(table.meta)).schema
     except SnapshotNotFound:  # a batch fails later; a stream can start there
         return table.version.schema
 

@@ -33,10 +33,12 @@ from lsmlake.api.table import Table
 from lsmlake.cdc.change_input import ChangeInput, check_order
 from lsmlake.cdc.event_rows import ROW_KIND
 from lsmlake.commit.request import Identity
+from lsmlake.errors import in_options, naming
 from lsmlake.format.data_files import CommitMessage
 from lsmlake.schema.schema import Schema
 from lsmlake.spark import frame_writer
 from lsmlake.spark.caller import QUERY_ID
+from lsmlake.spark.datasource.options import ARGUMENTS_OF_WRITES
 from lsmlake.spark.ship import Package, WithPackage
 from lsmlake.tables.table_files import TableFiles
 from lsmlake.tables.version import Version
@@ -81,7 +83,8 @@ class _Writer(WithPackage):
     ):
         """`schema`: the schema of the table. `changes`: what the rows mean, with conditions in time zone `zone`. Raises
         InvalidData or InvalidQuery if the columns do not fit."""
-        self.words = None if changes is None else changes.words(zone)
+        with naming("apply_as_deletes"):
+            self.words = None if changes is None else changes.words(zone)
         if changes is not None:
             columns, request = _changed(columns, request, schema, changes)
         self.package, self.table, self.schema, self.request = package, table, schema, request
@@ -95,6 +98,7 @@ class _Writer(WithPackage):
     def _version(self) -> Version:
         return replace(self.table.version, schema=self.schema)
 
+    @in_options(ARGUMENTS_OF_WRITES)
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         columns = [*self.columns, *(name for name in sorted(self.order.own) if name not in self.columns)]
         tables = (self._meant(pa.Table.from_batches([batch])).select(columns) for batch in iterator)
@@ -137,6 +141,7 @@ class _Writer(WithPackage):
         """Raises InvalidData for rows that the table does not accept."""
         prepare(self.order.without_own(rows), self.schema, self.request, None)
 
+    @in_options(ARGUMENTS_OF_WRITES)
     def _commit(self, messages: Messages, identity: Identity) -> None:
         version, sent, request = self._version(), _sent(messages), replace(self.request, identity=identity)
         try:
