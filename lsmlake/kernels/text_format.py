@@ -19,8 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lsmlake.kernels.search import contains
-
 TEXT = pa.large_string()  # the text of one batch may have more than 2 GiB
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 _CONTROL = [chr(code) for code in range(32)]
@@ -149,7 +147,7 @@ def _decimals(column: pa.Array) -> pa.Array:
     text = column.cast(TEXT)
     if column.type.scale < 7:
         return text
-    short = contains(text, "E")
+    short = pc.match_substring_regex(text, "E")
     if not pc.any(short).as_py():
         return text
     small = pc.if_else(short, column, pa.scalar(None, column.type)).cast(pa.decimal256(74, column.type.scale))
