@@ -67,7 +67,7 @@ def test_the_words_of_auto_cdc_as_options(spark, table, folder):
         ({"apply-as-deletes": "opp = 'd'", "except-columns": "op,lsn"}, "opp"),
         (options | {"write.merge-schema": "true"}, "leave write.merge-schema out.*or leave out apply-as-deletes"),
         ({"apply-as-delete": "op = 'd'"}, "apply-as-deletes"),
-        ({"order-by": "v", "except-columns": "op, lsn, v"}, "order_by"),
+        ({"order-by": "v", "except-columns": "op, lsn, v"}, "order-by"),
     ]:
         with pytest.raises(PySparkException, match=said):
             save(events, folder, **wrong)
