@@ -57,6 +57,8 @@ def test_steps_of_any_size_from_any_place_lead_to_the_end(name, producer, mode, 
         follower = wanted.follower(table.meta, "UTC")
         limit = Limit(*(data.draw(st.none() | st.integers(1, most)) for most in (10, 3000, 3)))
         view = view_of(table.version.schema, follower.mode)
+        if not (full or player.knows(start - 1, view)):
+            return
         state = {} if full else player.view(start - 1, view)
         offset = follower.begin()
         assert offset == Offset(start, 0, full)
@@ -73,7 +75,11 @@ def test_steps_of_any_size_from_any_place_lead_to_the_end(name, producer, mode, 
             else:
                 state = steps(state, changes, key)
             offset = following
-        player.same_rows(state, player.view(last, view))
+        if player.knows(last, view):
+            player.same_rows(state, player.view(last, view))
+        elif view == "raw":  # after a division only readers know which rows wait
+            rows = table.scan(mode=view).to_arrow().select(player.shape.names).to_pylist()
+            player.same_rows(state, {key(row): row for row in rows})
         assert follower.advance(end, limit) == end == follower.advance(end)
 
 

@@ -641,7 +641,7 @@ class Player:
                         found.update({(place, key) if self.world.moves else key: row}) if add else found.pop(key, None)
         return found
 
-    def _knows(self, number: int, mode: str) -> bool:
+    def knows(self, number: int, mode: str) -> bool:
         """Whether `view` knows the rows. Not if rows wait that buckets had when they were merged: then a part of the rows of a
         bucket waits."""
         waiting = self._shown(self._files(number), mode)[1] if number else ()
@@ -676,7 +676,7 @@ class Player:
         (shown, _), scan = self._shown(files, "raw"), self.table.scan(mode="raw")
         living = [row for file in shown for row in rows_of(self.naive.living(file).select(self.shape.names))]
         assert multiset(living) == multiset(rows_of(scan.to_arrow().select(self.shape.names))), "data files less their dead rows"
-        if self._knows(last, "raw"):
+        if self.knows(last, "raw"):
             raw = self.view(last, "raw")
             self.same(scan.to_arrow(), raw)
             assert scan.count() == len(raw)
@@ -702,7 +702,7 @@ class Player:
         number = draw(st.sampled_from(self.retained))
         at = dt.datetime.fromtimestamp(0, UTC) + dt.timedelta(milliseconds=published[number]["time_ms"])
         self.same(self.table.scan(timestamp=at).to_arrow(), self.history[number])
-        for mode in ("fresh", "raw") if self._knows(last, "raw") else ("fresh",):
+        for mode in ("fresh", "raw") if self.knows(last, "raw") else ("fresh",):
             self._check_filter(draw(conditions(self.shape)), draw(st.permutations(self.shape.names)), mode)
         start, end = self._between(draw, self.columns_since)
         for where in (None, draw(conditions(self.shape, depth=1))):
@@ -756,7 +756,7 @@ class Player:
             assert self._by_key((change["_row_kind"], change) for change in found) == self._by_key(given)
             return
         view = "fresh" if self.world.moves else "compacted" if producer == "lookup" else "raw"
-        if not self._knows(start, view) or not self._knows(end, view):
+        if not self.knows(start, view) or not self.knows(end, view):
             return
         self.same_rows(fold(self.view(start, view), found, self.key_of), self.view(end, view))
 
