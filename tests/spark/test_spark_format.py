@@ -120,7 +120,7 @@ def test_what_does_not_fit_is_refused_in_our_words(spark, table, folder):
         (lambda: save(good.selectExpr("nullif(id, 1) AS id", "day", "v"), folder), "column 'id': a null"),
         (lambda: save(good, folder, zone="UTC"), "option 'zone' is not supported for an append"),
         (lambda: save(good, folder, replaceWhere="id = 1"), "not supported for an append.*use .mode"),
-        (lambda: overwrite(good, folder, replaceWhere="id = 1"), "where needs partitions"),
+        (lambda: overwrite(good, folder, replaceWhere="id = 1"), "'replaceWhere' needs partitions"),
         (lambda: overwrite(good, folder, partitionOverwriteMode="some"), "expected static or dynamic"),
         (lambda: save(good.selectExpr("*", "1 AS n"), folder), r"extra columns \['n'\]"),
         (lambda: save(good, folder, **{"write.merge-schema": "maybe"}), "expected true or false"),
