@@ -77,7 +77,7 @@ class LocalStorage(Storage):
         """Directory -> its device and inode when no part of its path was a link."""
 
     def __getstate__(self) -> dict[str, object]:
-        return {"root": self.root, "_seen": {}}
+        return self.__dict__ | {"_seen": {}}
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.root!r})"
