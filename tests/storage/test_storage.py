@@ -493,3 +493,20 @@ class TestInterleavings:
         names = iter("abcdefgh")
         with pytest.raises(AssertionError, match="not deterministic"):
             list(interleavings(lambda storage: (storage.size(next(names)), storage.size("x")), _calls(1), MemoryStorage))
+
+
+class _Marked(LocalStorage):
+    """A storage derived from that of local files, with a field of its own."""
+
+    def __init__(self, root: os.PathLike, mark: str) -> None:
+        super().__init__(root)
+        self.mark = mark
+
+
+def test_a_derived_storage_keeps_its_fields_when_it_is_pickled(tmp_path):
+    storage = _Marked(tmp_path, "here")
+    with storage.write("a/b") as sink:
+        sink.write(b"x")
+    assert storage.read("a/b").read() == b"x"
+    again = pickle.loads(pickle.dumps(storage))
+    assert again.mark == "here" and again.read("a/b").read() == b"x"
