@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.data_reader import Chunk, DataReader, live_rows
+from lsmlake.files.data_reader import Chunk, DataReader, StoredRows, joined, live_rows
 from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
@@ -82,6 +82,39 @@ def _parts_of(plan: Plan, finish: Finish) -> Iterator[Generator[pa.Table]]:
 
 
 def _joined(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
+    """The rows of several small splits."""
+    if plan.names_keys or any(split.level0 or split.merged for split in splits):
+        return _merged_parts(plan, splits, finish)
+    return _joined_files(plan, splits, finish)
+
+
+def _joined_files(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
+    """The rows of many small files. They are joined first: to mask, to filter and to convert those of each file takes longer
+    than to decode it."""
+    columns = plan.needed or plan.schema.narrow
+    parts: list[StoredRows] = []
+    dead: list[tuple[int, DeletionVector]] = []
+    rows = 0
+    for split in splits:
+        files = BucketFiles.of(plan.version, split.bucket)
+        vectors = files.meta.vectors.read(split.vectors, split.files) if split.vectors else {}
+        for file in split.files:
+            if file.name in vectors:
+                dead.append((rows, vectors[file.name]))
+            with files.open(file) as reader:
+                parts.append(reader.read_all(columns))
+            rows += file.rows
+    if parts:
+        table = pa.concat_tables(joined(parts)).combine_chunks()
+        yield finish(table, _wanted(Chunk(0, table), _shifted(dead), plan))
+
+
+def _shifted(vectors: Iterable[tuple[int, DeletionVector]]) -> DeletionVector:
+    """The vector of joined files. `vectors`: the position of the first row of a file, and the vector of the file."""
+    return DeletionVector.of(np.concatenate([start + vector.positions() for start, vector in vectors])) if vectors else EMPTY
+
+
+def _merged_parts(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
     buckets = ((BucketFiles.of(plan.version, split.bucket), split) for split in splits)
     parts = (part for files, split in buckets for part in _parts(files, plan, split, _kept))
     tables = list(chain.from_iterable(parts))
