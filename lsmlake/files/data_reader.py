@@ -36,9 +36,10 @@ _DICTIONARY_BYTES = 4  # per row; with more, values hardly repeat or the Parquet
 _THRIFT_MAX = 100_000_000  # bytes of a text, or items of a list, in a footer or page header
 _AHEAD_BYTES = 1 << 24  # of a file in an object store, fetched while as much is decoded
 _STREAM_STEPS = 8  # per row group
-_ALONE_BYTES = 1 << 16  # decoded by one thread: handing them to others takes half of the time
 _SYSTEM = {ROW_KIND: ROW_KIND_FIELD, ROW_ADDRESS: ROW_ADDRESS_FIELD}
 _KNOWN_MAX = 16  # kinds of files whose columns a schema keeps
+ALONE_BYTES = 1 << 16
+"""Of rows that one thread decodes: handing them to others takes half of the time."""
 
 
 class Chunk(NamedTuple):
@@ -159,7 +160,7 @@ class DataReader:
         with reading(self.where):
             leaves = self._form(columns).leaves
             self._load(groups, leaves, ahead)
-            large = sum(self.footer.row_group(group).total_byte_size for group in groups) > _ALONE_BYTES
+            large = sum(self.footer.row_group(group).total_byte_size for group in groups) > ALONE_BYTES
             stored = self.parquet.reader.read_row_groups(list(groups), column_indices=leaves, use_threads=large)
             table = self._plain(stored, columns)
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
@@ -265,7 +266,9 @@ class DataReader:
         read = sorted({one.place for one in stored if one is not None})
         places = [read.index(one.place) for one in stored] if columns and all(kept) else None
         fields = pa.schema(map(self.plain_field, columns))
-        is_exact = places is not None and all(one.field.type.equals(type_) for one, type_ in zip(stored, fields.types, strict=True))
+        is_exact = places is not None and all(
+            one.field.type.equals(type_) for one, type_ in zip(stored, fields.types, strict=True)
+        )
         return self.file_columns.forms.setdefault(key, Form(self._leaves(columns), places, fields, is_exact))
 
     def _is_kept(self, column: str, stored: StoredColumn) -> bool:
@@ -297,7 +300,7 @@ class DataReader:
 
     def _dictionaries(self, names: Collection[str]) -> list[str]:
         """The text columns among `names` that every row group stores as a small dictionary; none of one small row group."""
-        if self.file.bytes <= _ALONE_BYTES and self.groups == 1:
+        if self.file.bytes <= ALONE_BYTES and self.groups == 1:
             return []
         groups = [self.footer.row_group(i) for i in range(self.footer.num_row_groups)]
         texts = {name: self.stored(name) for name in names if pa.types.is_string(self.field_of(name).type)}
@@ -321,7 +324,7 @@ class DataReader:
             leaves, parts = self._form(columns).leaves, [range(self.groups)]
             if isinstance(self.source, RangedFile):
                 parts = self._loaded([[group] for group in range(self.groups)], leaves)
-            how = {"use_threads": self.file.bytes > _ALONE_BYTES}
+            how = {"use_threads": self.file.bytes > ALONE_BYTES}
             batches = (batch for groups in parts for batch in parquet.reader.iter_batches(step, groups, leaves, **how))
         while (table := self._next(batches, columns)) is not None:
             yield Chunk(start, table)
@@ -381,7 +384,11 @@ def _group_starts(footer: pq.FileMetaData, file: DataFile, path: str) -> np.ndar
             raise Corrupt(what, where=path, expected=expected, found=found, cure=RESTORE)
 
     require(footer.num_rows == file.rows, "data file has another number of rows", file.rows, footer.num_rows)
-    if footer.num_row_groups == 1 and (only := footer.row_group(0)).num_rows == file.rows and only.num_columns == footer.num_columns:
+    if (
+        footer.num_row_groups == 1
+        and (only := footer.row_group(0)).num_rows == file.rows
+        and only.num_columns == footer.num_columns
+    ):
         return np.array([0, file.rows], np.int64)  # the check of a small file, in a quarter of the time
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     counts = [group.num_rows for group in groups]

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.data_reader import Chunk, DataReader, StoredRows, joined, live_rows
+from lsmlake.files.data_reader import ALONE_BYTES, Chunk, DataReader, StoredRows, joined, live_rows
 from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
@@ -33,7 +33,7 @@ from lsmlake.read.plan import Plan, Projection, Split, in_groups
 from lsmlake.read.superseded import dead_rows, reads_level0_as_it_is
 from lsmlake.schema.rowkind import with_kinds, without_deletes
 from lsmlake.schema.schema import ROW_KIND
-from lsmlake.storage.concurrency import Once, ahead
+from lsmlake.storage.concurrency import Once, ahead, side_by_side
 
 Finish = Callable[[pa.Table, np.ndarray | None], pa.Table]
 """The last step for some rows, with flags of those that are live and match the predicate, None: all are. It drops the others and
@@ -83,35 +83,48 @@ def _parts_of(plan: Plan, finish: Finish) -> Iterator[Generator[pa.Table]]:
 
 def _joined(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
     """The rows of several small splits."""
-    if plan.names_keys or any(split.level0 or split.merged for split in splits):
+    files = (file for split in splits for file in split.files)
+    if (
+        plan.names_keys
+        or any(split.level0 or split.merged for split in splits)
+        or any(file.bytes > ALONE_BYTES for file in files)
+    ):
         return _merged_parts(plan, splits, finish)
     return _joined_files(plan, splits, finish)
 
 
 def _joined_files(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
-    """The rows of many small files. They are joined first: to mask, to filter and to convert those of each file takes longer
-    than to decode it."""
+    if any(split.files for split in splits):
+        yield finish(*_joined_rows(plan, splits))
+
+
+def read_joined(plan: Plan, splits: Sequence[Split]) -> pa.Table:
+    """All rows of many small splits, split by split. None has level-0 files or files to merge, and there is a file. Memory: all
+    of the rows."""
+    return _finished(plan, *_joined_rows(plan, splits))
+
+
+def _joined_rows(plan: Plan, splits: Sequence[Split]) -> tuple[pa.Table, np.ndarray | None]:
+    """The rows of many small files, and flags of those that are wanted, None: all. They are joined first: to mask, filter and
+    convert the rows of each file takes longer than to decode them."""
     columns = plan.needed or plan.schema.narrow
-    parts: list[StoredRows] = []
-    dead: list[tuple[int, DeletionVector]] = []
-    rows = 0
-    for split in splits:
-        files = BucketFiles.of(plan.version, split.bucket)
-        vectors = files.meta.vectors.read(split.vectors, split.files) if split.vectors else {}
-        for file in split.files:
-            if file.name in vectors:
-                dead.append((rows, vectors[file.name]))
-            with files.open(file) as reader:
-                parts.append(reader.read_all(columns))
-            rows += file.rows
-    if parts:
-        table = pa.concat_tables(joined(parts)).combine_chunks()
-        yield finish(table, _wanted(Chunk(0, table), _shifted(dead), plan))
+    reads = [partial(_stored_rows, plan, split, columns) for split in splits]
+    parts, vectors = zip(*chain.from_iterable(side_by_side(reads, plan.version.meta.env.storage.at_once)), strict=True)
+    table = pa.concat_tables(joined(parts)).combine_chunks()
+    starts = accumulate((part.rows.num_rows for part in parts), initial=0)
+    dead = [start + vector.positions() for start, vector in zip(starts, vectors, strict=False) if len(vector)]
+    return table, _wanted(Chunk(0, table), DeletionVector.of(np.concatenate(dead)) if dead else EMPTY, plan)
 
 
-def _shifted(vectors: Iterable[tuple[int, DeletionVector]]) -> DeletionVector:
-    """The vector of joined files. `vectors`: the position of the first row of a file, and the vector of the file."""
-    return DeletionVector.of(np.concatenate([start + vector.positions() for start, vector in vectors])) if vectors else EMPTY
+def _stored_rows(plan: Plan, split: Split, columns: Collection[str]) -> list[tuple[StoredRows, DeletionVector]]:
+    """The rows of each file of a split, and its vector."""
+    files = BucketFiles.of(plan.version, split.bucket)
+    vectors = files.meta.vectors.read(split.vectors, split.files) if split.vectors else {}
+    found = []
+    for file in split.files:
+        with files.open(file) as reader:
+            found.append((reader.read_all(columns), vectors.get(file.name, EMPTY)))
+    return found
 
 
 def _merged_parts(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:

@@ -1,9 +1,11 @@
-"""Returns a plan as a lazily evaluated Spark DataFrame. Each file is read in one of two ways, with the same result.
+"""Returns a plan as a lazily evaluated Spark DataFrame. Each file is read in one of three ways, with the same result.
 
 Native: Catalyst reads the Parquet files (`spark.scans`), with generated code, column pruning, pushed filters and partition
 pruning, and masks deleted rows (`spark.mask`). Files without deleted rows use a plain scan, unless they are few: a second scan
 costs more than it saves. In buckets with level-0 rows, the older rows are anti-joined with the level-0 keys, and the merged row
 of each of these keys is added.
+
+Small files: Python tasks read many small files together (`spark.small_files`), since Spark takes long to open a file.
 
 Arrow: Python tasks read and mask (`spark.task_reads`) the files whose bitmaps are too large to broadcast and sections that must
 be merged at read; and all files if Catalyst cannot read them: settings of the session forbid it, or the session has no way into
@@ -28,7 +30,7 @@ from lsmlake.lsm.merge.rule import OldRow
 from lsmlake.lsm.merge.rules import rule_of
 from lsmlake.read.plan import Plan, Split, by_file
 from lsmlake.schema.schema import POSITION_BITS
-from lsmlake.spark import connector, mask, settings, task_reads
+from lsmlake.spark import connector, mask, settings, small_files, task_reads
 from lsmlake.spark.frame_types import to_spark
 from lsmlake.spark.scans import Group, Scans
 from lsmlake.tables.version import Metadata
@@ -52,13 +54,14 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     refused = refuses_native(spark, plan)
     if refused and strategy == NATIVE:
         raise InvalidQuery("Spark cannot read the data files itself in this session", found=refused, cure="use strategy='auto'")
-    native, rest = plan.splits, ()
+    small, native, rest = (), plan.splits, ()
     if strategy == ARROW or refused:
         native, rest = (), plan.splits
     elif strategy == AUTO:
-        native, rest = shared(plan)
+        small, others = small_files.chosen(plan.splits)
+        native, rest = shared(plan, others)
     reading = _FrameBuilder(spark, plan, where)
-    return _united(plan, [*reading.native(native), *reading.arrow(by_file(rest))])
+    return _united(plan, [*reading.native(native), *reading.small(small), *reading.arrow(by_file(rest))])
 
 
 @contextmanager
@@ -95,10 +98,11 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
     """Describes how `frame` reads the plan."""
     if refused := refuses_native(spark, plan):
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
-    native, rest = shared(plan)
-    native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (native, rest))
+    small, others = small_files.chosen(plan.splits)
+    native, rest = shared(plan, others)
+    few_bytes, native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (small, native, rest))
     lines = []
-    if native_files or not rest_files:
+    if native_files or not (rest_files or few_bytes):
         by = (
             ""
             if (scheme := connector.scheme_of(plan.version.meta)) == connector.FILE
@@ -107,6 +111,8 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
         lines.append(f"spark native: Catalyst scan{by}, deleted rows masked by bitmaps")
     if rest_files:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")
+    if few_bytes:
+        lines.append(f"spark small files: Python tasks read and mask {few_bytes} files, several together")
     if merged := sum(len(split.merged) for split in native):
         lines.append(f"spark arrow: Python tasks merge {merged} files that overlap")
     if plan.schema.identity_columns:
@@ -120,21 +126,21 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
+def shared(plan: Plan, splits: Sequence[Split]) -> tuple[Sequence[Split], Sequence[Split]]:
     """Returns the splits for Catalyst and those for Python tasks. Tasks read the files with the largest bitmaps if all bitmaps
     together may exceed the broadcast limit. A split with level 0 is not cut."""
-    masked = [(split, file) for split in plan.splits for file in split.files if file.name in split.vectors]
+    masked = [(split, file) for split in splits for file in split.files if file.name in split.vectors]
     if not masked:
-        return plan.splits, ()
+        return splits, ()
     dead = [split.vectors[file.name].cardinality for split, file in masked]
     _, sizes = mask.chunk_bytes([file.rows for _, file in masked], dead, plan.version.meta.env.limits)
     limit = plan.schema.parsed_options.read.vector_broadcast_bytes
     if sizes.sum() <= limit:
-        return plan.splits, ()
+        return splits, ()
     order = np.argsort(sizes, kind="stable")
     large = {masked[i][1].name for i in order[np.cumsum(sizes[order]) > limit].tolist()}
     native, rest = [], []
-    for split in plan.splits:
+    for split in splits:
         taken = tuple(file for file in split.files if file.name in large)
         if taken and split.level0:
             rest.append(split)
@@ -144,7 +150,7 @@ def shared(plan: Plan) -> tuple[tuple[Split, ...], tuple[Split, ...]]:
             left = tuple(file for file in split.files if file.name not in large)
             if left or split.level0 or split.merged:
                 native.append(replace(split, files=left))
-    return tuple(native), tuple(rest)
+    return native, rest
 
 
 def _united(plan: Plan, parts: Sequence):
@@ -183,6 +189,12 @@ class _FrameBuilder:
         if not splits:
             return []
         return [self._filtered(task_reads.rows(self.spark, self.plan, splits, task_reads.needed(self.plan, self.where)))]
+
+    def small(self, splits: Sequence[Split]) -> list:
+        """Returns the part of many small files, which Python tasks read together."""
+        if not splits:
+            return []
+        return [self._filtered(small_files.rows(self.spark, self.plan, splits, task_reads.needed(self.plan, self.where)))]
 
     def _filtered(self, rows):
         with _refused(self.where):

@@ -117,7 +117,7 @@ def test_only_the_files_with_large_bitmaps_go_to_tasks(lake, spark_lake):
 
     for limit, native in (("64 mb", (4,)), ("600 b", (1, 2, 3)), ("1 b", (0,))):
         few = with_limit(limit)
-        for_catalyst, for_tasks = read.shared(few)
+        for_catalyst, for_tasks = read.shared(few, few.splits)
         names = {file.name for split in for_tasks for file in split.files}
         assert all(split.vectors.keys() & names for split in for_tasks)
         left = [file.name for split in for_catalyst for file in split.files if file.name in split.vectors]

@@ -117,7 +117,7 @@ class Places:
         """The live rows for which `where` is true: all columns, `FILE` and `POSITION`."""
         plan = self.plan
         settings.check_columns(spark.conf.get, plan.schema.columns)
-        native, rest = ((), plan.splits) if refuses_native(spark, plan) else shared(plan)
+        native, rest = ((), plan.splits) if refuses_native(spark, plan) else shared(plan, plan.splits)
         parts = []
         scans = Scans(spark, plan.version.meta, plan.schema)
         for group in scans.groups([(split.bucket, file) for split in native for file in split.files]):
