@@ -384,7 +384,8 @@ class Scan(Readable):
 
         Args:
             strategy: 'native': Catalyst reads the Parquet files and masks deleted rows by broadcast bitmaps. 'arrow': Python
-                tasks read and mask. 'auto' selects one of them. Both return the same rows.
+                tasks read and mask. 'auto' selects one of them for each file, and reads very many small files in tasks, several
+                together. All return the same rows; `explain()` shows the choice.
         """
         if self._by_arrow:
             raise InvalidQuery(

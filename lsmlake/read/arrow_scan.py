@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.data_reader import ALONE_BYTES, Chunk, DataReader, StoredRows, joined, live_rows
+from lsmlake.files.data_reader import ALONE_BYTES, Chunk, DataReader, FileRows, joined, live_rows
 from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
@@ -101,7 +101,8 @@ def _joined_files(plan: Plan, splits: Sequence[Split], finish: Finish) -> Genera
 def read_joined(plan: Plan, splits: Sequence[Split]) -> pa.Table:
     """All rows of many small splits, split by split. None has level-0 files or files to merge, and there is a file. Memory: all
     of the rows."""
-    return _finished(plan, *_joined_rows(plan, splits))
+    with plan.version.unless_expired():
+        return _finished(plan, *_joined_rows(plan, splits))
 
 
 def _joined_rows(plan: Plan, splits: Sequence[Split]) -> tuple[pa.Table, np.ndarray | None]:
@@ -116,7 +117,7 @@ def _joined_rows(plan: Plan, splits: Sequence[Split]) -> tuple[pa.Table, np.ndar
     return table, _wanted(Chunk(0, table), DeletionVector.of(np.concatenate(dead)) if dead else EMPTY, plan)
 
 
-def _stored_rows(plan: Plan, split: Split, columns: Collection[str]) -> list[tuple[StoredRows, DeletionVector]]:
+def _stored_rows(plan: Plan, split: Split, columns: Collection[str]) -> list[tuple[FileRows, DeletionVector]]:
     """The rows of each file of a split, and its vector."""
     files = BucketFiles.of(plan.version, split.bucket)
     vectors = files.meta.vectors.read(split.vectors, split.files) if split.vectors else {}

@@ -112,11 +112,14 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
     if rest_files:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")
     if few_bytes:
-        lines.append(f"spark small files: Python tasks read and mask {few_bytes} files, several together")
+        by_partition = (
+            ", those of the partitions that a filter of the DataFrame asks for" if small_files.given(plan, small) else ""
+        )
+        lines.append(f"spark small files: Python tasks read and mask {few_bytes} files, several together{by_partition}")
     if merged := sum(len(split.merged) for split in native):
         lines.append(f"spark arrow: Python tasks merge {merged} files that overlap")
-    if plan.schema.identity_columns:
-        files = [file for split in native for file in (*split.files, *split.level0)]
+    files = [file for split in native for file in (*split.files, *split.level0)]
+    if plan.schema.identity_columns and (files or not few_bytes):
         places = [(split.bucket, file) for split in native for file in (*split.files, *split.level0)]
         readable, _ = Scans(spark, plan.version.meta, plan.schema).by_directory(places)
         lines.append(

@@ -49,27 +49,27 @@ def chosen(splits: Sequence[Split]) -> tuple[Sequence[Split], Sequence[Split]]:
 
 def rows(spark, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
     """Returns a DataFrame with the columns `names` of splits without level-0 files and files to merge."""
-    given = [name for name in _given(plan, splits) if name in names]
-    if len(given) == len(names):
-        given = []  # a row needs a column that is read
-    schema = task_reads.fields(plan, [name for name in names if name not in given])
+    first = [name for name in given(plan, splits) if name in names]
+    if len(first) == len(names):
+        first = []  # a row needs a column that is read
+    schema = task_reads.fields(plan, [name for name in names if name not in first])
     lean, taken = replace(plan, columns=tuple(schema.names), predicate=None, splits=(), pruned=()), of_tasks(schema)
 
     def read(files: pa.Array) -> pa.Array:
         return _read(lean, taken, files)
 
     made = F.arrow_udf(read, st.ArrayType(to_spark(schema), containsNull=False))
-    columns = [backticked(name) for name in given]
-    parts = spark.createDataFrame(_parts(plan, splits, given)).select(*columns, made(_FILES).alias(_ROWS))
-    for name in given:
+    columns = [backticked(name) for name in first]
+    parts = spark.createDataFrame(_parts(plan, splits, first)).select(*columns, made(_FILES).alias(_ROWS))
+    for name in first:
         if sized := lengths(plan.schema.typed_columns.field(name)):
             parts = parts.withMetadata(name, sized)
     # Spark would evaluate the function twice for `inline`, to leave out empty arrays: there are none
     return parts.selectExpr(*columns, f"inline_outer({_ROWS})").selectExpr(*map(backticked, names))
 
 
-def _given(plan: Plan, splits: Sequence[Split]) -> list[str]:
-    """The partition columns whose values the DataFrame begins with."""
+def given(plan: Plan, splits: Sequence[Split]) -> list[str]:
+    """Returns the partition columns whose filters leave files out."""
     if any(split.bucket.spec != plan.schema.spec_id for split in splits):
         return []
     columns = plan.schema.partition_columns
@@ -78,24 +78,24 @@ def _given(plan: Plan, splits: Sequence[Split]) -> list[str]:
     ]
 
 
-def _parts(plan: Plan, splits: Sequence[Split], given: Sequence[str]) -> pa.Table:
-    """The first DataFrame: the values of the partition columns `given` and some splits, as a pickle. Those of a whole snapshot
+def _parts(plan: Plan, splits: Sequence[Split], first: Sequence[str]) -> pa.Table:
+    """The first DataFrame: the values of the partition columns `first` and some splits, as a pickle. Those of a whole snapshot
     are kept with the table handle."""
 
     def make() -> pa.Table:
         places = {one.name: number for number, one in enumerate(plan.schema.partition_columns)}
-        values: dict[str, list[object]] = {name: [] for name in given}
+        values: dict[str, list[object]] = {name: [] for name in first}
         files = []
         for some in _groups(splits):
-            for name in given:
+            for name in first:
                 values[name].append(some[0].bucket.partition[places[name]])
             files.append(pickle.dumps(some))
-        columns = {name: pa.array(values[name], plan.schema.typed_columns.field(name).type) for name in given}
+        columns = {name: pa.array(values[name], plan.schema.typed_columns.field(name).type) for name in first}
         return pa.table({**columns, _FILES: pa.array(files, pa.binary())})
 
     if not isinstance(splits, AllSplits) or splits.identity is None:
         return make()
-    identity = "small files", splits.identity, tuple(given)
+    identity = "small files", splits.identity, tuple(first)
     return plan.version.meta.files.cache.get(identity, make, lambda table: table.nbytes)
 
 

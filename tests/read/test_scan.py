@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from strategies import fake_env
 
-from lsmlake import set_option
+from lsmlake import add_column, change_type, drop_column, rename_column, set_option
 from lsmlake.api.lake import Lake
 from lsmlake.api.runtime import Runtime
 from lsmlake.errors import InvalidQuery
-from lsmlake.files.data_reader import DataReader
+from lsmlake.files.data_reader import DataReader, FileColumns
 from lsmlake.read import point
 from lsmlake.storage.local import LocalStorage
 from lsmlake.storage.memory import MemoryStorage
@@ -192,3 +192,70 @@ def test_small_files_of_several_buckets_are_read_together(lake, columns):
     wanted = pa.table({name: [row[name] for row in known.values()] for name in names}, schema=read.schema)
     order = [(name, "ascending") for name in names]
     assert read.sort_by(order).equals(wanted.sort_by(order))
+
+
+def test_small_files_of_several_schemas_with_deleted_rows_are_read_together(lake):
+    """A column was added, one widened and one renamed between files; each file is read by its own schema, and only its rows."""
+    columns = pa.schema({"p": pa.int32(), "k": pa.int64(), "a": pa.int32(), "s": pa.struct({"x": pa.int32()})})
+    options = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
+    table = lake.create_table("d.t", columns, primary_key=["p", "k"], partition_by=["p"], options=options)
+    held: dict[tuple[int, int], tuple] = {}
+
+    def upsert(keys: range, **values: object) -> None:
+        made = [
+            {"p": key % 30, "k": key, "s": {"x": key}, **{name: key * 10 + by for name, by in values.items()}} for key in keys
+        ]
+        table.upsert(pa.Table.from_pylist(made, table.schema))
+        held.update(
+            {(one["p"], one["k"]): (one.get("a", one.get("b")), one.get("n"), key) for one, key in zip(made, keys, strict=True)}
+        )
+
+    upsert(range(300), a=0)
+    table.alter(change_type("a", "BIGINT"), add_column("n", "INT"))
+    upsert(range(200, 260), a=1, n=2)
+    table.alter(rename_column("a", "b"))
+    upsert(range(280, 340), b=3, n=4)
+    gone = pa.table({"p": pa.array([key % 30 for key in range(0, 300, 7)], pa.int32()), "k": range(0, 300, 7)})
+    table.delete_keys(gone)
+    for key in range(0, 300, 7):
+        del held[key % 30, key]
+    expected = sorted((p, k, b, n, x) for (p, k), (b, n, x) in held.items())
+
+    def read(where: str | None = None) -> list[tuple]:
+        found = table.scan(columns=["n", "p", "s", "k", "b"], where=where).to_arrow()
+        return sorted(
+            zip(
+                *(found[name].to_pylist() for name in ("p", "k", "b", "n")), (s["x"] for s in found["s"].to_pylist()), strict=True
+            ),
+            key=lambda row: row[:2],
+        )
+
+    assert table.files().num_rows > 60
+    assert sum(table.files()["deleted_record_count"].to_pylist()) > 20
+    assert read() == expected
+    assert read("b % 20 = 10 AND n IS NULL") == [row for row in expected if row[2] % 20 == 10 and row[3] is None]
+    assert read("n > 2100 OR k < 9") == [row for row in expected if (row[3] or 0) > 2100 or row[1] < 9]
+    assert sorted(table.scan(columns=["k"]).to_arrow()["k"].to_pylist()) == sorted(row[1] for row in expected)
+
+
+def test_files_whose_nested_columns_differ_in_ids_only_are_told_apart(lake):
+    """PyArrow takes two Parquet schemas for equal if only the id of a struct differs."""
+    table = lake.create_table("d.t", "k INT, s STRUCT<x: INT>", primary_key=["k"])
+    table.upsert([{"k": 1, "s": {"x": 1}}])
+    table.alter(drop_column("s"), add_column("s", "STRUCT<x: INT>"))
+    table.upsert([{"k": 2, "s": {"x": 2}}])
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["k"]) == [{"k": 1, "s": None}, {"k": 2, "s": {"x": 2}}]
+    one, other = (FileColumns.of(_footer(struct_id), table.version.schema, 0, lambda stored: stored, "") for struct_id in (7, 8))
+    assert (set(one.by_id), set(other.by_id)) == ({1, 7}, {1, 8})
+
+
+def _footer(struct_id: int) -> pq.FileMetaData:
+    """Of a file with an integer column of id 1 and a struct."""
+
+    def numbered(name: str, type_: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, type_, metadata={"PARQUET:field_id": str(number)})
+
+    columns = pa.schema([numbered("k", pa.int32(), 1), numbered("s", pa.struct([numbered("x", pa.int32(), 9)]), struct_id)])
+    sink = pa.BufferOutputStream()
+    pq.write_table(columns.empty_table(), sink, store_schema=False)
+    return pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from effort import SCALE
-from spark_support import plan_of, same
+from spark_support import SMALL_FILES, by_strategy, plan_of, same
 
 import lsmlake
 from lsmlake.api.table import Table
@@ -18,7 +18,7 @@ from lsmlake.errors import InvalidData
 
 pytestmark = [pytest.mark.spark, pytest.mark.in_turn]
 
-STRATEGIES = ("native", "arrow")
+STRATEGIES = ("native", "arrow", SMALL_FILES)
 IN_TURN = STRATEGIES if SCALE >= 1 else ("native",)
 """A short run leaves to the first checks of each table what tasks read by our own reader."""
 DDL = """id BIGINT, day STRING, a INT, short SMALLINT, f FLOAT, dec DECIMAL(5,2), date DATE, text STRING,
@@ -50,7 +50,7 @@ def write(table: Table, ids, compact: bool | None = None, **other: object) -> No
 def agree(embedded: Table, spark: Table, strategies: tuple[str, ...] = STRATEGIES, **how: object) -> int:
     expected = embedded.scan(**how).to_arrow()
     for strategy in strategies:
-        same(spark.scan(**how).to_spark(strategy=strategy), expected)
+        same(by_strategy(spark.scan(**how), strategy), expected)
     return expected.num_rows
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from spark_support import on_connect, plan_of, same
+from spark_support import SMALL_FILES, by_strategy, on_connect, plan_of, same
 
 import lsmlake
 from lsmlake.errors import InvalidData
@@ -101,6 +101,9 @@ def test_values_of_partitions_are_those_that_were_written(spark, lake, spark_lak
     attached = spark_lake.table("d.t")
     same(attached.df(), table.scan().to_arrow())
     same(attached.df().where("p is null"), table.scan(where="p is null").to_arrow())
+    together = by_strategy(attached.scan(), SMALL_FILES)
+    same(together, table.scan().to_arrow())
+    same(together.where("p is null"), table.scan(where="p is null").to_arrow())
     skipped = len(TYPES[type_]) if type_ in BY_DIRECTORY else 0
     assert f"skip directories: {skipped + bool(skipped)} of {len(values) + 1} files" in attached.scan().explain()
     frame = attached.df()
@@ -119,6 +122,9 @@ def test_two_partition_columns_and_a_null_in_one(spark, lake, spark_lake):
     table.upsert({"b": ["x"], "a": [1], "id": [0], "v": [-1]})
     frame = spark_lake.table("d.t").df()
     same(frame, table.scan().to_arrow())
+    together = by_strategy(spark_lake.table("d.t").scan(), SMALL_FILES)
+    same(together, table.scan().to_arrow())
+    assert together.where("a = 1 and b = 'y/z'").collect() == [("y/z", 1, 0, 1)]
     found = frame.where("a = 1 and b = 'y/z'")
     assert (found.collect(), files_read(found)) == ([("y/z", 1, 0, 1)], 1 + 5)  # and those of null partitions
 

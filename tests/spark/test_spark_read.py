@@ -15,15 +15,17 @@ from effort import examples
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as hs
 from pyspark.sql import functions as F
-from spark_support import configured, plan_of, same, seen
+from spark_support import SMALL_FILES, by_strategy, configured, plan_of, same, seen
 from strategies import Shape, conditions, encoded_rows
 
 import lsmlake
 from lsmlake.errors import InvalidQuery, LakeError, SnapshotNotFound
+from lsmlake.spark import small_files
 
 pytestmark = pytest.mark.spark
 
-STRATEGIES = ("native", "arrow")
+STRATEGIES = ("native", "arrow", SMALL_FILES)
+DAY = dt.date(2026, 1, 1)
 KEEP_DEAD = {"compaction.tier-runs": 50, "compaction.reclaim-dead-percent": 100}
 
 
@@ -83,7 +85,7 @@ def test_random_tables_read_the_same_by_every_strategy(lake, spark_lake, data):
         expected = twin.expected(condition, names)
         same(twin.table.scan(**how).to_arrow(), expected)
         for strategy in STRATEGIES:
-            same(spark_lake.table(name).scan(**how).to_spark(strategy), expected)
+            same(by_strategy(spark_lake.table(name).scan(**how), strategy), expected)
 
 
 # --- dead rows ---
@@ -114,9 +116,9 @@ def test_dead_rows_are_masked_in_every_chunk_and_piece_of_a_file(spark, spark_la
     for split_bytes in ("100kb", "128mb"):  # several tasks a file, or one
         with configured(spark, spark__sql__files__maxPartitionBytes=split_bytes):
             for strategy in STRATEGIES:
-                found = table.scan(columns=["v"]).to_spark(strategy)
+                found = by_strategy(table.scan(columns=["v"]), strategy)
                 assert found.selectExpr("sum(v)", "count(*)").first() == (total, count)
-                near = table.scan(where="id between 65500 and 65600 or id >= 199990").to_spark(strategy)
+                near = by_strategy(table.scan(where="id between 65500 and 65600 or id >= 199990"), strategy)
                 same(near, table.scan(where="id between 65500 and 65600 or id >= 199990").to_arrow())
     assert table.scan().count() == count
 
@@ -137,10 +139,10 @@ def test_a_column_with_a_dot_is_distinct_from_a_struct_field(lake, spark_lake):
         expected = table.scan(where=where).to_arrow()
         assert expected.num_rows == {None: 3000, "`a.b` = 18": 1, "a.b >= 0": 1501}.get(where, expected.num_rows)
         for strategy in STRATEGIES:
-            same(spark_lake.table("d.t").scan(where=where).to_spark(strategy), expected)
+            same(by_strategy(spark_lake.table("d.t").scan(where=where), strategy), expected)
     for names in (["a.b"], ["a"], [".z w", "x`y"]):
         for strategy in STRATEGIES:
-            same(spark_lake.table("d.t").scan(columns=names).to_spark(strategy), table.scan(columns=names).to_arrow())
+            same(by_strategy(spark_lake.table("d.t").scan(columns=names), strategy), table.scan(columns=names).to_arrow())
 
 
 def test_files_of_one_size_are_distinguished(lake, spark_lake):
@@ -214,13 +216,13 @@ def test_partitions_of_any_text_are_written_and_read(spark, lake, spark_lake):
     same(lake.table("d.t").scan().to_arrow(), data)
     assert {bucket.partition for bucket in table.states()} == {(p,) for p in ODD}
     for strategy in STRATEGIES:
-        same(table.scan().to_spark(strategy), data)
-        one = table.scan(where="p = 'a/b=c%d e?*{}[]' or p is null or p = ''").to_spark(strategy)
+        same(by_strategy(table.scan(), strategy), data)
+        one = by_strategy(table.scan(where="p = 'a/b=c%d e?*{}[]' or p is null or p = ''"), strategy)
         same(one, data.filter(pa.array([p in (ODD[0], None, "") for p in data["p"].to_pylist()])))
     table.delete_keys(spark.createDataFrame(data.select(["p", "id"]).slice(0, 2 * len(ODD))))
     table.compact(full=True)
     for strategy in STRATEGIES:
-        same(table.scan().to_spark(strategy), data.slice(2 * len(ODD)))
+        same(by_strategy(table.scan(), strategy), data.slice(2 * len(ODD)))
     assert table.verify() == []
 
 
@@ -248,8 +250,8 @@ def test_composite_partitions_of_times_are_written_and_read(spark, lake, spark_l
         table.upsert(spark.createDataFrame(data))
         lake.table("d.t").upsert(data.slice(10))
         for strategy in STRATEGIES:
-            same(table.scan().to_spark(strategy), data)
-            same(table.scan(where="day is null").to_spark(strategy), data.filter(data["day"].is_null()))
+            same(by_strategy(table.scan(), strategy), data)
+            same(by_strategy(table.scan(where="day is null"), strategy), data.filter(data["day"].is_null()))
     same(lake.table("d.t").scan().to_arrow(), data)
     assert table.partitions().num_rows == len({k[:3] for k in keys})
 
@@ -314,10 +316,10 @@ def test_a_column_may_have_any_name(spark, spark_lake):
         table.upsert(spark.createDataFrame(data), compact=compact)
     expected = [(*[i] * len(NAMES), *[stamp] * len(values)) for i, stamp in enumerate("bccaa")]
     for strategy in STRATEGIES:
-        found = table.scan().to_spark(strategy)
+        found = by_strategy(table.scan(), strategy)
         assert found.columns == schema.names
         same(found, expected)
-        same(table.scan(where="`a.b` = 3 and `_metadata` = 3", columns=["`", "`'"]).to_spark(strategy), [(3, "a")])
+        same(by_strategy(table.scan(where="`a.b` = 3 and `_metadata` = 3", columns=["`", "`'"]), strategy), [(3, "a")])
 
 
 @pytest.mark.connect
@@ -326,7 +328,7 @@ def test_a_warehouse_may_lie_anywhere(spark, tmp_path):
     table = _small(lsmlake.connect(root, spark=spark), spark)
     table.upsert(spark.range(3).selectExpr("id", "id * 2 AS v"))
     for strategy in STRATEGIES:
-        same(table.scan().to_spark(strategy), pa.table({"id": range(5), "v": [0, 2, 4, 3, 4]}))
+        same(by_strategy(table.scan(), strategy), pa.table({"id": range(5), "v": [0, 2, 4, 3, 4]}))
 
 
 def _small(lake, spark):
@@ -345,7 +347,7 @@ def test_a_tag_is_read_by_every_strategy_after_its_snapshot_has_expired(spark, s
     table.expire_snapshots(retain_max=1)
     then = pa.table({"id": range(5), "v": range(5)})
     for strategy in STRATEGIES:
-        same(table.scan(tag="then").to_spark(strategy), then)
+        same(by_strategy(table.scan(tag="then"), strategy), then)
     same(table.df(tag="then"), then)
     assert table.changes("then").to_spark().count() == 4
     table.delete_tag("then")
@@ -360,19 +362,19 @@ def test_raw_mode_and_older_snapshots_read_the_same_by_every_strategy(spark, spa
     table.upsert(spark.range(2).selectExpr("id", "-1L AS v"))
     table.upsert(spark.range(9, 12).selectExpr("id", "id AS v"), compact=False)
     for strategy in STRATEGIES:
-        same(table.scan(snapshot=before).to_spark(strategy), pa.table({"id": range(5), "v": range(5)}))
-        same(table.scan(mode="raw").to_spark(strategy), pa.table({"id": range(5), "v": [-1, -1, 2, 3, 4]}))
-        assert table.scan().to_spark(strategy).count() == 8
+        same(by_strategy(table.scan(snapshot=before), strategy), pa.table({"id": range(5), "v": range(5)}))
+        same(by_strategy(table.scan(mode="raw"), strategy), pa.table({"id": range(5), "v": [-1, -1, 2, 3, 4]}))
+        assert by_strategy(table.scan(), strategy).count() == 8
     table.compact(full=True)
     table.delete_keys({"id": range(2, 12)}, compact=False)  # the one run at level 0 holds deletes
     for strategy in STRATEGIES:
-        same(table.scan().to_spark(strategy), pa.table({"id": range(2), "v": [-1, -1]}))
+        same(by_strategy(table.scan(), strategy), pa.table({"id": range(2), "v": [-1, -1]}))
 
 
 @pytest.mark.connect
 def test_a_dataframe_reads_the_snapshot_it_was_made_from(spark, spark_lake):
     table = _small(spark_lake, spark)
-    frames = [table.scan().to_spark(strategy) for strategy in STRATEGIES]
+    frames = [by_strategy(table.scan(), strategy) for strategy in STRATEGIES]
     table.upsert(spark.range(100).selectExpr("id", "-1L AS v"))
     table.compact(full=True)
     for frame in frames:
@@ -382,7 +384,7 @@ def test_a_dataframe_reads_the_snapshot_it_was_made_from(spark, spark_lake):
 def test_an_empty_table_is_an_empty_dataframe_with_its_columns(spark_lake):
     table = spark_lake.create_table("d.t", "id BIGINT NOT NULL, a ARRAY<STRING>", primary_key=["id"])
     for strategy in ("auto", *STRATEGIES):
-        found = table.scan(where="id > 3").to_spark(strategy)
+        found = by_strategy(table.scan(where="id > 3"), strategy)
         assert (found.schema.simpleString(), found.count()) == ("struct<id:bigint,a:array<string>>", 0)
 
 
@@ -391,7 +393,7 @@ def test_rows_join_and_aggregate_like_any_dataframe(spark, spark_lake):
     table.upsert(spark.range(1).selectExpr("id", "7L AS v"))
     table.upsert(spark.range(1, 2).selectExpr("id", "8L AS v"), compact=False)
     for strategy in STRATEGIES:
-        frame = table.scan().to_spark(strategy)
+        frame = by_strategy(table.scan(), strategy)
         both = frame.alias("a").join(frame.alias("b"), "id").selectExpr("id", "a.v - b.v AS zero")
         assert both.where("zero = 0").count() == 5
 
@@ -442,7 +444,7 @@ def test_a_condition_that_spark_cannot_analyse_is_refused_with_its_text(spark, s
     for condition in ("sum(id) = 1", "no_such_function(id)", "id > array(1)"):
         for strategy in STRATEGIES:
             with pytest.raises(InvalidQuery, match=f"cannot evaluate the condition, found {re.escape(repr(condition))}"):
-                spark_lake.table("d.mixed").scan(where=condition).to_spark(strategy)
+                by_strategy(spark_lake.table("d.mixed").scan(where=condition), strategy)
 
 
 def test_a_missing_file_is_not_taken_for_a_wrong_condition(spark, spark_lake):
@@ -461,7 +463,7 @@ def test_a_condition_only_spark_understands_is_left_to_it(spark, spark_lake, mix
     condition = "w % 2 = 1 AND length(concat(s, '!')) = 2 OR id IN (SELECT id + 40 FROM range(2))"
     expected = sorted([("1",), ("3",), ("7",), ("9",), ("40",), ("41",)], key=repr)
     for strategy in STRATEGIES:
-        same(table.scan(where=condition, columns=["s"]).to_spark(strategy), expected)
+        same(by_strategy(table.scan(where=condition, columns=["s"]), strategy), expected)
     with pytest.raises(InvalidQuery):
         table.scan(where=condition).to_arrow()
 
@@ -479,9 +481,9 @@ def test_the_parts_of_a_condition_that_lsmlake_knows_prune_files(spark, spark_la
         last = table.scan(where=f"id < 8 AND {unknown}", columns=["v"], limit=4, order_by_key="desc")
         one = table.scan(where=f"id < 8 AND v = 3 AND {unknown}", columns=["id"], limit=1)
         for strategy in STRATEGIES:
-            same(scan.to_spark(strategy), [(7,)])
-            same(last.to_spark(strategy), [(1,), (3,), (5,), (7,)])
-            same(one.to_spark(strategy), [(3,)])
+            same(by_strategy(scan, strategy), [(7,)])
+            same(by_strategy(last, strategy), [(1,), (3,), (5,), (7,)])
+            same(by_strategy(one, strategy), [(3,)])
 
 
 @pytest.mark.connect
@@ -494,7 +496,7 @@ def test_timestamps_in_a_condition_are_in_the_zone_of_the_session(spark, spark_l
             assert table.df().where(condition).count() == count
             assert table.scan(where=condition).count() == count
             for strategy in STRATEGIES:
-                assert table.scan(where=condition).to_spark(strategy).count() == count
+                assert by_strategy(table.scan(where=condition), strategy).count() == count
 
 
 # --- the session ---
@@ -540,3 +542,50 @@ def test_a_limit_counts_the_rows_of_a_condition_that_only_spark_evaluates(lake, 
     for start in (0, 10, 20):
         table.upsert({"k": list(range(start, start + 10)), "v": [f"{key}" for key in range(start, start + 10)]})
     assert spark_lake.table("d.lim").df(where="length(v) = 2 AND k % 10 > 4", limit=8).count() == 8
+
+
+# --- many small files ---
+
+
+@pytest.mark.connect(short="classic")
+def test_many_small_files_are_read_together_and_by_the_partitions_of_a_filter(spark, spark_lake, capsys, monkeypatch):
+    """Of 40 partitions, two have deleted rows and one had only these; the filter leaves out what need not be read."""
+    columns = "v BIGINT, day DATE, id BIGINT NOT NULL, name CHAR(3)"
+    table = spark_lake.create_table("d.t", columns, primary_key=["day", "id"], partition_by=["day"], options=KEEP_DEAD)
+    days = np.array([DAY + dt.timedelta(days=n % 40) for n in range(400)])
+    table.upsert(pa.table({"v": range(400), "day": days, "id": range(400), "name": ["ab"] * 400}))
+    table.delete_keys(pa.table({"day": days[7::40], "id": range(7, 400, 40)}))
+    table.upsert(pa.table({"v": [-1, -1], "day": days[:2], "id": [0, 1], "name": ["ab"] * 2}))
+    monkeypatch.setattr(small_files, "_MANY", 20)
+    scan = table.scan()
+    assert "Python tasks read and mask 41 files, several together, those of the partitions" in scan.explain()
+    assert scan.to_spark().schema == scan.to_spark("native").schema
+    same(scan.to_spark(), scan.to_spark("native"))
+    assert scan.to_spark().count() == table.scan().count() == 390
+    some = scan.to_spark().where("day = '2026-01-03' AND v > 100 AND name = 'ab'")
+    same(some.select("v"), [(n,) for n in range(122, 400, 40)])
+    for read in (some, table.df(columns=["day"]), table.df(columns=["v"])):
+        assert "FileScan" not in plan_of(read, capsys)
+    assert "FileScan" in plan_of(table.df(where="day > '2026-02-01'"), capsys)  # 8 files are few
+    plan = plan_of(some, capsys)
+    assert not re.search(r"Filter [^\n]*day", plan.partition("ArrowEvalPython")[0])  # it is below the function that reads
+    same(table.df(columns=["day"]).groupBy("day").count().where("count <> 10"), [])
+    same(table.df(where="v < 0"), [(-1, day, n, "ab ") for n, day in enumerate(days[:2])])
+    table.upsert(pa.table({"v": [-2], "day": days[:1], "id": [0], "name": ["ab"]}), compact=False)
+    assert "Catalyst" in table.scan().explain()
+    same(table.df(), table.scan().to_spark("native"))
+
+
+def test_files_that_are_few_or_large_are_left_to_catalyst(spark_lake, monkeypatch):
+    table = spark_lake.create_table("d.t", "p INT, id INT", primary_key=["p", "id"], partition_by=["p"])
+    table.upsert({"p": [n % 9 for n in range(90)], "id": range(90)})
+    for name, limit, chosen in (
+        ("_MANY", 10, False),
+        ("_MANY", 9, True),
+        ("_SMALL_BYTES", 50, False),
+        ("_ALL_BYTES", 900, False),
+    ):
+        monkeypatch.setattr(small_files, "_MANY", 9)
+        with monkeypatch.context() as patch:
+            patch.setattr(small_files, name, limit)
+            assert ("several together" in table.scan().explain()) is chosen

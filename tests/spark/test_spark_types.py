@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
-from spark_support import configured, rows, same
+from spark_support import SMALL_FILES, by_strategy, configured, rows, same
 
 from lsmlake.errors import InvalidQuery, InvalidSchema
 from lsmlake.spark.frame_types import to_arrow
@@ -141,13 +141,13 @@ def test_every_value_of_every_type_comes_back_as_it_was(spark, spark_lake, lake,
     table.upsert(frame.where("id >= 30"), compact=False)  # rows at level 0, old ones dead, in one read
     expected = rows(data)
     same(lake.table("d.t").scan().to_arrow(), expected)
-    for strategy in ("native", "arrow"):
-        found = table.scan().to_spark(strategy)
+    for strategy in ("native", "arrow", SMALL_FILES):
+        found = by_strategy(table.scan(), strategy)
         assert found.schema == st.StructType([st.StructField(f.name, f.dataType, True) for f in SCHEMA])
         same(found, expected)
     table.compact(full=True)
-    for strategy in ("native", "arrow"):
-        same(table.scan().to_spark(strategy), expected)
+    for strategy in ("native", "arrow", SMALL_FILES):
+        same(by_strategy(table.scan(), strategy), expected)
     same(spark.read.schema(SCHEMA).parquet(*files_of(table, tmp_path)), expected)
 
 
@@ -155,8 +155,8 @@ def test_every_value_of_every_type_comes_back_as_it_was(spark, spark_lake, lake,
 def test_embedded_rows_of_every_type_read_the_same_in_spark(spark_lake, lake):
     data = original()
     lake.create_table("d.t", ARROW, primary_key=["id"], options={"bucket": 2}).upsert(data)
-    for strategy in ("native", "arrow"):
-        same(spark_lake.table("d.t").scan().to_spark(strategy), data)
+    for strategy in ("native", "arrow", SMALL_FILES):
+        same(by_strategy(spark_lake.table("d.t").scan(), strategy), data)
 
 
 def test_a_compacted_table_is_plain_parquet_to_duckdb(spark, spark_lake, tmp_path):
@@ -206,8 +206,8 @@ def test_statements_changes_and_streams_have_times_of_day(spark, spark_lake):
     table.upsert(spark.sql("SELECT 99 AS id, '10:00:00.5' AS t, array('11:00') AS a"), cast=True)
     expected = {number: dt.time(number, 0, 0, 1) for number in range(2, 20)}
     expected |= {3: dt.time(23), 5: dt.time(22), 99: dt.time(10, 0, 0, 500_000)}
-    for strategy in ("native", "arrow"):
-        assert {row.id: row.t for row in table.scan().to_spark(strategy).collect()} == expected
+    for strategy in ("native", "arrow", SMALL_FILES):
+        assert {row.id: row.t for row in by_strategy(table.scan(), strategy).collect()} == expected
     assert table.scan(where="hour(t) BETWEEN 7 AND 8").to_spark().count() == 2
     assert {row.t for row in table.changes(1).to_spark().collect()} > {dt.time(23), dt.time(22)}
     stream = table.read_stream().writeStream.format("memory").queryName("clocks")

@@ -13,7 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from lsmlake.api.scan import Scan
+from lsmlake.spark import small_files
 
 CONNECT = "LSMLAKE_TEST_CONNECT"
 """Environment variable: set in the process that runs the tests on Spark Connect."""
@@ -167,3 +171,18 @@ def plan_of(frame, capsys) -> str:
     capsys.readouterr()
     frame.explain()
     return capsys.readouterr().out
+
+
+# --- ways to read ---
+
+SMALL_FILES = "small files"
+"""The way by which 'auto' reads a table of very many small files; here any number of files counts as many."""
+
+
+def by_strategy(scan: Scan, strategy: str) -> DataFrame:
+    """The rows of a scan, by a strategy of `to_spark` or by `SMALL_FILES`."""
+    if strategy != SMALL_FILES:
+        return scan.to_spark(strategy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_files, "_MANY", 1)
+        return scan.to_spark()
