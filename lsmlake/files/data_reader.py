@@ -166,13 +166,13 @@ class DataReader:
         self._check_rows(table.num_rows, sum(int(self.starts[group + 1] - self.starts[group]) for group in groups))
         return table
 
-    def read_all(self, columns: Sequence[str]) -> FileRows:
+    def read_all(self, columns: Sequence[str]) -> UnmadeRows:
         """All rows, decoded by one thread. Those of many small files are joined before their columns are made (`joined`)."""
         with reading(self.where):
             form = self._form(columns)
             self._load(range(self.groups), form.leaves, ())
             stored = self.parquet.reader.read_all(column_indices=form.leaves, use_threads=False)
-            rows = FileRows(stored, form) if form.is_exact else FileRows(self._plain(stored, columns), None)
+            rows = UnmadeRows(stored, form) if form.is_exact else UnmadeRows(self._plain(stored, columns), None)
         self._check_rows(stored.num_rows, self.file.rows)
         return rows
 
@@ -442,14 +442,14 @@ class Form(NamedTuple):
         return pa.Table.from_arrays([stored.column(place) for place in self.places], schema=self.fields)
 
 
-class FileRows(NamedTuple):
+class UnmadeRows(NamedTuple):
     """Rows of a file. `form`: makes the columns of them; None: the columns are made."""
 
     rows: pa.Table
     form: Form | None
 
 
-def joined(parts: Iterable[FileRows]) -> list[pa.Table]:
+def joined(parts: Iterable[UnmadeRows]) -> list[pa.Table]:
     """The columns of the rows of several files, in as few tables as their forms allow."""
     tables = []
     for _, alike in groupby(parts, lambda part: id(part.form)):

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lsmlake.files.bucket_files import BucketFiles
-from lsmlake.files.data_reader import ALONE_BYTES, Chunk, DataReader, FileRows, joined, live_rows
+from lsmlake.files.data_reader import ALONE_BYTES, Chunk, DataReader, UnmadeRows, joined, live_rows
 from lsmlake.files.retained import Retained
 from lsmlake.format.data_files import DataFile
 from lsmlake.format.deletion_vector import EMPTY, DeletionVector
@@ -117,7 +117,7 @@ def _joined_rows(plan: Plan, splits: Sequence[Split]) -> tuple[pa.Table, np.ndar
     return table, _wanted(Chunk(0, table), DeletionVector.of(np.concatenate(dead)) if dead else EMPTY, plan)
 
 
-def _stored_rows(plan: Plan, split: Split, columns: Collection[str]) -> list[tuple[FileRows, DeletionVector]]:
+def _stored_rows(plan: Plan, split: Split, columns: Collection[str]) -> list[tuple[UnmadeRows, DeletionVector]]:
     """The rows of each file of a split, and its vector."""
     files = BucketFiles.of(plan.version, split.bucket)
     vectors = files.meta.vectors.read(split.vectors, split.files) if split.vectors else {}
