@@ -29,7 +29,7 @@ from lsmlake.spark.frame_types import lengths, of_tasks, to_spark
 from lsmlake.types.type_table import column_type
 from lsmlake.types.type_text import backticked
 
-_MANY = 1024  # files: with fewer, the time that workers of Python take to start would not be gained back
+_MANY = 1000  # files: with fewer, the time that workers of Python take to start would not be gained back
 _SMALL_BYTES = 1 << 14  # of a file, on average
 _ALL_BYTES = 1 << 24  # of all files
 _SPLITS_AT_ONCE = 64  # of one row of the DataFrame
