@@ -75,7 +75,8 @@ def side_by_side(calls: Sequence[Callable[[], Result]], workers: int) -> list[Re
 
 
 def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
-    """Yields the items of all streams; up to `workers` streams run concurrently, each at most two items ahead of the caller.
+    """Yields the items of all streams; up to `workers` of them run concurrently, and one more has begun, so that no worker waits
+    for the caller. Each is at most two items ahead of the caller.
 
     Streams take turns, so the order depends only on the streams and `workers`. With one worker, streams follow one another, and
     no thread is started. A stream's error is raised in the place of its item. After an error, or when the caller stops, running
@@ -92,7 +93,7 @@ def ahead(streams: Iterable[Generator[Item]], workers: int) -> Iterator[Item]:
             running.extend((stream, threads.submit(_step, stream)) for stream in some)
 
         try:
-            run(islice(begun, workers))
+            run(islice(begun, workers + 1))
             while running:
                 stream, step = running.popleft()
                 items = step.result()
