@@ -61,7 +61,7 @@ def serve(
 
     if (tls_certificate is None) != (tls_key is None):
         lacks = "--tls-key" if tls_key is None else "--tls-certificate"
-        raise InvalidQuery("a certificate needs its key", found=f"no {lacks}", cure=f"add {lacks} FILE")
+        raise InvalidQuery("a certificate and its key belong together", found=f"no {lacks}", cure=f"add {lacks} FILE")
     take_place(ctx, place)
     settings = ServeSettings(
         host=host,

@@ -113,7 +113,7 @@ def _value(words: Words) -> object:
         return _listed(words, partial(_value, words))
     if words.take("MAP"):
         return _map(words)
-    return _literal(words, words.one("a value"))
+    return _literal(words)
 
 
 def _map(words: Words) -> dict[str, object]:
@@ -124,7 +124,8 @@ def _map(words: Words) -> dict[str, object]:
     return dict(zip(names, values[1::2], strict=True))
 
 
-def _literal(words: Words, word: str) -> object:
+def _literal(words: Words) -> object:
+    place, word = words.place, words.one("a value")
     constants = {"TRUE": True, "FALSE": False, "NULL": None}
     if word.upper() in constants:
         return constants[word.upper()]
@@ -132,7 +133,8 @@ def _literal(words: Words, word: str) -> object:
     digits = words.one("a number") if word == "-" else word
     if digits.isdecimal():
         return sign * int(digits)
-    words.refuse(f"{word} is not a value", expected="a number, 'text', TRUE, FALSE, NULL, array(...) or map(...)")
+    words.place = place
+    words.refuse("not a value of a procedure", expected="an integer, 'text', TRUE, FALSE, NULL, array(...) or map(...)")
 
 
 def rows_of(report: object) -> pa.Table:

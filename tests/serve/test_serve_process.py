@@ -239,7 +239,7 @@ def test_a_head_that_does_not_come_is_given_up(warehouse, monkeypatch):
     ("options", "why"),
     [
         (["--host", "0.0.0.0"], "a server that other machines reach needs a token"),
-        (["--tls-certificate", "c.pem"], "a certificate needs its key, found no --tls-key"),
+        (["--tls-certificate", "c.pem"], "a certificate and its key belong together, found no --tls-key"),
         (["--tls-key", "k.pem"], "found no --tls-certificate"),
         (["--tls-key", "k.pem", "--tls-certificate", "c.pem"], "the certificate or its key cannot be read"),
         (["--token-file", "none"], "the tokens cannot be read"),

@@ -239,6 +239,7 @@ REFUSED = {
     "CALL nope('d.orders')": "no procedure nope",
     "CALL compact()": "table is missing",
     "CALL compact('d.orders', true, NULL, NULL, 1)": "too many arguments of compact",
+    "CALL rollback('d.orders', 1.5)": "not a value of a procedure, expected an integer, .*, found 1.5",
     "CALL compact('d.orders', true, full => true)": "given twice: full",
     "CALL compact('d.orders', fully => true)": "no argument fully",
     "CALL compact(full => true, full => false, table => 'd.orders')": "full is given twice",
