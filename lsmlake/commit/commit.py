@@ -1,6 +1,8 @@
 """The commit: one optimistic conditional create of `snapshot-<n+1>`. It handles snapshots and edits. It reads rows only
 if a bucket was split or merged since they were written (`commit.fitter`).
 
+Writers on one machine go through the following steps one after another, if the storage is local (`Storage.turn`).
+
 1. Start from the version that the caller has read; if it is out of date, from the newest one at once, before anything is written
    where a look costs no request. If it already holds this commit, return that snapshot (`commit.request`).
 2. Check the commit's requirements (`commit.requirements`) and `rebase` its messages: a compaction whose bucket has changed falls
@@ -76,11 +78,12 @@ def commit(version: Version, request: Request) -> Committed:
     with span("commit", meta.paths.root) as note:
         try:
             for number in attempts(1 + options.retries, failed, meta.paths.root, cure, waits):
-                old = number > 0 or meta.snapshots.is_seen(version.number + 1)
-                outcome = tried.on(Version.latest(meta) if old else version)
-                if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of other writers now, so no wait
-                    tried.builder.withdraw()
-                    outcome = tried.on(Version.latest(meta))
+                with meta.env.storage.turn(meta.paths.snapshots, meta.env.sleep):
+                    old = number > 0 or meta.snapshots.is_seen(version.number + 1)
+                    outcome = tried.on(Version.latest(meta) if old else version)
+                    if not number and isinstance(outcome, Conflict):  # `version` was old: no sign of others now, so no wait
+                        tried.builder.withdraw()
+                        outcome = tried.on(Version.latest(meta))
                 if isinstance(outcome, Committed):
                     tried.clean(outcome.edits)
                     break

@@ -12,6 +12,9 @@ writer leaves at most a temporary file, which no listing shows. A writer holds a
 process ends; so `leftovers` can tell the files of dead writers from those of slow or suspended writers. On a file system without
 such locks, no file counts as that of a dead writer.
 
+Writers of one machine take turns at their commits (`turn`) by a lock on a directory, since a lost race costs more than the wait.
+Nothing depends on it.
+
 Symbolic links inside the root are never followed, because they could lead outside or form a cycle; the root itself may be one.
 Files are not memory-mapped, because truncating a mapped file kills the process that reads it.
 """
@@ -38,6 +41,7 @@ Found = TypeVar("Found")
 _TRIES = 100
 _SMALL_BYTES = 1 << 16  # of a file that is read whole
 _SEEN_MAX = 1 << 14
+_TURN_LOOKS, _TURN_LOOK_SECONDS = 200, 0.001  # for the lock of another writer, who holds it for some milliseconds
 _NOT_LINKED = errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS
 
 
@@ -168,6 +172,18 @@ class LocalStorage(Storage):
                 sink.write(data)
             with _directory_must_exist(target):
                 return _link(temporary, target)
+
+    @contextmanager
+    def turn(self, directory: str, sleep: Callable[[float], None]) -> Iterator[None]:
+        """As in `Storage`: one writer at a time holds a lock (`flock`) on the directory. The lock ends with its process."""
+        handle = _directory_handle(self._guarded(directory))
+        try:
+            if handle is not None:
+                _wait_for_lock(handle, sleep)
+            yield
+        finally:
+            if handle is not None:
+                os.close(handle)
 
     def list(self, prefix: str) -> Iterator[Entry]:
         directory = self._directory(prefix)
@@ -463,6 +479,27 @@ def _durable_sink(path: str, handle: BinaryIO) -> Iterator[pa.NativeFile]:
     with sink:
         yield sink
     os.fsync(handle.fileno())
+
+
+def _directory_handle(path: str) -> int | None:
+    """A directory that can be locked; None if there is none."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+
+
+def _wait_for_lock(handle: int, sleep: Callable[[float], None]) -> None:
+    """Locks an open file; returns without the lock if its holder keeps it for long, as a suspended process does, or if the file
+    system has no locks."""
+    for _ in range(_TURN_LOOKS):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            sleep(_TURN_LOOK_SECONDS)
+        except OSError:
+            return
 
 
 def _is_abandoned(path: str) -> bool:

@@ -18,8 +18,8 @@ from __future__ import annotations
 import errno
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -129,6 +129,11 @@ class Storage(ABC):
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Creates a file with this content unless it exists; returns whether it was created. Atomic, and durable on return."""
+
+    def turn(self, directory: str, sleep: Callable[[float], None]) -> AbstractContextManager[None]:
+        """Lets writers that compete for the next name in a directory go one after another, where that takes less time than the
+        races that they lose. No promise: a writer that waits in vain for some tenths of a second goes on. `sleep`: see `Env`."""
+        return nullcontext()
 
     @abstractmethod
     def list(self, prefix: str) -> Iterator[Entry]:

@@ -14,7 +14,7 @@ import time
 from functools import partial
 from itertools import islice, product
 from math import comb
-from threading import Event
+from threading import Event, Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -510,3 +510,57 @@ def test_a_derived_storage_keeps_its_fields_when_it_is_pickled(tmp_path):
     assert storage.read("a/b").read() == b"x"
     again = pickle.loads(pickle.dumps(storage))
     assert again.mark == "here" and again.read("a/b").read() == b"x"
+
+
+# --- turns ---
+
+
+def test_writers_go_one_after_another_through_a_directory_of_the_local_storage(tmp_path):
+    storage, inside, seen = LocalStorage(tmp_path), [], []
+    put(storage, "t/f", b"")
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            with storage.turn("t", lambda _: time.sleep(0.01)):
+                inside.append(number)
+                time.sleep(0.002)
+                seen.append(tuple(inside))
+                inside.remove(number)
+
+    threads = [Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 20 and all(len(one) == 1 for one in seen)
+
+
+def test_a_writer_goes_on_without_its_turn_if_another_one_keeps_it(tmp_path):
+    storage, slept = LocalStorage(tmp_path), []
+    put(storage, "t/f", b"")
+    with storage.turn("t", slept.append):
+        assert not slept
+        with LocalStorage(tmp_path).turn("t", slept.append):
+            assert 0.1 < sum(slept) < 1
+        with storage.turn("other", slept.append), MemoryStorage().turn("t", slept.append):
+            assert sum(slept) < 1, "there is no such directory, and nothing to wait for"
+
+
+def test_the_turn_of_a_killed_writer_ends(tmp_path):
+    storage, context = LocalStorage(tmp_path), multiprocessing.get_context("spawn")
+    put(storage, "t/f", b"")
+    ours, theirs = context.Pipe()
+    holder = context.Process(target=_keep_turn, args=(tmp_path, theirs))
+    holder.start()
+    assert ours.recv() == "inside"
+    holder.kill()
+    holder.join()
+    slept = []
+    with storage.turn("t", slept.append):
+        assert not slept
+
+
+def _keep_turn(folder: os.PathLike, pipe) -> None:
+    with LocalStorage(folder).turn("t", time.sleep):
+        pipe.send("inside")
+        time.sleep(600)
