@@ -5,22 +5,24 @@ in 0.1 ms, and masks, converts and sends the rows of many files at once (`read.a
 
 The DataFrame begins with a row for each partition: the values of the partition columns, and the files. A function makes the rows
 of a partition from its files. So Spark's filters on partition columns leave partitions out before their files are read, as they
-leave out directories in a scan of Catalyst. Other filters are applied to all rows, and all columns are decoded. That, and Spark's
-estimate of the size of the DataFrame, which counts a row for each partition, hardly matter while the files are as small as
-`chosen` demands.
+leave out directories in a scan of Catalyst. Other filters are applied to all rows, and all columns are decoded. A task holds all
+of its rows in memory. That, and Spark's estimate of the size of the DataFrame, which counts a row for each partition, hardly
+matter while the files are as small, in bytes and in rows, as `chosen` demands.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as st
 
+from lsmlake.format.data_files import DataFile
 from lsmlake.read.arrow_scan import read_joined
 from lsmlake.read.plan import AllSplits, Plan, Split
 from lsmlake.schema.schema import RESERVED
@@ -32,15 +34,19 @@ from lsmlake.types.type_text import backticked
 _MANY = 1000  # files: with fewer, the time that workers of Python take to start would not be gained back
 _SMALL_BYTES = 1 << 14  # of a file, on average
 _ALL_BYTES = 1 << 24  # of all files
-_SPLITS_AT_ONCE = 64  # of one row of the DataFrame
+_SMALL_ROWS = 1 << 12  # of a file, on average: Parquet may store a million equal rows in a thousand bytes
+_ALL_ROWS = 1 << 22  # of all files
+_FILES_AT_ONCE = 64  # of one row of the DataFrame
 _FILES, _ROWS = f"{RESERVED}files", f"{RESERVED}rows"
 
 
 def chosen(splits: Sequence[Split]) -> tuple[Sequence[Split], Sequence[Split]]:
     """Returns the splits that `rows` reads sooner than Catalyst does, and the others."""
     small = [split for split in splits if not split.level0 and not split.merged]
-    sizes = [file.bytes for split in small for file in split.files]
-    if len(sizes) < _MANY or sum(sizes) > min(_ALL_BYTES, _SMALL_BYTES * len(sizes)):
+    files = [file for split in small for file in split.files]
+    all_bytes, all_rows = sum(file.bytes for file in files), sum(file.rows for file in files)
+    most_bytes, most_rows = min(_ALL_BYTES, _SMALL_BYTES * len(files)), min(_ALL_ROWS, _SMALL_ROWS * len(files))
+    if len(files) < _MANY or all_bytes > most_bytes or all_rows > most_rows:
         return (), splits
     if len(small) == len(splits):
         return splits, ()
@@ -59,13 +65,16 @@ def rows(spark, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
         return _read(lean, taken, files)
 
     made = F.arrow_udf(read, st.ArrayType(to_spark(schema), containsNull=False))
-    columns = [backticked(name) for name in first]
-    parts = spark.createDataFrame(_parts(plan, splits, first)).select(*columns, made(_FILES).alias(_ROWS))
-    for name in first:
-        if sized := lengths(plan.schema.typed_columns.field(name)):
-            parts = parts.withMetadata(name, sized)
+    values = [_value(plan.schema.typed_columns.field(name)) for name in first]
+    parts = spark.createDataFrame(_parts(plan, splits, first)).select(*values, made(_FILES).alias(_ROWS))
     # Spark would evaluate the function twice for `inline`, to leave out empty arrays: there are none
-    return parts.selectExpr(*columns, f"inline_outer({_ROWS})").selectExpr(*map(backticked, names))
+    return parts.selectExpr(*map(backticked, first), f"inline_outer({_ROWS})").selectExpr(*map(backticked, names))
+
+
+def _value(field: pa.Field):
+    """A partition column of the first DataFrame, with the lengths of its texts."""
+    column, sized = F.col(backticked(field.name)), lengths(field)
+    return column.alias(field.name, metadata=sized) if sized else column
 
 
 def given(plan: Plan, splits: Sequence[Split]) -> list[str]:
@@ -100,25 +109,28 @@ def _parts(plan: Plan, splits: Sequence[Split], first: Sequence[str]) -> pa.Tabl
 
 
 def _groups(splits: Sequence[Split]) -> Iterator[list[Split]]:
-    """The splits of each partition, some at a time, with what a read needs of them; not those without a live row."""
-    by_partition: dict[tuple[int, tuple], list[Split]] = {}
+    """The files of each partition, some at a time, as splits with what a read needs of them; not files without a live row."""
+    by_partition: dict[tuple[int, tuple], list[tuple[Split, DataFile]]] = {}
     for split in splits:
-        if _live_rows(split):
-            by_partition.setdefault(split.bucket.partition_key, []).append(split)
-    for of_partition in by_partition.values():
-        for start in range(0, len(of_partition), _SPLITS_AT_ONCE):
-            yield [_lean(split) for split in of_partition[start : start + _SPLITS_AT_ONCE]]
+        live = [(split, file) for file in split.files if _live_rows(split, file)]
+        by_partition.setdefault(split.bucket.partition_key, []).extend(live)
+    for places in by_partition.values():
+        for start in range(0, len(places), _FILES_AT_ONCE):
+            some = places[start : start + _FILES_AT_ONCE]
+            by_split = groupby(some, lambda place: id(place[0]))
+            yield [_lean(own) for _, own in by_split]
 
 
-def _live_rows(split: Split) -> int:
-    return sum(file.rows for file in split.files) - sum(
-        split.vectors[file.name].cardinality for file in split.files if file.name in split.vectors
-    )
+def _live_rows(split: Split, file: DataFile) -> int:
+    return file.rows - (split.vectors[file.name].cardinality if file.name in split.vectors else 0)
 
 
-def _lean(split: Split) -> Split:
-    """The split without the statistics and indexes of its files."""
-    return replace(split, files=tuple(file._replace(stats={}, index=None, min_key=(), max_key=()) for file in split.files))
+def _lean(places: Iterable[tuple[Split, DataFile]]) -> Split:
+    """The split with only some of its files, without their statistics and indexes."""
+    (split, *_), files = zip(*places, strict=True)
+    vectors = {file.name: split.vectors[file.name] for file in files if file.name in split.vectors}
+    lean = tuple(file._replace(stats={}, index=None, min_key=(), max_key=()) for file in files)
+    return replace(split, files=lean, vectors=vectors)
 
 
 def _read(plan: Plan, schema: pa.Schema, parts: pa.Array) -> pa.Array:
@@ -127,7 +139,7 @@ def _read(plan: Plan, schema: pa.Schema, parts: pa.Array) -> pa.Array:
     for part in parts:
         of_part = pickle.loads(part.as_py())
         splits += of_part
-        counts.append(sum(map(_live_rows, of_part)))
+        counts.append(sum(_live_rows(split, file) for split in of_part for file in split.files))
     (batch,) = read_joined(plan, splits).cast(schema).combine_chunks().to_batches()
     ends = np.cumsum(counts)
     assert ends[-1] == batch.num_rows, "a file has other rows than its vector says"

@@ -584,8 +584,53 @@ def test_files_that_are_few_or_large_are_left_to_catalyst(spark_lake, monkeypatc
         ("_MANY", 9, True),
         ("_SMALL_BYTES", 50, False),
         ("_ALL_BYTES", 900, False),
+        ("_SMALL_ROWS", 10, True),
+        ("_SMALL_ROWS", 9, False),
+        ("_ALL_ROWS", 90, True),
+        ("_ALL_ROWS", 89, False),
     ):
         monkeypatch.setattr(small_files, "_MANY", 9)
         with monkeypatch.context() as patch:
             patch.setattr(small_files, name, limit)
             assert ("several together" in table.scan().explain()) is chosen
+
+
+def test_small_files_with_very_many_rows_are_left_to_catalyst(spark_lake, monkeypatch):
+    """Parquet stores many equal rows in few bytes; a task would hold all of them in memory."""
+    table = spark_lake.create_table("d.t", "p INT, v INT", partition_by=["p"])
+    table.append({"p": [n % 4 for n in range(100_000)], "v": [7] * 100_000})
+    assert max(table.files()["file_size_in_bytes"].to_pylist()) < 2000
+    monkeypatch.setattr(small_files, "_MANY", 4)
+    assert "several together" not in table.scan().explain()
+    same(table.df().groupBy("v").count(), [(7, 100_000)])
+
+
+@pytest.mark.connect(short="classic")
+def test_small_files_of_one_bucket_are_read_a_few_at_a_time(spark_lake, monkeypatch):
+    """The first DataFrame has several rows for a partition with many files. Two of the files have deleted rows."""
+    table = spark_lake.create_table("d.t", "k INT, v STRING", options={"write-only": "true"})
+    for start in range(0, 70, 10):
+        table.append({"k": range(start, start + 10), "v": [f"v{n}" for n in range(start, start + 10)]})
+    table.delete("k in (3, 44, 45)")
+    kept = [n for n in range(70) if n not in (3, 44, 45)]
+    expected = pa.table({"k": kept, "v": [f"v{n}" for n in kept]})
+    assert sorted(table.files()["deleted_record_count"].to_pylist()) == [0, 0, 0, 0, 0, 1, 2]
+    for at_once in (1, 2, 3, 100):
+        monkeypatch.setattr(small_files, "_FILES_AT_ONCE", at_once)
+        table = spark_lake.table("d.t")
+        same(by_strategy(table.scan(), SMALL_FILES), expected)
+        same(by_strategy(table.scan(where="k > 40"), SMALL_FILES), expected.slice(kept.index(41)))
+
+
+@pytest.mark.connect(short="connect")
+@pytest.mark.parametrize("type_", ["CHAR(3)", "VARCHAR(5)", "STRING"])
+def test_a_partition_column_of_small_files_may_have_any_name(spark_lake, type_):
+    table = spark_lake.create_table(
+        "d.t", f"`a.``b` {type_}, k INT, `a` STRUCT<b: INT>", primary_key=["a.`b", "k"], partition_by=["`a.``b`"]
+    )
+    rows = pa.table({"a.`b": ["x", "y"] * 4, "k": range(8), "a": [{"b": n} for n in range(8)]}, table.schema)
+    table.upsert(rows)
+    found, native = by_strategy(table.scan(), SMALL_FILES), table.scan().to_spark("native")
+    assert found.schema == native.schema
+    same(found, native)
+    same(found.where("`a.``b` = 'x'").select("k"), [(n,) for n in range(0, 8, 2)])
