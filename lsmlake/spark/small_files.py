@@ -58,21 +58,25 @@ def rows(spark, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
     first = [name for name in given(plan, splits) if name in names]
     if len(first) == len(names):
         first = []  # a row needs a column that is read
-    schema = task_reads.fields(plan, [name for name in names if name not in first])
+    schema = pa.schema([plan.schema.row_columns.field(name) for name in names if name not in first])
     lean, taken = replace(plan, columns=tuple(schema.names), predicate=None, splits=(), pruned=()), of_tasks(schema)
 
     def read(files: pa.Array) -> pa.Array:
         return _read(lean, taken, files)
 
     made = F.arrow_udf(read, st.ArrayType(to_spark(schema), containsNull=False))
-    values = [_value(plan.schema.typed_columns.field(name)) for name in first]
-    parts = spark.createDataFrame(_parts(plan, splits, first)).select(*values, made(_FILES).alias(_ROWS))
+    columns = [backticked(name) for name in first]
+    parts = spark.createDataFrame(_parts(plan, splits, first)).select(*columns, made(_FILES).alias(_ROWS))
     # Spark would evaluate the function twice for `inline`, to leave out empty arrays: there are none
-    return parts.selectExpr(*map(backticked, first), f"inline_outer({_ROWS})").selectExpr(*map(backticked, names))
+    found = parts.selectExpr(*columns, f"inline_outer({_ROWS})")
+    fields = task_reads.fields(plan, names)
+    if any(map(lengths, fields)):
+        return found.select(*map(_sized, fields))
+    return found.selectExpr(*map(backticked, names))
 
 
-def _value(field: pa.Field):
-    """A partition column of the first DataFrame, with the lengths of its texts."""
+def _sized(field: pa.Field):
+    """A column with the lengths of its texts. Spark 4.1 fails if the type of a function has them."""
     column, sized = F.col(backticked(field.name)), lengths(field)
     return column.alias(field.name, metadata=sized) if sized else column
 
