@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from spark_support import configured, rows, same
+from spark_support import SMALL_FILES, by_strategy, configured, rows, same
 
 import lsmlake
 from lsmlake.errors import InvalidQuery, SnapshotNotFound
@@ -106,6 +106,7 @@ def test_a_setting_of_the_session_changes_no_row(spark, tables, group):
     with configured(spark, **settings_of(*SETTINGS[group])):
         for table, expected in tables.values():
             same(table.df(), expected)
+            same(by_strategy(table.scan(), SMALL_FILES), expected)
         for name in ("masked", "waiting"):
             table, expected = tables[name]
             found = rows(table.df(where="id between 30 and 70 and d > '1520-01-01' and s like 's%'"))
@@ -136,7 +137,7 @@ def test_a_frame_whose_files_have_expired_is_an_error(spark, lake, spark_lake):
     """Tasks of ours say what has happened. Catalyst says in its own words which file is gone."""
     table = lake.create_table("d.t", "id BIGINT, v BIGINT", primary_key=["id"])
     table.upsert({"id": range(100), "v": range(100)})
-    frames = {strategy: spark_lake.table("d.t").scan().to_spark(strategy) for strategy in ("native", "arrow")}
+    frames = {strategy: by_strategy(spark_lake.table("d.t").scan(), strategy) for strategy in ("native", "arrow", SMALL_FILES)}
     frames["changes"] = spark_lake.table("d.t").changes(0, 1).to_spark()
     table.upsert({"id": range(100), "v": [0] * 100})
     table.compact(full=True)
@@ -144,7 +145,7 @@ def test_a_frame_whose_files_have_expired_is_an_error(spark, lake, spark_lake):
     with configured(spark, spark__sql__files__ignoreMissingFiles="true"):
         with pytest.raises(Exception, match=r"(FAILED_READ_FILE|PATH_NOT_FOUND).*d\.db/t/.*parquet"):
             frames["native"].collect()
-        for ours in ("arrow", "changes"):
+        for ours in ("arrow", SMALL_FILES, "changes"):
             with pytest.raises(Exception, match="snapshot 1 has expired while it was read"):
                 frames[ours].collect()
 
