@@ -38,6 +38,7 @@ from lsmlake.tables.version import OF_FALLBACK, Version
 FRESH, RAW, COMPACTED = "fresh", "raw", "compacted"
 _SPLIT_BYTES, _FILE_BYTES = 600, 900  # of memory, about
 _TOGETHER_BYTES = 1 << 18  # of small files that one worker reads: handing over each file takes longer than reading it
+_TOGETHER_ROWS = 1 << 20  # of these files: Parquet may store a million equal rows in a thousand bytes
 LiveFiles = Callable[[Version, Selection | None, Collection[str]], pa.Table]
 """(version, selection, columns) -> the live files that the selection needs, as manifest entries with the statistics of at least
 `columns`."""
@@ -88,14 +89,15 @@ def in_groups(splits: Iterable[Split], at_once: int) -> Iterator[list[Split]]:
         yield from ([split] for split in splits)
         return
     group: list[Split] = []
-    size, most = 0, 1
+    size, rows, most = 0, 0, 1
     for split in splits:
-        of_split = sum(file.bytes for file in (*split.files, *split.level0, *split.merged, *split.lookup_files))
-        if len(group) == most or (group and size + of_split > _TOGETHER_BYTES):
+        files = (*split.files, *split.level0, *split.merged, *split.lookup_files)
+        size, rows = size + sum(file.bytes for file in files), rows + sum(file.rows for file in files)
+        if len(group) == most or (group and (size > _TOGETHER_BYTES or rows > _TOGETHER_ROWS)):
             yield group
-            group, size, most = [], 0, 2 * most
+            group, most = [], 2 * most
+            size, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
         group.append(split)
-        size += of_split
     if group:
         yield group
 

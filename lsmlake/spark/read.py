@@ -100,9 +100,9 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
     small, others = small_files.chosen(plan.splits)
     native, rest = shared(plan, others)
-    few_bytes, native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (small, native, rest))
+    small_count, native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (small, native, rest))
     lines = []
-    if native_files or not (rest_files or few_bytes):
+    if native_files or not (rest_files or small_count):
         by = (
             ""
             if (scheme := connector.scheme_of(plan.version.meta)) == connector.FILE
@@ -111,15 +111,14 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
         lines.append(f"spark native: Catalyst scan{by}, deleted rows masked by bitmaps")
     if rest_files:
         lines.append(f"spark arrow: Python tasks read and mask {rest_files} files, whose bitmaps are too large to broadcast")
-    if few_bytes:
-        by_partition = (
-            ", those of the partitions that a filter of the DataFrame asks for" if small_files.given(plan, small) else ""
-        )
-        lines.append(f"spark small files: Python tasks read and mask {few_bytes} files, several together{by_partition}")
+    if small_count:
+        pruned = small_files.given(plan, small, plan.needed)
+        by_partition = ", those of the partitions that a filter of the DataFrame asks for" if pruned else ""
+        lines.append(f"spark small files: Python tasks read and mask {small_count} files, several together{by_partition}")
     if merged := sum(len(split.merged) for split in native):
         lines.append(f"spark arrow: Python tasks merge {merged} files that overlap")
     files = [file for split in native for file in (*split.files, *split.level0)]
-    if plan.schema.identity_columns and (files or not few_bytes):
+    if plan.schema.identity_columns and (files or not small_count):
         places = [(split.bucket, file) for split in native for file in (*split.files, *split.level0)]
         readable, _ = Scans(spark, plan.version.meta, plan.schema).by_directory(places)
         lines.append(

@@ -55,9 +55,7 @@ def chosen(splits: Sequence[Split]) -> tuple[Sequence[Split], Sequence[Split]]:
 
 def rows(spark, plan: Plan, splits: Sequence[Split], names: Sequence[str]):
     """Returns a DataFrame with the columns `names` of splits without level-0 files and files to merge."""
-    first = [name for name in given(plan, splits) if name in names]
-    if len(first) == len(names):
-        first = []  # a row needs a column that is read
+    first = given(plan, splits, names)
     schema = pa.schema([plan.schema.row_columns.field(name) for name in names if name not in first])
     lean, taken = replace(plan, columns=tuple(schema.names), predicate=None, splits=(), pruned=()), of_tasks(schema)
 
@@ -81,14 +79,14 @@ def _sized(field: pa.Field):
     return column.alias(field.name, metadata=sized) if sized else column
 
 
-def given(plan: Plan, splits: Sequence[Split]) -> list[str]:
-    """Returns the partition columns whose filters leave files out."""
+def given(plan: Plan, splits: Sequence[Split], names: Sequence[str]) -> list[str]:
+    """Returns the partition columns among `names` whose filters leave files out; none if all are, as rows need a column that is
+    read."""
     if any(split.bucket.spec != plan.schema.spec_id for split in splits):
         return []
-    columns = plan.schema.partition_columns
-    return [
-        one.name for one in columns if one.transform.is_identity and one.name == one.column and column_type(one.type).directory
-    ]
+    columns = [one for one in plan.schema.partition_columns if one.transform.is_identity and one.name == one.column]
+    found = [one.name for one in columns if one.name in names and column_type(one.type).directory]
+    return found if len(found) < len(names) else []
 
 
 def _parts(plan: Plan, splits: Sequence[Split], first: Sequence[str]) -> pa.Table:

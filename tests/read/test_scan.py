@@ -259,3 +259,20 @@ def _footer(struct_id: int) -> pq.FileMetaData:
     sink = pa.BufferOutputStream()
     pq.write_table(columns.empty_table(), sink, store_schema=False)
     return pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata
+
+
+def test_small_files_of_very_many_rows_are_not_read_together(tmp_path):
+    """Parquet stores many equal rows in few bytes. A scan holds a few files of them, also if it returns none of their rows."""
+    count = 1 << 18
+    lake = Lake(fake_env(LocalStorage(tmp_path)), Runtime())
+    lake.create_database("d")
+    table = lake.create_table("d.t", "p INT, v BIGINT", partition_by=["p"], options={"write-only": "true"})
+    table.append({"p": np.repeat(np.arange(40, dtype=np.int32), count), "v": np.full(40 * count, 8)})
+    assert max(table.files()["file_size_in_bytes"].to_pylist()) < 4000
+    before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        assert table.scan(where="v % 2 = 1", columns=["v"]).to_arrow().num_rows == 0
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < 16 * 8 * count  # 4 files of 8 bytes per row, joined in a copy, and what is made of them

@@ -559,6 +559,7 @@ def test_many_small_files_are_read_together_and_by_the_partitions_of_a_filter(sp
     monkeypatch.setattr(small_files, "_MANY", 20)
     scan = table.scan()
     assert "Python tasks read and mask 41 files, several together, those of the partitions" in scan.explain()
+    assert "partitions" not in table.scan(columns=["day"]).explain()  # these are read: a row needs a column of a file
     assert scan.to_spark().schema == scan.to_spark("native").schema
     same(scan.to_spark(), scan.to_spark("native"))
     assert scan.to_spark().count() == table.scan().count() == 390
