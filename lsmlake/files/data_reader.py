@@ -39,7 +39,7 @@ _STREAM_STEPS = 8  # per row group
 _SYSTEM = {ROW_KIND: ROW_KIND_FIELD, ROW_ADDRESS: ROW_ADDRESS_FIELD}
 _KNOWN_MAX = 16  # kinds of files whose columns a schema keeps
 ALONE_BYTES = 1 << 16
-"""Of rows that one thread decodes: handing them to others takes half of the time."""
+"""One thread decodes so many bytes of rows: to start others would take half of the time."""
 
 
 class Chunk(NamedTuple):
@@ -438,19 +438,19 @@ class Form(NamedTuple):
     is_exact: bool
 
     def made_of(self, stored: pa.Table) -> pa.Table:
-        """The columns, of rows whose stored columns have the types of `fields`."""
+        """The columns of a read. `stored`: rows as stored, whose columns have the types of `fields`."""
         return pa.Table.from_arrays([stored.column(place) for place in self.places], schema=self.fields)
 
 
 class UnmadeRows(NamedTuple):
-    """Rows of a file. `form`: makes the columns of them; None: the columns are made."""
+    """Rows of a file. `form`: makes the columns of a read of these rows, which are as stored; None: `rows` has these columns."""
 
     rows: pa.Table
     form: Form | None
 
 
 def joined(parts: Iterable[UnmadeRows]) -> list[pa.Table]:
-    """The columns of the rows of several files, in as few tables as their forms allow."""
+    """The rows of several files, in order, with the columns of a read. Consecutive files with the same form become one table."""
     tables = []
     for _, alike in groupby(parts, lambda part: id(part.form)):
         some = list(alike)
@@ -494,8 +494,8 @@ class FileColumns:
 
 
 class _KnownColumns(NamedTuple):
-    """The columns of files that were read before. `stored`: their Arrow schema; `flat`: their Parquet schema, if it alone decides
-    the Arrow schema: without metadata of the file and nested columns, whose ids PyArrow does not compare."""
+    """The columns of files that were read before. `stored`: their Arrow schema; `flat`: their Parquet schema, if files with
+    an equal one have the same Arrow schema; None: they have metadata, or nested columns, whose ids PyArrow does not compare."""
 
     schema_id: int
     stored: pa.Schema
