@@ -89,15 +89,17 @@ def in_groups(splits: Iterable[Split], at_once: int) -> Iterator[list[Split]]:
         yield from ([split] for split in splits)
         return
     group: list[Split] = []
-    size, rows, most = 0, 0, 1
+    size = rows = 0
+    most = 1
     for split in splits:
         files = (*split.files, *split.level0, *split.merged, *split.lookup_files)
-        size, rows = size + sum(file.bytes for file in files), rows + sum(file.rows for file in files)
-        if len(group) == most or (group and (size > _TOGETHER_BYTES or rows > _TOGETHER_ROWS)):
+        own_size, own_rows = sum(file.bytes for file in files), sum(file.rows for file in files)
+        if len(group) == most or (group and (size + own_size > _TOGETHER_BYTES or rows + own_rows > _TOGETHER_ROWS)):
             yield group
             group, most = [], 2 * most
-            size, rows = sum(file.bytes for file in files), sum(file.rows for file in files)
+            size = rows = 0
         group.append(split)
+        size, rows = size + own_size, rows + own_rows
     if group:
         yield group
 
