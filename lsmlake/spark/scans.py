@@ -234,16 +234,20 @@ def _converted(value: str, old: pa.DataType, new: pa.DataType, depth: int = 0) -
 
 
 def _constant(field: pa.Field) -> str:
-    """Returns SQL for the value of a column that a file lacks."""
+    """Returns SQL for the value of a column that a file lacks. Spark takes it for one that may be null, as a column of files."""
     default, type_ = default_of(field, INITIAL), format_type(plain(field.type))
     if default is None or not default.is_valid:
         return f"cast(null as {type_})"
+    return f"if(false, null, {_literal(default, field.type, type_)})"
+
+
+def _literal(default: pa.Scalar, kind: pa.DataType, type_: str) -> str:
     value = default.as_py()
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     if isinstance(value, str):
         return _text(value)
-    if pa.types.is_timestamp(field.type) and field.type.tz:
+    if pa.types.is_timestamp(kind) and kind.tz:
         return f"timestamp_micros({default.cast(pa.int64()).as_py()}L)"
     if isinstance(value, datetime.datetime):
         return f"cast('{value.isoformat(sep=' ')}' as {type_})"

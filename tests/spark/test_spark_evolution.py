@@ -48,9 +48,12 @@ def write(table: Table, ids, compact: bool | None = None, **other: object) -> No
 
 
 def agree(embedded: Table, spark: Table, strategies: tuple[str, ...] = STRATEGIES, **how: object) -> int:
-    expected = embedded.scan(**how).to_arrow()
+    expected, schemas = embedded.scan(**how).to_arrow(), set()
     for strategy in strategies:
-        same(by_strategy(spark.scan(**how), strategy), expected)
+        found = by_strategy(spark.scan(**how), strategy)
+        same(found, expected)
+        schemas.add(found.schema.json())
+    assert len(schemas) == 1
     return expected.num_rows
 
 
@@ -181,3 +184,17 @@ def test_files_of_iceberg_tables_are_scanned_natively(lake, spark_lake, tmp_path
         report = lake.import_iceberg(str(tmp_path / "golden" / name), table, key, **partitions)
         assert report.adopted
         agree(lake.table(table), spark_lake.table(table))
+
+
+def test_a_column_that_no_file_has_may_be_null_whatever_its_default(lake, spark_lake):
+    """As it may once a file has it; else the schema of a DataFrame would change with the first row."""
+    table = lake.create_table("d.defaults", "id INT, s STRUCT<a: INT>", primary_key=["id"])
+    table.upsert([{"id": 1, "s": {"a": 2}}])
+    moment = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+    values = {"BINARY": b"x", "TIMESTAMP": moment, "STRING": "it's", "BOOLEAN": True, "DATE": moment.date(), "DOUBLE": 1.5}
+    table.alter(*(lsmlake.add_column(type_.lower(), type_, default=value) for type_, value in values.items()))
+    table.alter(lsmlake.add_column("s.b", "BINARY"))
+    assert agree(table, spark_lake.table("d.defaults")) == 1
+    assert all(field.nullable for field in spark_lake.table("d.defaults").df().schema)
+    (row,) = spark_lake.table("d.defaults").df().collect()
+    assert (bytes(row.binary), row.string, row.boolean, row.double) == (b"x", "it's", True, 1.5)
