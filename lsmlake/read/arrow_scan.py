@@ -89,7 +89,7 @@ def _joined(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa
         or any(split.level0 or split.merged for split in splits)
         or any(file.bytes > ALONE_BYTES for file in files)
     ):
-        return _merged_parts(plan, splits, finish)
+        return _split_by_split(plan, splits, finish)
     return _joined_files(plan, splits, finish)
 
 
@@ -128,7 +128,8 @@ def _stored_rows(plan: Plan, split: Split, columns: Collection[str]) -> list[tup
     return found
 
 
-def _merged_parts(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
+def _split_by_split(plan: Plan, splits: Sequence[Split], finish: Finish) -> Generator[pa.Table]:
+    """The rows of several small splits, of which some are merged at read or need not be decoded as a whole."""
     buckets = ((BucketFiles.of(plan.version, split.bucket), split) for split in splits)
     parts = (part for files, split in buckets for part in _parts(files, plan, split, _kept))
     tables = list(chain.from_iterable(parts))

@@ -58,7 +58,7 @@ def frame(spark, plan: Plan, where: str | None, strategy: str):
     if strategy == ARROW or refused:
         native, rest = (), plan.splits
     elif strategy == AUTO:
-        small, others = small_files.chosen(plan.splits)
+        small, others = small_files.chosen(spark, plan.splits)
         native, rest = shared(plan, others)
     reading = _FrameBuilder(spark, plan, where)
     return _united(plan, [*reading.native(native), *reading.small(small), *reading.arrow(by_file(rest))])
@@ -98,7 +98,7 @@ def explained(spark, plan: Plan) -> tuple[str, ...]:
     """Describes how `frame` reads the plan."""
     if refused := refuses_native(spark, plan):
         return (f"spark arrow: Python tasks read and mask, since {refused}",)
-    small, others = small_files.chosen(plan.splits)
+    small, others = small_files.chosen(spark, plan.splits)
     native, rest = shared(plan, others)
     small_count, native_files, rest_files = (sum(len(split.files) for split in splits) for splits in (small, native, rest))
     lines = []

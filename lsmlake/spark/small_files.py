@@ -37,16 +37,19 @@ _ALL_BYTES = 1 << 24  # of all files
 _SMALL_ROWS = 1 << 12  # of a file, on average: Parquet may store a million equal rows in a thousand bytes
 _ALL_ROWS = 1 << 22  # of all files
 _FILES_AT_ONCE = 64  # of one row of the DataFrame
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _FILES, _ROWS = f"{RESERVED}files", f"{RESERVED}rows"
 
 
-def chosen(splits: Sequence[Split]) -> tuple[Sequence[Split], Sequence[Split]]:
+def chosen(spark, splits: Sequence[Split]) -> tuple[Sequence[Split], Sequence[Split]]:
     """Returns the splits that `rows` reads sooner than Catalyst does, and the others."""
     small = [split for split in splits if not split.level0 and not split.merged]
     files = [file for split in small for file in split.files]
     all_bytes, all_rows = sum(file.bytes for file in files), sum(file.rows for file in files)
     most_bytes, most_rows = min(_ALL_BYTES, _SMALL_BYTES * len(files)), min(_ALL_ROWS, _SMALL_ROWS * len(files))
     if len(files) < _MANY or all_bytes > most_bytes or all_rows > most_rows:
+        return (), splits
+    if int(spark.conf.get(_BATCH_ROWS)) <= 0:  # without a limit PySpark makes no DataFrame of an Arrow table
         return (), splits
     if len(small) == len(splits):
         return splits, ()

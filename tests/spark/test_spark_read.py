@@ -635,3 +635,13 @@ def test_a_partition_column_of_small_files_may_have_any_name(spark_lake, type_):
     assert found.schema == native.schema
     same(found, native)
     same(found.where("`a.``b` = 'x'").select("k"), [(n,) for n in range(0, 8, 2)])
+
+
+def test_many_small_files_are_left_to_catalyst_in_a_session_whose_batches_have_no_limit(spark, spark_lake, monkeypatch):
+    table = spark_lake.create_table("d.t", "p INT, id INT", primary_key=["p", "id"], partition_by=["p"])
+    table.upsert({"p": [n % 9 for n in range(90)], "id": range(90)})
+    monkeypatch.setattr(small_files, "_MANY", 9)
+    assert "several together" in table.scan().explain()
+    with configured(spark, spark__sql__execution__arrow__maxRecordsPerBatch="0"):
+        assert "several together" not in table.scan().explain()
+        assert sorted(row.id for row in table.df().collect()) == list(range(90))
